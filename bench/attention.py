@@ -4,13 +4,15 @@
     python3 bench/attention.py --headroom target/dist/headroom --out docs/benchmarks
 
 Needs the release binary and a python3 with PyTorch. All sides take turns in every round; the median of the rounds counts.
-Rates are of useful operations: above the diagonal nothing counts. Writes attention.md.
+Rates count useful operations: nothing above the diagonal counts. Writes the first paragraph and the tables of attention.md;
+the paragraphs after them are written by hand.
 """
 import argparse
 import os
 import statistics
 import subprocess
 import tempfile
+import textwrap
 import time
 
 import torch
@@ -91,6 +93,38 @@ def theirs(shape):
     return rates
 
 
+FORWARD = ["ampere", "flash", "hopper", "cudnn", "torch-cudnn"]
+BACKWARD = ["ampere", "flash-fixed-order", "flash", "hopper", "cudnn", "cudnn-any-order", "torch-cudnn"]
+
+
+def page(wanted, found, rounds):
+    """The text of attention.md: how it was measured, and a table for each direction."""
+    paragraph = lambda text: textwrap.fill(text, 140, break_long_words=False, break_on_hyphens=False)
+    version = torch.backends.cudnn.version()
+    lines = ["# CUDA: attention", "", paragraph(
+        f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__.split('+')[0]}, cuDNN {version // 10000}.{version % 10000 // 100}; "
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}. Causal attention in bf16, with {TOKENS:,} tokens of width {WIDTH} in total. Rates are "
+        "TFLOP/s of useful operations: nothing above the diagonal counts. `ampere` and `hopper` are our kernels with the instructions of "
+        "that GPU generation. `cudnn` is cuDNN called by us. The others are PyTorch's backends.")]
+    measured = f"measured by `bench/attention.py`. All sides take turns; medians of {rounds} rounds"
+    lines += ["", f"Forward pass, {measured}:", "", *table("forward", FORWARD, wanted, found)]
+    lines += ["", paragraph(
+        f"Backward pass, {measured}. `ampere`, `hopper` and `flash-fixed-order` (PyTorch with deterministic algorithms) give the same bytes "
+        "on every run. `cudnn` adds in a fixed order and is left out where its workspace does not fit. The others add in any order:"),
+        "", *table("backward", BACKWARD, wanted, found)]
+    return "\n".join(lines) + "\n"
+
+
+def table(direction, columns, wanted, found):
+    lines = ["| head | sequence | " + " | ".join(columns) + " | ampere / flash |", "|---|---|" + "---|" * (len(columns) + 1)]
+    for batch, heads, seq, head in wanted:
+        rate = lambda column: statistics.median(found.get((f"{batch}x{heads}x{heads}x{seq}x{head}", f"{direction} {column}"), [0]))
+        shown = " | ".join(f"{rate(column) / 1e12:.0f}" if rate(column) else "" for column in columns)
+        ratio = rate("ampere") / rate("flash") if rate("flash") else 0
+        lines.append(f"| {head} | {seq} | {shown} | {ratio:.2f} |")
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--headroom", default="target/dist/headroom")
@@ -115,21 +149,7 @@ def main():
                 batch, heads, seq, head = shape
                 for name, rate in theirs(shape).items():
                     found.setdefault((f"{batch}x{heads}x{heads}x{seq}x{head}", name), []).append(rate)
-    columns = ["ampere", "flash", "flash-fixed-order", "hopper", "cudnn", "cudnn-any-order", "torch-cudnn"]
-    lines = ["# CUDA: attention", "",
-             f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}; "
-             f"{time.strftime('%Y-%m-%d', time.gmtime())}; by `bench/attention.py`. Causal, bf16, TFLOP/s of useful operations; medians of "
-             f"{options.rounds} rounds in turns. `ampere` and `hopper` are our kernels at those levels, `cudnn` is cuDNN's through us "
-             "(backward in a fixed order of sums where its workspace fits, and in any order), the others are PyTorch's backends (backward: in any order, "
-             "flash in a fixed one as well).", "",
-             "| head | sequence | way | " + " | ".join(columns) + " | ampere / flash |", "|---|---|---|" + "---|" * (len(columns) + 1)]
-    for batch, heads, seq, head in wanted:
-        for direction in ("forward", "backward"):
-            rate = lambda column: statistics.median(found.get((f"{batch}x{heads}x{heads}x{seq}x{head}", f"{direction} {column}"), [0]))
-            shown = " | ".join(f"{rate(column) / 1e12:.0f}" if rate(column) else "" for column in columns)
-            ratio = rate("ampere") / rate("flash") if rate("flash") else 0
-            lines.append(f"| {head} | {seq} | {direction} | {shown} | {ratio:.2f} |")
-    text = "\n".join(lines) + "\n"
+    text = page(wanted, found, options.rounds)
     print(text)
     os.makedirs(options.out, exist_ok=True)
     with open(os.path.join(options.out, "attention.md"), "w") as file:

@@ -3,8 +3,9 @@
 
     python3 bench/attention_turns.py --out docs/benchmarks
 
-Needs a python3 with CuPy and PyTorch, and the kernels' sources beside this folder. `turns` adds gradients in a fixed order, `any-order` as they
-come (`--no-deterministic`); `flash-fixed-order` is PyTorch with deterministic algorithms. Results are held against flash's. Writes attention-turns.md.
+Needs a python3 with CuPy and PyTorch, and the kernels' sources beside this folder. `turns` adds gradients in a fixed order, `any-order` as
+they come (`--no-deterministic`). `flash-fixed-order` is PyTorch with deterministic algorithms. Results are compared with flash's. Writes
+attention-turns.md.
 """
 import argparse
 import concurrent.futures
@@ -12,6 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
+import textwrap
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -35,7 +37,7 @@ def module(head, unit):
 
 
 def compile_all():
-    """Each in a process of its own; CuPy keeps what was compiled."""
+    """Compiles each unit in a process of its own; CuPy caches the results."""
     jobs = [[sys.executable, os.path.abspath(__file__), "--compile", f"{head}:{unit}"] for head in HEADS for unit in UNITS]
     with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
         for done in pool.map(lambda job: subprocess.run(job), jobs):
@@ -176,10 +178,13 @@ def main():
         return
     compile_all()
     cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream).use()
-    lines = ["# CUDA: attention at the level of Ampere", "",
-             f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}; {time.strftime('%Y-%m-%d', time.gmtime())}; by "
-             f"`bench/attention_turns.py`. Causal, bf16, {TOKENS} tokens of width {WIDTH} in all, TFLOP/s of useful operations (above the diagonal "
-             f"nothing counts); kernels alone, medians of {options.rounds} rounds in turns.", "",
+    about = (f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}; {time.strftime('%Y-%m-%d', time.gmtime())}; by "
+             f"`bench/attention_turns.py`. Causal attention in bf16, with {TOKENS} tokens of width {WIDTH} in total. Rates are TFLOP/s of useful "
+             "operations: nothing above the diagonal counts. Only the kernels are timed, and all sides take turns in one process; each figure is "
+             f"the median of {options.rounds} rounds. `forward`, `turns` and `any-order` are our kernels. The backward pass `turns` adds gradients "
+             "in a fixed order, and `any-order` adds them as they come. `flash` is PyTorch's flash attention, and `flash-fixed-order` is its "
+             "backward pass with deterministic algorithms.")
+    lines = ["# CUDA: attention at the level of Ampere", "", textwrap.fill(about, 140, break_long_words=False, break_on_hyphens=False), "",
              "| head | sequence | forward | flash | ratio | turns | flash-fixed-order | ratio | any-order | flash | turns / flash | any-order / flash |",
              "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for head in HEADS:

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""RMSNorm's backward pass and AdamW alone, as our sources have them: bytes a second against a copy of the device's memory.
+"""RMSNorm's backward pass and AdamW alone, compiled from our sources: bytes per second against a copy of the device's memory.
 
     python3 bench/kernels.py --out docs/benchmarks
 
-Needs a python3 with CuPy and PyTorch, and the kernels' sources beside this folder. Launches are as the backend makes them;
-`variants` are changes of a constant, tried beside it. PyTorch's fused AdamW stands beside ours. Writes kernels.md.
+Needs a python3 with CuPy and PyTorch, and the kernels' sources beside this folder. Kernels are launched as the backend launches them.
+AdamW is also timed with other block sizes and prefetch depths, and beside PyTorch's fused AdamW. Writes kernels.md.
 """
 import argparse
 import os
 import statistics
 import sys
+import textwrap
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -39,7 +40,7 @@ STREAM = cupy.cuda.Stream(non_blocking=True)
 
 
 def seconds(run):
-    """The median of nine replays of a graph of many launches: the host's part does not count."""
+    """The median of nine replays of a graph of many launches, without the host's time."""
     cupy.cuda.Device().synchronize()
     with STREAM:
         run()
@@ -73,7 +74,7 @@ def copied():
 
 
 def norm_gradient(rows, cols, with_sum):
-    """Bytes a second of the kernel, alone or with the sum of its lines behind it, in bf16 with a second gradient."""
+    """Bytes per second of the kernel, alone or with the sum of its lines behind it, in bf16 with a second gradient."""
     made = module(source("norm.cu"), ["-DACT_BF16"])
     packs = cols // 8
     each = 1 if packs <= 512 else 2 if packs <= 1024 else 4
@@ -104,7 +105,7 @@ def norm_gradient(rows, cols, with_sum):
 
 
 def adamw(elements, chunk, ahead=2):
-    """Bytes a second with float weights and moments, gradients and copies in bf16."""
+    """Bytes per second with float weights and moments, and gradients and copies in bf16."""
     text = source("optimizer.cu").replace("AHEAD = 2", f"AHEAD = {ahead}")
     kernel = module(text, [f"-DCHUNK={chunk}", "-DGRADIENT_BF16"]).get_function("adamw")
     w, m = cupy.ones(elements, cupy.float32), cupy.ones(elements, cupy.float32) * 1e-3
@@ -140,18 +141,23 @@ def main():
     parser.add_argument("--out", default=".")
     options = parser.parse_args()
     copy = copied()
-    rate = lambda bytes_a_second: f"{bytes_a_second / 1e12:.2f} ({100 * bytes_a_second / copy:.0f}%)"
-    lines = ["# CUDA: kernels that go through memory", "",
-             f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}; {time.strftime('%Y-%m-%d', time.gmtime())}; by `bench/kernels.py`. TB/s of "
-             f"bytes that must be moved, and their share of a copy's {copy / 1e12:.2f} TB/s (read and written).", "",
-             "RMSNorm's backward pass with a residual's gradient, bf16. The sums for the weights follow at the end of the backward pass, "
-             "for all norms in one kernel; where their lines are too many, behind each norm:", "",
+    rate = lambda bytes_per_second: f"{bytes_per_second / 1e12:.2f} ({100 * bytes_per_second / copy:.0f}%)"
+    paragraph = lambda text: textwrap.fill(text, 140, break_long_words=False, break_on_hyphens=False)
+    lines = ["# CUDA: kernels that go through memory", "", paragraph(
+             f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}; {time.strftime('%Y-%m-%d', time.gmtime())}; by `bench/kernels.py`. "
+             "Rates are TB/s of the bytes that must be moved. In parentheses is their share of the rate of a device copy, "
+             f"{copy / 1e12:.2f} TB/s (bytes read plus bytes written)."), "", paragraph(
+             "RMSNorm backward with a residual gradient, bf16. Each block writes one line of partial sums for the weight gradient. One kernel "
+             "adds these lines for all norms at the end of the backward pass. Where the lines take too much memory, a kernel right after each "
+             "norm adds them instead:"), "",
              "| rows × columns | alone | with the sum behind it |", "|---|---|---|"]
     for rows, cols in [(1024, 256), (2048, 512), (8192, 1024), (8192, 2048), (8192, 4096), (8192, 8192)]:
         lines.append(f"| {rows} × {cols} | " + " | ".join(rate(norm_gradient(rows, cols, with_sum)) for with_sum in (False, True)) + " |")
         print(lines[-1], flush=True)
-    lines += ["", "AdamW, float weights and moments, bf16 gradients and copies, by elements of a block and packs on their way "
-              "(4096 and 2 in the sources below 32 Mi elements, 16384 and 2 above):", "",
+    lines += ["", paragraph(
+              "AdamW with float weights and moments, and gradients and weight copies in bf16. The column heads give the elements per block and "
+              "the packs of four elements that each thread has in flight. Our sources use 4096 and 2 below 32 Mi elements, and 16384 and 2 "
+              "above:"), "",
               "| elements | 2048, 2 | 4096, 2 | 16384, 2 | 16384, 4 | 8192, 4 | PyTorch's fused |", "|---|---|---|---|---|---|---|"]
     for elements in (3 << 20, 21 << 20, 160 << 20, 640 << 20):
         found = [adamw(elements, chunk, ahead) for chunk, ahead in ((2048, 2), (4096, 2), (16384, 2), (16384, 4), (8192, 4))]

@@ -186,7 +186,7 @@ def killed(place):
     run.processes[1].send_signal(signal.SIGKILL)
     began = time.time()
     codes = run.ended(30)
-    need(codes[0] not in (0, -9) and "rank 1 has gone" in run.text(0), f"{codes}: {run.tail()}")
+    need(codes[0] not in (0, -9) and "rank 1 is gone" in run.text(0), f"{codes}: {run.tail()}")
     return f"rank 0 ended {time.time() - began:.1f} s later: {run.text(0).strip().splitlines()[-2][:120]}"
 
 
@@ -292,7 +292,7 @@ CHECKS = [
     ("a killed rank ends all with its name", killed),
     ("a hung rank ends all with its name", hung),
     ("a rank with other flags is refused", refused("flags", ["--seed", "1"], {1: (["--learning-rate", "0.5"], {})}, "was not started as rank 0 was")),
-    ("a rank of another job is refused", refused("job", [], {1: ([], {"TORCHELASTIC_RUN_ID": "another"})}, "it is of job `another`, and rank 0 of job `job`")),
+    ("a rank of another job is refused", refused("job", [], {1: ([], {"TORCHELASTIC_RUN_ID": "another"})}, "it belongs to job `another`, and rank 0 to job `job`")),
     ("a rank without the library is named", refused("library", [], {1: ([], NO_LIBRARY)}, "rank 1 cannot take part: /nowhere/libnccl.so.2 cannot be opened")),
     ("two ranks on one GPU are told", refused("same", [], {}, "ranks 0 and 1 are both on GPU", {"NCCL_HOSTID": None})),
     ("a profile leaves a trace per rank, with overlap", profile),

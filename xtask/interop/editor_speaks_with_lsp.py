@@ -163,7 +163,7 @@ def test_exit_codes_are_those_of_the_protocol():
     assert end_of([begin])[0] == 1
     assert end_of([leave])[0] == 1
     code, said = end_of(["not JSON"])
-    assert code == 2 and "standard input is not the Language Server Protocol" in said
+    assert code == 2 and "standard input does not follow the Language Server Protocol" in said
     code, said = end_of([], "--select", "TP9")
     assert code == 2 and "no rule TP9" in said
 

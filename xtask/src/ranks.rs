@@ -350,7 +350,7 @@ fn killed_rank(place: &Place) -> Result<()> {
             again.extend(["--resume".into(), folder.display().to_string()]);
         }
         let resumed = mpi.train(place, 2, &format!("resumed-{number}"), &refs(&again))?;
-        let is_done = resumed.stderr.contains("stands at step 60 already");
+        let is_done = resumed.stderr.contains("is already at step 60");
         let told = format!("kill {number} after {moment:?} with --seed {}", place.seed);
         ensure!(is_done || resumed.status.success(), "{told}: it does not go on: {}", resumed.stderr);
         ensure!(model(&folder)? == want, "{told}: killed and resumed it has other bytes");
@@ -450,7 +450,7 @@ fn wrong_libraries(place: &Place) -> Result<()> {
         place.alone(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2"), ("HEADROOM_MPI_LIBRARY", library)])
     };
     alone("no/such/libmpi.so")?.failed_with("no/such/libmpi.so cannot be opened")?;
-    alone("libc.so.6")?.failed_with("libc.so.6 is not an MPI that can be used: it has no MPI_Init_thread")?;
+    alone("libc.so.6")?.failed_with("libc.so.6 is not a usable MPI: it has no MPI_Init_thread")?;
     let nowhere = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
     let missing = place.alone(&nowhere)?;
     // A machine may have an MPI of its own, which is then not that of this launcher.
@@ -458,9 +458,9 @@ fn wrong_libraries(place: &Place) -> Result<()> {
         bail!("without a library: {}", missing.stderr);
     }
     let other = place.mpich.with_file(&place.open_mpi.library);
-    other.train(place, 2, "other", &SHORT)?.failed_with("launcher and library must be of the same MPI")?;
+    other.train(place, 2, "other", &SHORT)?.failed_with("launcher and library must belong to the same MPI")?;
     let eval = place.open_mpi.run(place, 2, "eval", &["eval", "--from", "nothing"])?;
-    eval.failed_with("`headroom eval` is one process, and Open MPI's mpirun started 2")?;
+    eval.failed_with("`headroom eval` runs as one process, and Open MPI's mpirun started 2")?;
     let torchrun = [("TORCHELASTIC_RUN_ID", "none"), ("RANK", "0"), ("WORLD_SIZE", "2")];
-    place.alone(&torchrun)?.failed_with("torchrun started 2 ranks; on the CPU they speak through MPI")
+    place.alone(&torchrun)?.failed_with("torchrun started 2 ranks; on the CPU they communicate through MPI")
 }

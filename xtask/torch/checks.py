@@ -80,7 +80,7 @@ def check_a_run_that_is_moved_comes_apart_by_little_and_otherwise_by_number(plac
     assert moved[0]["losses"] == moved[1]["losses"] != moved[2]["losses"]
     for note in moved[1:]:
         assert 1e-8 < distance(base, note) < 1e-2, distance(base, note)
-    # Two optimizers: what one of them restores is no part of the other's graph.
+    # Two optimizers: state that one of them restores does not belong to the other's graph.
     place.note("adversaries.py", MEASURE_MOVE_WEIGHTS="5e-4")
     base = place.note("plain.py --dropout 0.3")
     dropped = place.note("plain.py --dropout 0.3", MEASURE_OTHER_DROPOUT="1")

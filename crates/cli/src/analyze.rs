@@ -23,17 +23,17 @@ pub use measuring::{About, SeveralRuns, one_run, read_traces, thresholds};
 
 /// Find what holds a run back in a profiler's trace: findings ranked by measured cost, and a roadmap.
 ///
-/// Traces that are ranks of one run (told by recording, rank, number of ranks and time) are analyzed together, others each on
-/// their own, one after the other. Of several runs `--json` is {"runs": […]}, each as it would be alone.
+/// Traces of the ranks of one run (matched by recording, rank, number of ranks and time) are analyzed together, other traces one
+/// by one. For several runs, `--json` prints {"runs": […]}, with each entry as for a single run.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Traces of PyTorch's profiler or of headroom (.json, .json.gz), or folders with one file a rank
+    /// Traces from PyTorch's profiler or from headroom (.json, .json.gz), or folders with one file per rank
     #[arg(required = true)]
     traces: Vec<PathBuf>,
-    /// The rank to report on, where there are several; else the one with the longest steps
+    /// The rank to report on if there are several [default: the rank with the longest steps]
     #[arg(long, value_name = "N")]
     rank: Option<u32>,
-    /// Scripts the trace was recorded from, a folder or a file: findings get their lines
+    /// Scripts that the trace was recorded from (a folder or a file): findings then name source lines
     #[arg(long, value_name = "PATH")]
     source: Vec<PathBuf>,
     #[command(flatten)]
@@ -41,10 +41,10 @@ pub struct Arguments {
     /// Exit with 1 if a finding is at least this severe
     #[arg(long, value_enum)]
     fail_on: Option<FailOn>,
-    /// When a rule fires: TR104=5%, TR113.roof-percent=20%; may be given again. Also `thresholds` in the configuration
+    /// Threshold at which a rule fires: TR104=5%, TR113.roof-percent=20%; repeatable. Also `thresholds` in the configuration
     #[arg(long, value_name = "RULE=VALUE")]
     threshold: Vec<String>,
-    /// Milliseconds a step takes without the profiler, if known
+    /// Milliseconds per step without the profiler, if known
     #[arg(long, value_name = "MS")]
     step_without_profiler: Option<f64>,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let runs = SeveralRuns::of(traces)?;
     ensure!(
         runs.traces.len() == 1 || about.step_without_profiler.is_none(),
-        "--step-without-profiler is of one run, and these traces are of {} ({})\n  help: analyze each on its own",
+        "--step-without-profiler applies to one run, and these traces come from {} runs ({})\n  help: analyze each on its own",
         runs.traces.len(),
         runs.why.join("; ")
     );
@@ -102,7 +102,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(exit_code(&analyses, arguments.fail_on))
 }
 
-/// Prints one analysis as it stands, several after each other with what tells them apart.
+/// Prints one analysis unchanged, or several in turn with the differences between their runs.
 pub fn print(analyses: &[Analysis], why: &[String], format: Format) -> Result<()> {
     if let [analysis] = analyses {
         let shown = show(analysis, format);
@@ -124,7 +124,8 @@ pub fn print(analyses: &[Analysis], why: &[String], format: Format) -> Result<()
             output::result(&format!("{:#}\n", json!({ "schema_version": 1, "apart": why, "runs": runs })))?;
         }
         Format::Html => bail!(
-            "--format html is a page of one run, and these traces are of {count} ({why})\n  help: analyze each on its own"
+            "--format html makes a page of one run, and these traces come from {count} runs ({why})\n  help: analyze each on its \
+             own"
         ),
     }
     Ok(())

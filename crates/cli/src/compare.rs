@@ -12,20 +12,20 @@ use crate::shown::{Plain, Shown};
 use crate::undecided::Undecided;
 use crate::{analyze, output};
 
-/// Compare two traces, or the traces of two folders: steps, operators, kernels, memory, findings gone and new.
+/// Compare two traces, or the traces in two folders: steps, operators, kernels, memory, resolved and new findings.
 ///
-/// A limit is broken where the whole 95% interval of a change lies beyond it, kept where the whole interval keeps to it, and not
-/// decided in between; counts (memory, kernels, launches) have no interval and are judged as they are.
+/// A limit is broken if the whole 95% interval of a change lies beyond it, kept if the whole interval lies within it, and
+/// undecided otherwise. Counts (memory, kernels, launches) have no interval and are compared directly.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The trace or folder before
+    /// The trace or folder before the change
     before: PathBuf,
-    /// The trace or folder after
+    /// The trace or folder after the change
     after: PathBuf,
-    /// Exit with 1 when a figure changed beyond this: "step>5%", "memory>10%", "op:aten::mm>20%"; may be given again
+    /// Exit with 1 if a figure changes beyond this limit: "step>5%", "memory>10%", "op:aten::mm>20%"; repeatable
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<Limit>,
-    /// Exit code of a limit that is not decided: pass (exit 0) or fail (exit 1)
+    /// Result of an undecided limit: pass (exit 0) or fail (exit 1)
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Undecided::Pass)]
     undecided: Undecided,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(is_failure)))
 }
 
-/// One side, whose traces must be of one run.
+/// One side of the comparison: all its traces must come from one run.
 fn side(arguments: &Arguments, path: &Path) -> Result<Analysis> {
     let traces = analyze::read_traces(&[path.to_path_buf()], arguments.packed.ratio())?;
     let traces = analyze::one_run(traces, &path.display().to_string())?;

@@ -27,9 +27,9 @@ use std::time::{Duration, SystemTime};
 /// Seconds that a rank waits for another.
 const RANK_TIMEOUT: u64 = 60;
 
-/// Measures the rate of large products per precision, of memory, and the cost of a call. Takes a few seconds. The best
-/// figures ever measured are kept and used wherever a peak is needed. Started by a launcher it measures messages
-/// between the ranks instead: through MPI, or through NCCL with `--device cuda`. `--json` prints the record that is kept.
+/// Measures the rate of large GEMMs per precision, memory bandwidth, and the cost of a call. Takes a few seconds. The best
+/// figures so far are saved and used wherever a peak is needed. Under a launcher it measures messages between the ranks instead:
+/// through MPI, or through NCCL with `--device cuda`. `--json` prints the saved record.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Threads to measure with [default: the physical cores]
@@ -38,13 +38,13 @@ pub struct Arguments {
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Hold every kernel against a reference, and steps of these sizes against the CPU, instead of measuring
+    /// Instead of measuring, check every kernel against a reference and steps of these sizes against the CPU
     #[arg(long, value_name = "SIZES", num_args = 0.., value_delimiter = ',')]
     verify: Option<Vec<String>>,
-    /// Rates of bf16 products of these shapes on a GPU, such as 8192x4096x2048, in the three forms of a layer
+    /// Measure bf16 GEMMs of these shapes on a GPU, such as 8192x4096x2048, in the three layouts that a layer needs
     #[arg(long, hide = true, value_delimiter = ',')]
     products: Vec<String>,
-    /// Rates of causal bf16 attention of these shapes on a GPU: batch x heads x kv heads x sequence x head size
+    /// Measure causal bf16 attention of these shapes on a GPU: batch x heads x kv heads x sequence x head size
     #[arg(long, hide = true, value_delimiter = ',')]
     attention: Vec<String>,
     #[command(flatten)]
@@ -85,12 +85,12 @@ pub fn run(arguments: Arguments, company: &mut Option<RankGroup>) -> anyhow::Res
         }
     };
     let now = measured.gemm("fp32");
-    let (best, kept) = kept::save_device(measured).context("the measurement is done, but cannot be kept")?;
+    let (best, kept) = kept::save_device(measured).context("the measurement is done, but cannot be saved")?;
     let more = match device {
         DeviceSpec::Cuda(ordinal) => {
             let facts = cuda::facts(ordinal)?;
             format!(
-                "  shared memory     {} KiB a block\n  attention         {} kernels\n  verified          {}\n",
+                "  shared memory     {} KiB per block\n  attention         {} kernels\n  verified          {}\n",
                 facts.shared_memory / 1024,
                 facts.level,
                 verified::said(&facts)
@@ -103,14 +103,14 @@ pub fn run(arguments: Arguments, company: &mut Option<RankGroup>) -> anyhow::Res
         && now < 0.98 * before
     {
         output::note(&format!(
-            "an earlier measurement was better and stays: fp32 products came to {} this time",
+            "an earlier measurement was better and stays: fp32 GEMMs reached {} this time",
             metric(now, "FLOP/s")
         ));
     }
     match kept {
-        Some(path) => output::note(&format!("kept in {}", path.display())),
+        Some(path) => output::note(&format!("saved in {}", path.display())),
         None if best.doubt().is_some() => {}
-        None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
+        None => output::note("not saved: set HEADROOM_HOME or HOME to a folder"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -192,7 +192,7 @@ pub fn measure_gpu(facts: &cuda::Facts, ordinal: usize) -> anyhow::Result<Device
     })
 }
 
-/// Says so where other programs were in the way. What measuring took of memory does not count for the run that follows.
+/// Warns if other programs took part of the machine. Memory used for measuring does not count for the run that follows.
 pub fn measure_now(machine: &Machine, threads: usize) -> anyhow::Result<DeviceRecord> {
     let isa = Isa::detect();
     let watch = LoadWatch::start();
@@ -208,14 +208,14 @@ pub fn measure_now(machine: &Machine, threads: usize) -> anyhow::Result<DeviceRe
     }
     if let Some(doubt) = record.doubt() {
         output::note(&format!(
-            "warning: {doubt}, so these peaks are too low and what is held against them looks too good; they are not kept, \
-             and `headroom device` measures again"
+            "warning: {doubt}, so these peaks are too low and shares of them look too good; they are not saved, and `headroom \
+             device` measures again"
         ));
     }
     Ok(record)
 }
 
-/// Peak of the units of so many cores, at the clock that they really run at.
+/// Peak of the units of that many cores, at their measured clock.
 fn datasheet(threads: usize, isa: Isa) -> Option<DatasheetPeak> {
     let (vendor, family, model) = processor_model()?;
     let units = units(&Processor { vendor, family, model })?;
@@ -224,7 +224,10 @@ fn datasheet(threads: usize, isa: Isa) -> Option<DatasheetPeak> {
     let (a_cycle, what) = match in_tiles {
         Some(flops) => {
             let products = f64::from(SPLIT_PRODUCTS);
-            (flops / products, format!("{flops} bfloat16 operations a cycle in tiles, {products} for one of singles"))
+            (
+                flops / products,
+                format!("{flops} bf16 operations per cycle in tiles, {products} bf16 products per fp32 product"),
+            )
         }
         None => {
             let what = format!("{} multiply-add units of {} lanes × 2", units.count, units.lanes);
@@ -293,17 +296,17 @@ fn table(record: &DeviceRecord) -> String {
     }
     if let (Some(peak), Some(measured)) = (record.datasheet.as_ref().filter(|_| !is_gpu), record.gemm("fp32")) {
         let share = 100.0 * measured / peak.fp32_flops;
-        lines.push(format!("  its units, fp32   {} ({share:.0}% of it measured)", metric(peak.fp32_flops, "FLOP/s")));
+        lines.push(format!("  fp32 units, peak  {} ({share:.0}% of it measured)", metric(peak.fp32_flops, "FLOP/s")));
         lines.push(format!("                    {}", peak.source));
     }
     let precision = if is_gpu { "bf16" } else { "fp32" };
     let ridge = record.gemm(precision).map_or(0.0, |flops| flops / record.memory_bandwidth_bytes);
     lines.push(format!("  memory bandwidth  {}", metric(record.memory_bandwidth_bytes, "B/s")));
-    lines.push(format!("  ridge point       {ridge:.1} FLOPs a byte ({precision})"));
+    lines.push(format!("  ridge point       {ridge:.1} FLOPs per byte ({precision})"));
     match record.replay_seconds {
         Some(replay) => {
-            lines.push(format!("  a launch          {}", seconds(record.call_seconds)));
-            lines.push(format!("  a replayed kernel {}", seconds(replay)));
+            lines.push(format!("  kernel launch     {}", seconds(record.call_seconds)));
+            lines.push(format!("  replayed kernel   {}", seconds(replay)));
         }
         None => lines.push(format!("  empty call        {}", seconds(record.call_seconds))),
     }

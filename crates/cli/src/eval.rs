@@ -30,40 +30,40 @@ pub struct Arguments {
     /// A checkpoint of `train --save`, or a Hugging Face folder
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// As for `train` [default: what the checkpoint was trained on, of it the part that was held out]
+    /// Data to read, as for `train` [default: the held-out part of the checkpoint's training data]
     #[arg(long)]
     data: Option<String>,
-    /// A Hugging Face tokenizer.json for text [default: the checkpoint's run's]
+    /// A Hugging Face tokenizer.json for text [default: as in the checkpoint's run]
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
     /// Column of JSONL files that holds the text [default: text]
     #[arg(long, value_name = "NAME")]
     text_column: Option<String>,
-    /// Share at the end of the data that is read [default: what training held out of it; of other data all]
+    /// Share at the end of the data to read [default: the share that training held out; all of any other data]
     #[arg(long, value_name = "SHARE")]
     held_out: Option<f64>,
-    /// Batches to read [default: all; of a generator 4]
+    /// Batches to read [default: all; 4 from a generator]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// [default: the checkpoint's run's, else 8]
+    /// [default: as in the checkpoint's run, else 8]
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// [default: the checkpoint's run's, else 128]
+    /// [default: as in the checkpoint's run, else 128]
     #[arg(long, value_name = "N")]
     seq_len: Option<usize>,
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// [default: the checkpoint's run's, else fp32]
+    /// [default: as in the checkpoint's run, else fp32]
     #[arg(long)]
     precision: Option<Precision>,
-    /// [default: the checkpoint's run's, else v2]
+    /// [default: as in the checkpoint's run, else v2]
     #[arg(long, allow_hyphen_values = true)]
     passes: Option<String>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// The most memory that may be planned with, such as 4GiB [default: what is free]
+    /// Memory limit for the plan, such as 4GiB [default: the free memory]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
     #[command(flatten)]
@@ -184,7 +184,7 @@ struct Chosen {
 
 fn choose(arguments: &Arguments, before: &Resumed, asked: &SourceSettings) -> anyhow::Result<Chosen> {
     let data = arguments.data.clone().or(before.data.clone()).with_context(|| {
-        format!("{} does not say what it was trained on\n  help: --data names what to read", arguments.from.display())
+        format!("{} does not say what it was trained on\n  help: name the data with --data", arguments.from.display())
     })?;
     let own = before.data.as_deref() == Some(whole(&data).as_str());
     let spec = DataSpec::parse(&data)?;
@@ -193,7 +193,7 @@ fn choose(arguments: &Arguments, before: &Resumed, asked: &SourceSettings) -> an
         (None, Some(path)) if spec.is_text() => {
             ensure!(
                 path.is_file(),
-                "the checkpoint was trained with the tokenizer {}, which is not there\n  help: --tokenizer says where it is",
+                "the checkpoint was trained with the tokenizer {}, which is missing\n  help: give its path with --tokenizer",
                 path.display()
             );
             Some(tokenizer(path)?)
@@ -201,23 +201,26 @@ fn choose(arguments: &Arguments, before: &Resumed, asked: &SourceSettings) -> an
         (None, _) => None,
     };
     if let Some(share) = arguments.held_out {
-        ensure!(share > 0.0 && share <= 1.0, "--held-out is {share}\n  help: a share of the data, above 0 and to 1");
+        ensure!(
+            share > 0.0 && share <= 1.0,
+            "--held-out is {share}\n  help: a share of the data, above 0 and at most 1"
+        );
         ensure!(
             spec.has_parts(),
-            "--held-out has no effect on {spec}, which has no end\n  help: it goes with files, folders and patterns"
+            "--held-out has no effect on {spec}, which has no end\n  help: use it with files, folders and patterns"
         );
     }
     let noted = before.held_out.filter(|share| own && *share > 0.0);
     let share = arguments.held_out.or(noted).unwrap_or(1.0);
     let mut part = match (spec.has_parts(), share) {
-        (false, _) => "other samples than training's".to_string(),
+        (false, _) => "different samples from training's".to_string(),
         (true, share) if share < 1.0 => format!("its last {}", percent(share)),
         (true, _) => "all of it".into(),
     };
     if own && spec.has_parts() {
         part += match noted {
             Some(held_out) if share <= held_out => ", held out of training",
-            _ => ", trained on at least in part",
+            _ => ", at least partly trained on",
         };
     }
     let text_column = arguments.text_column.clone().or(before.text_column.clone().filter(|_| own));

@@ -18,40 +18,41 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Go on from a prompt with a checkpoint's model, token by token.
+/// Continue a prompt with a checkpoint's model, token by token.
 #[derive(clap::Args)]
 #[command(allow_negative_numbers = true)]
 pub struct Arguments {
     /// A checkpoint of `train --save`, or a Hugging Face folder
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// Text to go on from
+    /// Text to continue
     #[arg(long, required_unless_present = "prompt_tokens")]
     prompt: Option<String>,
-    /// Tokens to go on from, divided by commas, instead of text
+    /// Tokens to continue, separated by commas, instead of text
     #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with = "prompt")]
     prompt_tokens: Option<Vec<i32>>,
-    /// Tokens to generate; fewer where the model ends the text or has no more positions
+    /// Tokens to generate; fewer if the model ends the text or runs out of positions
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
-    /// Divides the logits: 0 takes the most likely token, 1 draws by the model's own odds
+    /// Divides the logits: 0 takes the most likely token, 1 samples from the model's own probabilities
     #[arg(long, default_value_t = 0.8)]
     temperature: f64,
-    /// Draw from so many most likely tokens; 0 is all
+    /// Sample from this many most likely tokens; 0 is all
     #[arg(long, value_name = "K", default_value_t = 0)]
     top_k: usize,
-    /// Draw from the most likely tokens that have this share together
+    /// Sample from the most likely tokens that together have this probability
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     top_p: f64,
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// A Hugging Face tokenizer.json [default: the checkpoint's run's, or the one in its folder; without one, bytes are the tokens]
+    /// A Hugging Face tokenizer.json [default: as in the checkpoint's run, or the one in its folder; without one, bytes are the
+    /// tokens]
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Precision of matrix products [default: fp32]
+    /// Precision of GEMMs [default: fp32]
     #[arg(long)]
     precision: Option<Precision>,
     /// [default: the physical cores]
@@ -91,10 +92,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         (Some(tokens), _) => tokens.clone(),
         (None, text) => vocabulary.tokens(text.as_deref().unwrap_or_default())?,
     };
-    ensure!(!prompt.is_empty(), "the prompt is empty\n  help: --prompt names text to go on from");
+    ensure!(!prompt.is_empty(), "the prompt is empty\n  help: give the text to continue with --prompt");
     ensure!(
         prompt.len() < model.longest(),
-        "the prompt has {} tokens, and the model has learned {} positions\n  help: a shorter prompt",
+        "the prompt has {} tokens, and the model has {} positions\n  help: a shorter prompt",
         prompt.len(),
         model.longest()
     );
@@ -154,14 +155,14 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// May the last character still be in the making?
+/// May the last character still be incomplete?
 #[derive(Clone, Copy, PartialEq)]
 enum Whole {
     Yes,
     No,
 }
 
-/// Prints what is new of the text. A character that is not whole yet waits for the next token.
+/// Prints the new part of the text. An incomplete character waits for the next token.
 fn show(vocabulary: &Vocabulary, tokens: &[i32], shown: &mut String, whole: Whole) -> anyhow::Result<()> {
     let text = vocabulary.text(tokens)?;
     let ready = if whole == Whole::Yes { text.as_str() } else { text.trim_end_matches('\u{FFFD}') };
@@ -193,12 +194,13 @@ fn vocabulary(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Vocabul
         let known = before.data.is_some();
         ensure!(
             known,
-            "{} has no tokenizer.json, and nothing says that its tokens are bytes\n  help: --tokenizer names one, or --prompt-tokens gives tokens",
+            "{} has no tokenizer.json, and nothing says that its tokens are bytes\n  help: name one with --tokenizer, or give \
+             tokens with --prompt-tokens",
             arguments.from.display()
         );
     }
     let read = |path: &Path| {
-        let help = || format!("the tokenizer of {}\n  help: --tokenizer says where it is", arguments.from.display());
+        let help = || format!("the tokenizer of {}\n  help: give its path with --tokenizer", arguments.from.display());
         Vocabulary::read(path).with_context(help)
     };
     found.map_or(Ok(Vocabulary::Bytes), read)

@@ -30,41 +30,41 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime};
 
-/// Selective updates against their controls: top-k, path, random and dense from the same weights, on sources that change
+/// Compare selective updates with their controls: top-k, path, random and dense from the same weights, on changing sources
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// llama, or tree: K-1's own tree of blocks, also against a LLaMA of equal parameters, on Markov sources and on texts
+    /// llama, or tree: K-1's own tree of blocks, also compared with a LLaMA of equal parameter count, on Markov sources and on texts
     #[arg(long, default_value = "llama", value_parser = ["llama", "tree"])]
     model: String,
     /// Children of each node, level by level; for --model tree [default: 4-3-2]
     #[arg(long, value_name = "N-N-N")]
     branching: Option<String>,
-    /// Go on with an experiment that was cut short, in --output-dir; for --model tree
+    /// Continue an interrupted experiment in --output-dir; for --model tree
     #[arg(long)]
     resume: bool,
-    /// Time instead the habits that the bottleneck report blames, each against its remedy; for --model tree
+    /// Instead, time the habits that the bottleneck report blames, each against its remedy; for --model tree
     #[arg(long, conflicts_with = "resume")]
     speed: bool,
     /// Seconds for the comparisons of --speed
     #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..), requires = "speed")]
     time: u64,
-    /// A row of the table of sizes; a tree has a size of its own
+    /// Model size by name, as for `train`; a tree has its own size
     #[arg(long, default_value = "nano")]
     size: String,
-    /// Nodes that topk and random choose at a step
+    /// Nodes that topk and random choose per step
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     k: u32,
     /// Markov sources, trained on one after the other
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     sources: u32,
-    /// Steps on each source where steps are equal
+    /// Steps on each source in the comparison at equal steps
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
-    /// Dense steps on each source whose updated parameters every rule gets where those are equal [default: a quarter of
-    /// --steps]
+    /// Dense steps on each source that set the budget of every rule in the comparison at equal updated parameters [default: a quarter
+    /// of --steps]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     dense_steps: Option<u64>,
-    /// How many seeds: other weights, other sources
+    /// Number of seeds; each has its own weights and sources
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
     /// The first seed
@@ -76,25 +76,25 @@ pub struct Arguments {
     /// The same for every rule
     #[arg(long, default_value_t = 0.01)]
     weight_decay: f64,
-    /// Largest global norm of the gradients; 0 is off
+    /// Clip gradients to this global norm; 0 turns clipping off
     #[arg(long, default_value_t = 1.0)]
     clip: f64,
-    /// Held-out batches of each source that a loss is the mean of
+    /// Held-out batches of each source that a loss averages over
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     eval_batches: u32,
-    /// Rewriting passes, as `train` takes them
+    /// Graph rewriting passes, as for `train`
     #[arg(long, default_value = "all", allow_hyphen_values = true)]
     passes: String,
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Precision of the matrix products, as `train` takes it [default: fp32]
+    /// Precision of the GEMMs, as for `train` [default: fp32]
     #[arg(long)]
     precision: Option<String>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Measure instead what choosing adds to a dense step of this size, both in turns
+    /// Instead, measure the time that choosing adds to a dense step of this size, alternating both
     #[arg(long, value_name = "SIZE")]
     cost: Option<String>,
     /// Where k1.json and k1.md go [default: runs/k1-TIME]
@@ -117,7 +117,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
     ensure!(
         arguments.branching.is_none() && !arguments.resume && !arguments.speed,
-        "--branching, --resume and --speed are for a tree\n  help: --model tree"
+        "--branching, --resume and --speed apply only to a tree\n  help: add --model tree"
     );
     let interrupt = signals::listen(|| {})?;
     let settings = train_request(&arguments, &arguments.size)?.settings()?.0;
@@ -131,7 +131,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     };
     ensure!(
         !folder.join(K1_FILE).exists(),
-        "{} holds an experiment already\n  help: name another folder",
+        "{} already holds an experiment\n  help: name another folder",
         folder.display()
     );
     fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
@@ -150,7 +150,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let seeds: Vec<u64> = (0..arguments.seeds).map(|number| arguments.seed.wrapping_add(number)).collect();
     let Some((runs, floors)) = run_all(&design, &updates, &seeds, &interrupt.stop)? else {
         entry.interrupted();
-        output::note("interrupted; nothing is written");
+        output::note("interrupted; nothing was written");
         let _ = fs::remove_dir(&folder);
         return Ok(interrupt.exit_code());
     };

@@ -47,15 +47,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use train::config_file::{self, Given};
 
-/// How far a training run is from what the hardware allows, why, and the fix proven.
+/// Show how far a training run is from what the hardware allows and why, and prove the fix.
 #[derive(Parser)]
 #[command(name = "headroom", version = version::SHORT, long_version = version::LONG, propagate_version = true)]
 #[command(max_term_width = 120, after_help = EXIT_CODES)]
 struct Cli {
-    /// Colour in the result: where standard output is a terminal (`NO_COLOR`, `CLICOLOR_FORCE`), always or never
+    /// Colour the result: auto (if standard output is a terminal; obeys `NO_COLOR` and `CLICOLOR_FORCE`), always or never
     #[arg(long, global = true, value_enum, default_value_t = When::Auto, value_name = "WHEN", hide_possible_values = true)]
     color: When,
-    /// Look for configurations and projects in these folders alone (for `headroom mcp`)
+    /// Look for configurations and projects only in these folders (for `headroom mcp`)
     #[arg(long, value_name = "FOLDER", hide = true)]
     within: Vec<PathBuf>,
     #[command(subcommand)]
@@ -64,23 +64,23 @@ struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0          done; a gate that is not decided counts as done, unless --undecided fail
-  1          the answer is no: a finding as severe as --fail-on, a gate that fails, a regression
+  0          done; an undecided gate (a limit that is checked) counts as done, unless --undecided fail
+  1          the answer is no: a finding at least as severe as --fail-on, a failed gate, a regression
   2          bad input or usage
-  3          the run itself failed: full disk, device lost, loss not finite, a script that fails
-  130, 143   interrupted by Ctrl-C, by a request to terminate
+  3          the run itself failed: full disk, device lost, loss not finite, a failed script
+  130, 143   interrupted by Ctrl-C or by a request to terminate
 
 Results go to standard output, progress and errors to standard error. `--json` is `--format json` on every command.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train a language model and say how fast it went
+    /// Train a language model and report its speed
     Train(Box<train::Arguments>),
-    /// Train with everything recorded: the whole run folder and a report
+    /// Train and record everything: a full run folder and a report
     Profile(Box<train::Arguments>),
-    /// Try every optimisation on Version 1: predicted, measured, verified
+    /// Try every optimisation of Version 1 (the naive graph): predict, measure, verify
     Optimize(optimize::Arguments),
-    /// Measure what this machine can do, and keep it
+    /// Measure what this machine can do, and save it
     Device(device::Arguments),
     Eval(Box<eval::Arguments>),
     Generate(generate::Arguments),
@@ -108,7 +108,7 @@ enum Command {
 }
 
 impl Command {
-    /// Its name, where ranks of a launcher would all do the same and write the same files.
+    /// The command's name, if all ranks of a launcher would do the same work and write the same files.
     fn is_for_one_process(&self) -> Option<&'static str> {
         match self {
             Command::Optimize(_) => Some("optimize"),
@@ -178,7 +178,7 @@ pub fn main() -> ExitCode {
     code
 }
 
-/// The command, which also knows what it was given where it leaves that in a file.
+/// The command; commands that write their flags to a file also receive the flags they were given.
 fn parsed(words: &[OsString], when: When) -> Result<Cli, clap::Error> {
     let mut command = Cli::command().color(match when {
         When::Auto => ColorChoice::Auto,

@@ -83,7 +83,10 @@ fn add_noqa(arguments: &Arguments, scripts: &Scripts, selection: &Selection) -> 
     let silenced = silence(&scripts.inputs, &scripts.projects, selection);
     writing::write(&silenced.files, scripts)?;
     for (code, place) in &silenced.left {
-        note(&format!("warning: {} {code}: its lines end inside a string, no comment fits", place.shown()));
+        note(&format!(
+            "warning: {} {code}: its lines end inside a string, where a comment cannot be added",
+            place.shown()
+        ));
     }
     let all_read = note_problems(silenced.problems.iter().chain(&scripts.unread));
     note(&format!("{} silenced in {}", findings(silenced.findings), files(silenced.files.len())));
@@ -94,11 +97,11 @@ fn add_noqa(arguments: &Arguments, scripts: &Scripts, selection: &Selection) -> 
     Ok(if all_read { Outcome::Done } else { Outcome::NotRead })
 }
 
-/// Says which files were not read whole; true where all were.
+/// Says which files were not fully read; true where all were.
 fn note_problems<'p>(problems: impl Iterator<Item = &'p (String, Problem)>) -> bool {
     let mut all_read = true;
     for (path, problem) in problems {
-        note(&format!("error: {}: not read whole: {}", problem.place(path), problem.message));
+        note(&format!("error: {}: not fully read: {}", problem.place(path), problem.message));
         all_read = false;
     }
     all_read
@@ -164,7 +167,7 @@ fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input])
     join(&mut analysis.findings, report, inputs);
     measure(report, &analysis.findings);
     for note_of_trace in &analysis.trust.notes {
-        note(&format!("reserve: {note_of_trace}"));
+        note(&format!("caution: {note_of_trace}"));
     }
     Ok(())
 }
@@ -185,7 +188,7 @@ pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Vec<Input>)> {
 pub fn check_threads() -> Result<()> {
     check_stack().map_err(|error| {
         let help = "free memory, or raise this process's limit (ulimit -v)";
-        RunFailed(format!("cannot start a thread to read scripts with: {error}\n  help: {help}")).into()
+        RunFailed(format!("cannot start a thread that reads scripts: {error}\n  help: {help}")).into()
     })
 }
 

@@ -24,15 +24,15 @@ use folders::Folders;
 use server::Server;
 use tools::Running;
 
-/// Answer an agent by the Model Context Protocol: analyze, compare, explain, lint, optimize (dry run) and runs as tools.
+/// Serve an agent over the Model Context Protocol: analyze, compare, explain, lint, optimize (dry run) and runs as tools.
 ///
-/// Reads from standard input and writes to standard output, as clients expect. Nothing is changed, and nothing outside of the
-/// folders is read. docs/agents.md has settings for the usual clients.
+/// Reads from standard input and writes to standard output, as clients expect. Changes nothing, and reads nothing outside the
+/// folders. docs/agents.md has settings for the usual clients.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folders that may be asked about; relative paths are meant from the first. The working folder if none is given
+    /// Folders that may be read; relative paths start at the first [default: the working folder]
     folders: Vec<PathBuf>,
-    /// Let `optimize` run a script: whoever asks can then run any command as you
+    /// Let `optimize` run a script: every client can then run any command as you
     #[arg(long)]
     allow_run: bool,
 }
@@ -40,7 +40,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let folders = Folders::new(&arguments.folders)?;
     let running = if arguments.allow_run { Running::Allowed } else { Running::Refused };
-    let program = std::env::current_exe().context("cannot tell where this program lies")?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -52,7 +52,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     code
 }
 
-/// Answers until the client leaves, or a signal asks to end.
+/// Answers until the client leaves or a signal asks the server to stop.
 async fn serve(server: Server) -> Result<ExitCode> {
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let stop = std::sync::Mutex::new(Some(stop));
@@ -66,7 +66,7 @@ async fn serve(server: Server) -> Result<ExitCode> {
         let talking = match server.clone().serve(rmcp::transport::stdio()).await {
             Ok(talking) => talking,
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-            Err(error) => return Err(anyhow::anyhow!("the client did not begin as the protocol says: {error}")),
+            Err(error) => return Err(anyhow::anyhow!("the client did not start the protocol correctly: {error}")),
         };
         match talking.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => Err(anyhow::anyhow!("the server ended: {error}")),
@@ -74,7 +74,7 @@ async fn serve(server: Server) -> Result<ExitCode> {
         }
     };
     if std::io::stdin().is_terminal() {
-        output::note("waiting for a client on standard input; docs/agents.md says how clients are told of this server");
+        output::note("waiting for a client on standard input; docs/agents.md shows how to set up clients");
     }
     tokio::select! {
         talked = talk => talked?,

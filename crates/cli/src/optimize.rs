@@ -42,53 +42,53 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use validation_record::{Surroundings, record_of};
 
-/// Profiles Version 1, ranks what holds it back, predicts what every pass would bring, searches for lists forwards (best
-/// predicted first) and backwards (by leaving out), lets all of them take turns in one race, keeps the fastest, and checks it:
-/// loss and gradients, the loss curve, bytes, memory, speed. Then precisions, each behind gates of its own; what they prove is
-/// kept for `--precision auto`. `--json` prints validation.json's content, with `--passes` precisions.json's.
+/// Profiles Version 1 (the naive graph), ranks its bottlenecks, and predicts the gain of every pass. Searches lists of passes
+/// forwards (best prediction first) and backwards (leaving passes out), races them all in turns, and keeps the fastest. Checks
+/// that list by gates (limits that it must hold): loss and gradients, the loss curve, bytes, memory, speed. Then tries
+/// precisions, each behind gates of its own; proven precisions are saved for `--precision auto`. `--json` prints the content of
+/// validation.json, or of precisions.json with `--passes`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A row of the table of sizes
+    /// Model size by name, as for `train`
     #[arg(long, default_value = "tiny")]
     size: String,
-    /// Sequences of a batch [default: the size's]
+    /// Sequences per batch [default: as the size has it]
     #[arg(long, value_name = "N")]
     batch_size: Option<usize>,
-    /// Tokens of a sequence [default: the size's]
+    /// Tokens per sequence [default: as the size has it]
     #[arg(long, value_name = "N")]
     seq_len: Option<usize>,
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Take this list of passes as it stands and try precisions alone: all that `--precision auto` needs, in a fraction of the
-    /// time
+    /// Use this list of passes unchanged and try only precisions: all that `--precision auto` needs, in a fraction of the time
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     passes: Option<String>,
-    /// Precisions that are tried after the passes, each on top of the fastest proved before it, or none [default: bf16 on the
-    /// CPU; tf32,bf16,fp8 on a GPU that has them]
+    /// Precisions to try after the passes, each on top of the fastest one proven before it, or none [default: bf16 on the CPU;
+    /// tf32,bf16,fp8 on a GPU that has them]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     precisions: Option<Vec<String>>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// The least speed-up of the kept list over Version 1, such as 1.3 [default: 1, not slower]. The gate passes where its
-    /// whole interval lies above, fails where it lies below, and is undecided in between
+    /// Required speed-up of the kept list (the fastest one) over Version 1, such as 1.3 [default: 1, not slower]. The gate passes if
+    /// its whole interval lies above, fails if it lies below, and is undecided otherwise
     #[arg(long, value_name = "RATIO")]
     min_speedup: Option<f64>,
-    /// Exit code of an undecided gate: pass (exit 0) or fail (exit 1)
+    /// Result of an undecided gate: pass (exit 0) or fail (exit 1)
     #[arg(long, value_name = "WHAT", value_enum, default_value = "pass")]
     undecided: Undecided,
-    /// Also predict the kept list's step on these numbers of ranks: time, exposed communication, memory per rank
+    /// Also predict the step of the kept list on these numbers of ranks: time, exposed communication, memory per rank
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2..=1024))]
     ranks: Vec<u16>,
-    /// Also measure all passes without one, for each
+    /// Also measure each list that leaves out one of all passes
     #[arg(long)]
     ablation: bool,
-    /// Rounds before the race is looked at first, the better of two steps of each list in turns; doubled while verdicts do
-    /// not stand [default: 8]. Of a script: processes of each side at the end [default: 4]
+    /// Rounds before the race is first judged; a round takes the better of two steps of each list, in turns. Doubled while verdicts
+    /// are open [default: 8]. For a script: processes per side at the end [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     rounds: Option<u16>,
-    /// Seconds for all measuring: what does not stand by then is called undecided
+    /// Seconds for all measurements; verdicts still open by then are undecided
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     time: u64,
     /// Steps of the final loss curve
@@ -97,10 +97,10 @@ pub struct Arguments {
     /// Seed of weights and data
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// Refuse a baseline that needs more than this, such as 4GiB
+    /// Refuse a baseline that needs more memory than this, such as 4GiB
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
-    /// Where validation.json, optimize.md and optimize.html go [default: runs/optimize; of a script runs/optimize-SCRIPT]
+    /// Folder for validation.json, optimize.md and optimize.html [default: runs/optimize; runs/optimize-SCRIPT for a script]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -119,14 +119,14 @@ impl Arguments {
     }
 }
 
-/// Before the race is looked at first.
+/// Rounds before the race is first judged.
 const ROUNDS: usize = 8;
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     if arguments.script.is_given() {
         ensure!(
             arguments.ranks.is_empty(),
-            "--ranks predicts for our own model, not for a script\n  help: leave it out"
+            "--ranks applies to headroom's own model, not to a script\n  help: leave it out"
         );
         let shared = script::Shared {
             rounds: arguments.rounds,
@@ -254,7 +254,7 @@ fn among_ranks(
     Ok(rows)
 }
 
-/// Tries precisions with a list and writes what came of it.
+/// Tries precisions with a list and writes the results.
 fn try_precisions(
     arguments: &Arguments,
     (wanted, on, machine): (&[Precision], &On, &Machine),
@@ -282,18 +282,18 @@ fn try_precisions(
 /// Precisions have this part of the passes' time, on top of it.
 const SHARE_OF_PRECISIONS: u32 = 6;
 
-/// Is the answer no? A gate that is not decided is one only where that was asked for.
+/// Is the answer no? An undecided gate counts as no only on request.
 fn is_failure(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> bool {
     gates.values().any(|gate| gate.result == "fail" || gate.result == "undecided" && undecided.is_failure())
 }
 
 const UNDECIDED_HELP: &str =
-    "\n  help: a machine that does nothing else, or more --time; --undecided fail makes this exit 1";
+    "\n  help: use an otherwise idle machine, or more --time; --undecided fail makes this exit 1";
 
 /// The model and machine that the ladder is climbed on.
 struct On {
     kind: DeviceSpec,
-    /// As people know it.
+    /// Its name for people.
     name: String,
     gpu: Option<cuda::Facts>,
 }
@@ -392,8 +392,8 @@ fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Re
     let need = 2 * MemoryNeed::of(&[larger.program], 1).total();
     ensure!(
         need <= room,
-        "optimising size {} needs up to {} (two models at twice the batch and length), and {} are there\n  help: a \
-         smaller --size, --batch-size or --seq-len",
+        "optimising size {} needs up to {} (two models at twice the batch and length), and {} are available\n  help: a smaller \
+         --size, --batch-size or --seq-len",
         arguments.size,
         headroom_report::numbers::bytes(need as u64),
         headroom_report::numbers::bytes(room as u64)

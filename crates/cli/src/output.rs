@@ -1,4 +1,4 @@
-//! Standard output for results, standard error for everything else. A reader that went away is no failure of the run.
+//! Standard output for results, standard error for everything else. A reader that went away is not a failure of the run.
 
 pub mod colour;
 

@@ -150,8 +150,8 @@ impl Profiler {
         notes.extend(trainer.device.recording_notes());
         match watched.map(|watch| watch.map(Watch::end)) {
             Some(Ok(Some(health))) => *record = record.clone().with_gpu_state(state_of(&health)),
-            Some(Ok(None)) => notes.push("clocks and power are not known: NVML gave no sample".into()),
-            Some(Err(why)) => notes.push(format!("clocks and power are not known: {why}")),
+            Some(Ok(None)) => notes.push("clocks and power are unknown: NVML gave no sample".into()),
+            Some(Err(why)) => notes.push(format!("clocks and power are unknown: {why}")),
             None => {}
         }
         record.profiler_config.profile_steps = analysis.steps.list.len() as u64;
@@ -236,8 +236,8 @@ fn how_timed(analysis: &Analysis) -> Option<String> {
     };
     let (steps, launches) = (analysis.steps.count(), &analysis.measures.launches);
     Some(format!(
-        "kernels timed by the GPU itself (CUPTI) in {steps:.0} steps, {how}: {:.0} kernels and {:.0} driver calls that queue \
-         work per step, each step waited for",
+        "kernels timed by the GPU itself (CUPTI) in {steps:.0} steps, {how}: {:.0} kernels and {:.0} driver calls that queue work \
+         per step, with a wait after each step",
         analysis.measures.kernels.per_step,
         (launches.count + launches.graph_launches) as f64 / steps
     ))
@@ -278,7 +278,7 @@ fn recorded_steps(arguments: &Arguments, settings: &Settings) -> anyhow::Result<
     let first = arguments.profiling.flops_profile_step.unwrap_or(before + skipped + 1);
     ensure!(
         (before + 1..=last).contains(&first),
-        "--flops-profile-step {first} is not a step of this run\n  help: it takes steps {} to {last}",
+        "--flops-profile-step {first} is not a step of this run\n  help: choose from steps {} to {last}",
         before + 1
     );
     Ok(first..=last.min(first + arguments.profiling.profile_steps - 1))

@@ -96,8 +96,8 @@ fn answer_from(kept: &[PrecisionsRecord], question: &Question, code: &str) -> Re
     let help = {
         let on = if *kind == "cuda" { " --device cuda" } else { "" };
         format!(
-            "help: `headroom optimize{on} --size {size} --batch-size {} --seq-len {}` proves one and keeps it (with `--passes \
-             all` in a fraction of the time); or name a precision",
+            "help: `headroom optimize{on} --size {size} --batch-size {} --seq-len {}` proves one and saves it (with `--passes all` \
+             in a fraction of the time); or name a precision",
             shape.batch_size, shape.seq_len
         )
     };
@@ -112,25 +112,25 @@ fn answer_from(kept: &[PrecisionsRecord], question: &Question, code: &str) -> Re
             of_model.iter().map(|record| format!("{} × {}", record.batch_size, record.seq_len)).collect();
         let beside = if others.is_empty() { String::new() } else { format!(" (only at {})", others.join(", ")) };
         return Err(format!(
-            "--precision auto: no precision was proved yet for size {size} at {} × {} on {device}{beside}\n  {help}",
+            "--precision auto: no precision is proven yet for size {size} at {} × {} on {device}{beside}\n  {help}",
             shape.batch_size, shape.seq_len
         ));
     };
     if record.kernels != code {
         return Err(format!(
-            "--precision auto: what was proved for size {size} on {device} at {} was proved with other kernels\n  {help}",
+            "--precision auto: the proof for size {size} on {device} at {} was made with other kernels\n  {help}",
             record.timestamp
         ));
     }
     let precision = record.precision.parse::<Precision>().map_err(|error| format!("{error}\n  {help}"))?;
     let passes = if record.passes.is_empty() { "none".into() } else { record.passes.join(",") };
     let speed = match precision {
-        Precision::Fp32 => "no other held its gates and was faster".into(),
-        _ => format!("{} the speed of fp32, all gates held", times(record.speedup())),
+        Precision::Fp32 => "no other precision was faster and passed its gates".into(),
+        _ => format!("{} the speed of fp32, all gates passed", times(record.speedup())),
     };
     Ok((
         precision,
-        format!("--precision auto takes {precision}: proved here at {} ({speed}; --passes {passes})", record.timestamp),
+        format!("--precision auto uses {precision}: proven here at {} ({speed}; --passes {passes})", record.timestamp),
     ))
 }
 
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn auto_says_what_to_do_where_nothing_was_proved_or_the_kernels_have_changed() {
         for (kept, size, code, words) in [
-            (vec![], "nano", "cafe", "no precision was proved yet"),
+            (vec![], "nano", "cafe", "no precision is proven yet"),
             (vec![record("fp8", 128)], "nano", "cafe", "only at 8 × 128"),
             (vec![record("fp8", 64)], "tiny", "cafe", "for size tiny"),
             (vec![record("fp8", 64)], "nano", "beef", "other kernels"),

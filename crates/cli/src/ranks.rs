@@ -56,7 +56,7 @@ pub fn check_alone(command: Option<&'static str>) -> anyhow::Result<()> {
     let (Some(command), Some(launched)) = (command, launch::from_environment()?) else { return Ok(()) };
     ensure!(
         launched.by == Launcher::PyTorchJob,
-        "`headroom {command}` is one process, and {} started {}\n  help: start it without a launcher",
+        "`headroom {command}` runs as one process, and {} started {}\n  help: start it without a launcher",
         launched.by.name(),
         launched.size
     );
@@ -80,8 +80,8 @@ pub fn connected(device: DeviceSpec, timeout_seconds: u64) -> anyhow::Result<Opt
         _ => {
             ensure!(
                 launched.by.serves_mpi(),
-                "{by} started {} ranks; on the CPU they speak through MPI, which it does not serve\n  help: start them with mpirun or srun, \
-                 or train on GPUs with --device cuda",
+                "{by} started {} ranks; on the CPU they communicate through MPI, which it does not provide\n  help: start them \
+                 with mpirun or srun, or train on GPUs with --device cuda",
                 launched.size
             );
             Ranks::connect(&launched, patience)?
@@ -136,7 +136,7 @@ impl RankGroup {
     /// Refuses a plan whose exchanges are not those of the others: they would wait for each other, or add up different tensors.
     pub fn agree_on_plan(&self, graph: &Graph) -> anyhow::Result<()> {
         match self.first_other(agreement::of_plan(graph))? {
-            Some(rank) => self.refuse(&format!("rank {rank} plans other exchanges than rank 0")),
+            Some(rank) => self.refuse(&format!("rank {rank} plans different exchanges from rank 0")),
             None => Ok(()),
         }
     }
@@ -144,7 +144,7 @@ impl RankGroup {
     /// Refuses to start from other weights than the others.
     pub fn agree_on_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
         match self.first_other(agreement::of_weights(trainer))? {
-            Some(rank) => self.refuse(&format!("rank {rank} starts from other weights than rank 0")),
+            Some(rank) => self.refuse(&format!("rank {rank} starts from different weights than rank 0")),
             None => Ok(()),
         }
     }
@@ -155,7 +155,8 @@ impl RankGroup {
         match self.first_other(agreement::of_weights(trainer)).map_err(handover)? {
             Some(rank) => Err(CheckpointError::Handover(
                 format!(
-                    "rank {rank} has other weights than rank 0 after step {}: nothing is saved, the checkpoint before stays",
+                    "rank {rank} has different weights from rank 0 after step {}: nothing is saved, and the previous checkpoint \
+                     stays",
                     trainer.step
                 )
                 .into(),
@@ -226,7 +227,7 @@ impl RankGroup {
             }
             (None, Some(ranks)) => {
                 if let Err(error) = ranks.finish() {
-                    output::note(&format!("note: the ranks did not take leave of each other: {error}"));
+                    output::note(&format!("note: the ranks did not disconnect cleanly: {error}"));
                 }
             }
             (None, None) => debug_assert!(false, "a device or trainer outlived the run"),
@@ -240,7 +241,7 @@ const STANDS_OUT: f64 = 1.08;
 /// And by at least so many seconds in all: the first steps of a run differ by their caches alone.
 const LEAST_SECONDS: f64 = 1.0;
 
-/// Seconds of work of every rank for all steps: the longest, held against the median of the others.
+/// Seconds of work of every rank for all steps: the longest, compared with the median of the others.
 fn straggler(seconds: &[f64], steps: usize) -> Option<String> {
     let (rank, &most) = seconds.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1))?;
     let mut others: Vec<f64> =
@@ -251,7 +252,7 @@ fn straggler(seconds: &[f64], steps: usize) -> Option<String> {
         let percent = (most / median - 1.0) * 100.0;
         let each = 1e3 / steps.max(1) as f64;
         format!(
-            "rank {rank} is {percent:.0}% slower than the others: {:.1} ms of work per step, and {:.1} ms there",
+            "rank {rank} is {percent:.0}% slower than the others: {:.1} ms of work per step, against {:.1} ms",
             most * each,
             median * each
         )
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn a_rank_that_is_slower_than_the_others_stands_out() {
         assert_eq!(straggler(&[100.0, 105.0, 102.0], 100), None);
-        assert_eq!(straggler(&[1.0, 1.5], 100), None, "half a second is no time");
+        assert_eq!(straggler(&[1.0, 1.5], 100), None, "half a second does not count");
         assert_eq!(straggler(&[], 0), None);
         assert_eq!(straggler(&[1.0], 1), None);
         let said = straggler(&[10.0, 10.0, 10.0, 11.2], 100).unwrap();

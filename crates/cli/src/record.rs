@@ -25,19 +25,19 @@ use crate::signals::{self, Interrupt};
 use crate::study::state::compact;
 use crate::train::folder::{make_folders, remove_folders};
 
-/// Run a PyTorch script unchanged, time some steps of it with nothing attached, record some more, and analyze them.
+/// Run a PyTorch script unchanged: time some steps with nothing attached, record some more, and analyze them.
 ///
-/// Three phases follow the warm-up: steps with no profiler (the true time of a step), steps with a light profiler (operators,
-/// runtime calls and kernels) and steps with everything (shapes, stacks, memory). All shares are of the true step. A script
-/// that ends earlier leaves what was recorded until then. Needs 20 steps as it stands.
+/// Three phases follow the warm-up: steps with no profiler (the true step time), steps with a light profiler (operators, runtime
+/// calls and kernels) and steps with everything (shapes, stacks, memory). All shares refer to the true step time. A script that
+/// ends earlier leaves the steps recorded until then. Needs 20 steps by default.
 ///
-/// With any --format but text, standard output holds the analysis alone: what the script prints there goes to standard error.
+/// With any --format but text, standard output holds only the analysis: the script's own output goes to standard error.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Where the trace goes; made if missing, refused if it holds another trace [default: runs/TIME-recorded]
+    /// Folder for the trace; made if missing, refused if it holds another trace [default: runs/TIME-recorded]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Record into a folder that holds another recording, and remove that one's traces afterwards
+    /// Record into a folder that holds another recording, and remove the old traces afterwards
     #[arg(long, requires = "output_dir")]
     overwrite: bool,
     /// Steps before recording
@@ -52,7 +52,7 @@ pub struct Arguments {
     /// End the script once the steps are timed and recorded
     #[arg(long)]
     stop: bool,
-    /// Scripts to join with the trace: findings get their lines
+    /// Scripts to join with the trace: findings then name source lines
     #[arg(long, value_name = "PATH")]
     source: Vec<PathBuf>,
     #[command(flatten)]
@@ -81,7 +81,7 @@ pub struct Note {
 
 pub const HOOK: &str = include_str!("record/sitecustomize.py");
 
-/// How often the script is looked at.
+/// Interval between checks on the script.
 const GLANCE: Duration = Duration::from_millis(20);
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -152,10 +152,10 @@ pub fn python_path(hooks: &Path) -> Result<OsString> {
     if let Some(existing) = std::env::var_os("PYTHONPATH").filter(|existing| !existing.is_empty()) {
         folders.extend(std::env::split_paths(&existing));
     }
-    std::env::join_paths(folders).context("the temporary folder's name cannot stand in PYTHONPATH")
+    std::env::join_paths(folders).context("the temporary folder's name is not valid in PYTHONPATH")
 }
 
-/// Waits for the script, and passes requests to end on to it: none that was started here is left running alone.
+/// Waits for the script and forwards requests to stop, so that no process started here is left running.
 fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
     let mut told = false;
     loop {
@@ -185,7 +185,7 @@ fn send(child: &mut Child, signal: i32) {
     }
 }
 
-/// Elsewhere there is no asking: the script is ended.
+/// Other systems have no such request: the script is killed.
 #[cfg(not(unix))]
 fn send(child: &mut Child, _signal: i32) {
     let _ = child.kill();
@@ -231,10 +231,10 @@ impl Folder {
                 Err(error) => return Err(FileError::new("make the folder", &path)(error).into()),
             }
         }
-        bail!("runs/ holds a thousand recordings of this very second\n  help: name one with --output-dir")
+        bail!("runs/ holds a thousand recordings from this very second\n  help: name one with --output-dir")
     }
 
-    /// With a new recording the one before it goes; without one everything stays as it was.
+    /// A new recording replaces the earlier one; without a new one, everything stays.
     fn keep_if(mut self, recorded: bool, traces: &[PathBuf]) {
         if recorded {
             self.made.clear();
@@ -252,7 +252,7 @@ fn light_of(trace: &Path) -> PathBuf {
     trace.with_file_name("light").join(name)
 }
 
-/// Folders that were made for nothing, as far as they are empty.
+/// Removes folders that were made but stayed empty.
 impl Drop for Folder {
     fn drop(&mut self) {
         remove_folders(&self.made);
@@ -288,13 +288,13 @@ pub fn read_notes(folder: &Path) -> Result<Vec<Note>> {
     for file in notes_in(folder)? {
         let text = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
         notes.push(
-            serde_json::from_slice(&text).with_context(|| format!("{} is not what the hook writes", file.display()))?,
+            serde_json::from_slice(&text).with_context(|| format!("{} was not written by the hook", file.display()))?,
         );
     }
     Ok(notes)
 }
 
-/// Why there is no trace, in the order of what can go wrong.
+/// The reason why there is no trace, earliest failure first.
 fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitStatus) -> anyhow::Error {
     let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
     if !status.success() {
@@ -303,16 +303,15 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
             steps => format!("after {steps} optimizer steps, before enough were recorded"),
         };
         return RunFailed(format!(
-            "the script failed: `{program}` ended with {status}, {when}\n  help: what it said stands above; it must run without \
+            "the script failed: `{program}` ended with {status}, {when}\n  help: its own message is above; it must run without \
              `headroom record` first"
         ))
         .into();
     }
     if notes.iter().any(|note| note.own_profiler) {
         return anyhow::anyhow!(
-            "the script uses torch.profiler itself, and two profilers cannot run at once: recording stepped aside, and \
-             nothing was recorded\n  help: `headroom analyze` reads the trace that the script exports, or switch its \
-             profiler off"
+            "the script uses torch.profiler itself, and two profilers cannot run at the same time: nothing was recorded\n  help: \
+             `headroom analyze` reads the trace that the script exports, or switch its profiler off"
         );
     }
     if let Some(error) = notes.iter().find_map(|note| note.error.as_ref()) {
@@ -324,7 +323,7 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
             "`{program}` never loaded torch.optim: nothing was recorded\n  help: the command after `--` must start Python with a training script"
         )
     } else if steps == 0 {
-        "the script never took an optimizer step: nothing was recorded\n  help: give it a run that trains".to_string()
+        "the script never took an optimizer step: nothing was recorded\n  help: start it so that it trains".to_string()
     } else {
         format!(
             "the script took {steps} optimizer steps, and {needed} are needed: nothing was recorded\n  help: lower --warmup-steps or --timed-steps, or let it train longer"
@@ -334,14 +333,14 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
     anyhow::anyhow!(message)
 }
 
-/// Phases that the script ended before, in the order of what they are worth.
+/// Phases that the script did not reach, most valuable first.
 fn left_out(notes: &[Note], arguments: &Arguments) -> Vec<String> {
     let mut lines = Vec::new();
     let recorded = notes.iter().filter(|note| note.trace.is_some());
     for note in recorded {
         let timed = note.seconds_without_profiler.len();
         if timed == 0 {
-            lines.push("no step was timed without the profiler: shares are of an estimated step".to_string());
+            lines.push("no step was timed without the profiler: shares refer to an estimated step".to_string());
         }
         if note.phase == "done" {
             continue;
@@ -387,7 +386,7 @@ mod tests {
         assert_eq!(said(note("done", Some("l"), &[0.1])), "");
         assert!(said(note("light", None, &[0.1])).contains("14 of the 19 steps that all phases take: shapes, stacks"));
         assert!(said(note("full", Some("l"), &[0.1])).contains("fewer steps than asked for"));
-        assert!(said(note("done", Some("l"), &[])).contains("of an estimated step"));
+        assert!(said(note("done", Some("l"), &[])).contains("to an estimated step"));
     }
 
     #[test]

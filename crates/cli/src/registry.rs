@@ -1,4 +1,4 @@
-//! The run registry: an embedded database with one row a run, safe for many writers at once.
+//! The run registry: an embedded database with one row per run, safe for many writers at the same time.
 //!
 //! `Entry` is what a command writes its own row through; it never fails a run. `Registry` is what `runs`, `regress` and
 //! the dashboard read.
@@ -45,13 +45,13 @@ pub enum RegistryError {
     Older { path: PathBuf, found: i64, known: i64 },
     #[error("cannot use the registry of runs {}: {source}{}", path.display(), advice(source))]
     Database { path: PathBuf, source: rusqlite::Error },
-    #[error("run {id} of the registry does not read: {why}\n  help: `headroom runs delete {id}` forgets it")]
+    #[error("run {id} of the registry cannot be read: {why}\n  help: `headroom runs delete {id}` forgets it")]
     Row { id: i64, why: String },
     #[error(
-        "the name `{name}` is run {id}'s\n  help: choose another, or free it with `headroom runs name {id} --clear`"
+        "the name `{name}` belongs to run {id}\n  help: choose another, or free it with `headroom runs name {id} --clear`"
     )]
     NameTaken { name: String, id: i64 },
-    #[error("a name is text that is no number and no `newest`, and this is `{0}`")]
+    #[error("a name must not be empty, a number or `newest`, and this is `{0}`")]
     BadName(String),
     #[error("there is no run `{0}`\n  help: `headroom runs list` shows their numbers and names")]
     NoSuchRun(String),
@@ -76,8 +76,8 @@ fn advice(error: &rusqlite::Error) -> &'static str {
     }
 }
 
-/// `HEADROOM_HOME`, else the system's folder for this user's data: unlike measured peaks, runs cannot be had again, so a
-/// cache is no place for them.
+/// `HEADROOM_HOME`, else the system's folder for this user's data: unlike measured peaks, runs cannot be had again, so
+/// they do not belong in a cache.
 pub fn folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("HEADROOM_HOME")

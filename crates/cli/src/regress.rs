@@ -15,35 +15,35 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use turns::{Side, take_turns};
 
-/// Compare a run with a kept one: exit 1 when its steps are slower, by interval.
+/// Compare a run with a baseline run: exit 1 if its steps are slower, judged by interval.
 ///
-/// A regression is an interval that lies beyond the threshold as a whole. One that holds the threshold is not decided: exit 0,
-/// unless `--undecided fail`.
+/// A regression is an interval that lies entirely beyond the threshold. An interval that contains the threshold is undecided:
+/// exit 0, unless `--undecided fail`.
 #[derive(clap::Args)]
 #[command(allow_negative_numbers = true)]
 pub struct Arguments {
-    /// The kept run: its name or number. `headroom runs name RUN NAME` names one, and so does `train --name`
+    /// The baseline run: its name or number. `headroom runs name RUN NAME` names one, and so does `train --name`
     #[arg(long, value_name = "RUN")]
     baseline: String,
     /// The run to judge: a number, a name, or newest (the newest finished one with steps that no study or sweep started)
     #[arg(default_value = "newest")]
     run: String,
-    /// Percent that a step may grow
+    /// Percent by which the step time may grow
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     threshold: f64,
-    /// Percent that planned memory may grow [default: any]
+    /// Percent by which planned memory may grow [default: any]
     #[arg(long, value_name = "PERCENT")]
     max_memory_growth: Option<f64>,
-    /// Compare runs of different settings, machines or devices too
+    /// Also compare runs with different settings, machines or devices
     #[arg(long)]
     even_if_different: bool,
-    /// Run both again in turns, so many times each, and judge by that: kept times are of another hour, and another load
+    /// Run both again in turns, this many times each, and judge by that: recorded times come from another hour and another load
     #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "5", value_parser = clap::value_parser!(u16).range(3..=100))]
     rerun: Option<u16>,
-    /// With --rerun: another build of headroom, which runs the baseline
+    /// With --rerun: another build of headroom that runs the baseline
     #[arg(long, value_name = "PROGRAM", requires = "rerun")]
     baseline_headroom: Option<PathBuf>,
-    /// Exit code of what is not decided: pass (exit 0) or fail (exit 1)
+    /// Result of an undecided comparison: pass (exit 0) or fail (exit 1)
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Undecided::Pass)]
     undecided: Undecided,
     #[command(flatten)]
@@ -62,8 +62,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let differences = differences(&baseline, &run);
     if !arguments.even_if_different && !differences.is_empty() {
         bail!(
-            "runs {} and {} cannot be held against each other: {}\n  help: choose a run of the same settings, or add \
-             --even-if-different",
+            "runs {} and {} cannot be compared: {}\n  help: choose a run of the same settings, or add --even-if-different",
             baseline.id,
             run.id,
             differences.join("; ")
@@ -107,7 +106,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     arguments.shown.print(&answer, regression)?;
     if answer.is_undecided() {
         let help = if arguments.rerun.is_some() { "more rounds" } else { "--rerun, which runs both in turns" };
-        output::note(&format!("help: {help}, or a machine that does nothing else; --undecided fail makes this exit 1"));
+        output::note(&format!("help: {help}, or an otherwise idle machine; --undecided fail makes this exit 1"));
     }
     let is_failure = answer.regressed() || answer.is_undecided() && arguments.undecided.is_failure();
     Ok(ExitCode::from(u8::from(is_failure)))
@@ -149,7 +148,7 @@ fn steps_of(registry: &Registry, run: &RunRow) -> anyhow::Result<Vec<f64>> {
     Ok(steps)
 }
 
-/// Differences because of which two times say nothing about the code between them.
+/// Differences that make two times say nothing about the code.
 fn differences(baseline: &RunRow, run: &RunRow) -> Vec<String> {
     let (old, new) = (&baseline.start, &run.start);
     let mut found = vec![];
@@ -166,7 +165,7 @@ fn differences(baseline: &RunRow, run: &RunRow) -> Vec<String> {
     found
 }
 
-/// Different passes and versions are what a gate is there to judge; they are named.
+/// Differences in passes and versions, which a gate exists to judge; they are named.
 fn notes(baseline: &RunRow, run: &RunRow, mut differences: Vec<String>) -> Vec<String> {
     let (old, new) = (&baseline.start, &run.start);
     let pairs = [

@@ -15,7 +15,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The runs of this machine's user: every train, profile, optimize, study and scale is recorded.
+/// List and manage this user's recorded runs: every train, profile, optimize, study and scale.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -24,17 +24,17 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Newest first
+    /// List runs, newest first
     List(List),
-    /// Everything about one run
+    /// Show everything about one run
     Show(Show),
-    /// Two or more side by side; two with the change of the step by interval
+    /// Compare two or more side by side; for two, also the change in step time with its interval
     Compare(Compare),
     /// Name a run, so that others can be compared with it
     Name(Name),
     /// Forget runs; their files stay unless --with-folder says otherwise
     Delete(delete::Arguments),
-    /// Every run as JSON or CSV
+    /// Export every run as JSON or CSV
     Export(Export),
 }
 
@@ -47,7 +47,7 @@ struct FilterArguments {
     status: Option<Status>,
     #[arg(long)]
     size: Option<String>,
-    /// Runs whose list of passes has this in it
+    /// Runs whose list of passes contains this
     #[arg(long)]
     passes: Option<String>,
     /// The runs that this one started
@@ -67,7 +67,7 @@ enum Status {
 struct List {
     #[command(flatten)]
     filter: FilterArguments,
-    /// The newest so many; 0 is all
+    /// Number of runs, newest first; 0 is all
     #[arg(long, default_value_t = 50)]
     limit: usize,
     #[command(flatten)]
@@ -98,7 +98,7 @@ struct Name {
     run: String,
     #[arg(required_unless_present = "clear")]
     name: Option<String>,
-    /// Take its name away
+    /// Remove its name
     #[arg(long, conflicts_with = "name")]
     clear: bool,
     #[command(flatten)]
@@ -171,8 +171,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             let run = registry.find(&flags.run)?;
             registry.name(run.id, flags.name.as_deref())?;
             output::note(&match &flags.name {
-                Some(name) => format!("run {} is `{name}` now", run.id),
-                None => format!("run {} has no name now", run.id),
+                Some(name) => format!("run {} is now `{name}`", run.id),
+                None => format!("run {} now has no name", run.id),
             });
             if flags.shown.is_json() {
                 output::result(&format!("{:#}\n", json!({ "id": run.id, "name": flags.name })))?;

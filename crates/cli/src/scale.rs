@@ -37,7 +37,7 @@ use sweeps::Sweeps;
 /// Sweep batch and sequence: memory and speed of every point, fitted growth, what fits, and what would save memory.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A row of the table of sizes
+    /// Model size by name, as for `train`
     #[arg(long, default_value = "tiny")]
     size: String,
     /// Batch sizes to sweep, at one sequence length
@@ -46,40 +46,40 @@ pub struct Arguments {
     /// Sequence lengths to sweep, at one batch size
     #[arg(long, value_delimiter = ',', default_value = "64,128,256,512", value_name = "N,…")]
     seq: Vec<usize>,
-    /// The list of passes to sweep; v1 is the naive graph
+    /// The list of passes to use; v1 is the naive graph
     #[arg(long, default_value = "v1", allow_hyphen_values = true)]
     passes: String,
-    /// Steps of every point; the first two are warm-up
+    /// Steps per point; the first two are warm-up
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..))]
     num_steps: u64,
     /// cpu, cuda, cuda:N, or null (computes nothing: times are predicted)
     #[arg(long, default_value = "cpu")]
     device: String,
-    /// Precision of the matrix products, as `train` takes it [default: fp32]
+    /// Precision of the GEMMs, as for `train` [default: fp32]
     #[arg(long)]
     precision: Option<String>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// The memory to fit into, such as 4GiB [default: what the machine has free]
+    /// The memory to fit into, such as 4GiB [default: the machine's free memory]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
-    /// Time a step on these numbers of ranks instead: weak and strong scaling, predictions from one and two, and what limits it
+    /// Instead, time a step on these numbers of ranks: weak and strong scaling, predictions from one and two ranks, and the limit
     ///
-    /// Each run is started by the launcher, with one batch and one length: those of the size, or the one that --batch and --seq
-    /// name.
+    /// The launcher starts each run with one batch size and one length: the size's own, or the one that --batch and --seq name.
     #[arg(long, value_delimiter = ',', value_name = "N,…", conflicts_with = "plan_only")]
     ranks: Option<Vec<usize>>,
-    /// How ranks are started; {ranks} stands for their number [default: mpirun -n {ranks}, on GPUs torchrun --no-python --nproc-per-node {ranks}]
+    /// Command that starts the ranks; {ranks} stands for their number [default: mpirun -n {ranks}, on GPUs torchrun --no-python
+    /// --nproc-per-node {ranks}]
     #[arg(long, value_name = "COMMAND", requires = "ranks")]
     launcher: Option<String>,
-    /// Rounds in which all numbers of ranks take their turn
+    /// Rounds; each runs every number of ranks once
     #[arg(long, default_value_t = 3, requires = "ranks", value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Plan only: no point and no optimisation is run
+    /// Plan only: run no point and no optimisation
     #[arg(long)]
     plan_only: bool,
-    /// Where scaling.json, scaling.md, scaling.html and the points' folders go [default: runs/scale-TIME]
+    /// Folder for scaling.json, scaling.md, scaling.html and the points' folders [default: runs/scale-TIME]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -124,7 +124,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             output::note(&format!("{title} {}", text::before_point(&point.point)));
             if base.device != DeviceSpec::Null && point.need_bytes > available {
                 point.point.note = Some(format!(
-                    "does not fit: it needs {:.0} MiB, and {:.0} MiB are there",
+                    "does not fit: it needs {:.0} MiB, and {:.0} MiB are available",
                     point.point.peak_memory_mb,
                     available as f64 / MIB
                 ));
@@ -189,14 +189,14 @@ fn new_folder(arguments: &Arguments, file: &str) -> anyhow::Result<PathBuf> {
         Some(folder) => folder.clone(),
         None => PathBuf::from(format!("runs/scale-{}", compact(&utc_iso(SystemTime::now()), '-'))),
     };
-    ensure!(!folder.join(file).exists(), "{} holds a sweep already\n  help: name another folder", folder.display());
+    ensure!(!folder.join(file).exists(), "{} already holds a sweep\n  help: name another folder", folder.display());
     fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
     Ok(folder)
 }
 
 fn stopped(entry: &mut Entry, interrupt: &Interrupt) -> ExitCode {
     entry.interrupted();
-    output::note("interrupted; nothing is written but the folders of the points that were run");
+    output::note("interrupted; only the folders of the points that ran were written");
     interrupt.exit_code()
 }
 

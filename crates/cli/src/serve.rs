@@ -24,10 +24,10 @@ use guard::Token;
 pub struct Arguments {
     /// Run folders, folders of runs, or traces (.json, .json.gz); `runs/` here and the registry are always shown
     paths: Vec<PathBuf>,
-    /// Scripts that a trace was recorded from, a folder or a file: findings get their lines
+    /// Scripts that a trace was recorded from (a folder or a file): findings then name source lines
     #[arg(long, value_name = "PATH")]
     source: Vec<PathBuf>,
-    /// Port to listen on; a free one by default
+    /// Port to listen on [default: a free one]
     #[arg(long, default_value_t = 0)]
     port: u16,
     /// Open the page in the default browser

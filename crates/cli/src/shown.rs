@@ -7,13 +7,13 @@ use serde::Serialize;
 /// Formats of a command; one of them is JSON.
 pub trait Choice: ValueEnum + Copy + PartialEq + Send + Sync + 'static {
     const JSON: Self;
-    /// The name of what is taken where nothing is asked for: a value would be kept by clap for every type at once.
+    /// The name of the default: clap would keep a value once for all types.
     const USUAL: &'static str;
 }
 
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Shown<F: Choice> {
-    /// How the result is shown; json stands alone on standard output
+    /// Format of the result; json is the only text on standard output
     #[arg(long, value_enum, default_value = F::USUAL)]
     format: F,
     /// The same as --format json
@@ -54,7 +54,7 @@ impl Choice for Plain {
 pub enum Stream {
     /// Configuration and summary; progress goes to stderr
     Text,
-    /// An object per step that is reported and per evaluation, each on a line of its own, then the summary
+    /// One JSON object per line for each reported step and each evaluation, then the summary
     Json,
 }
 

@@ -24,12 +24,12 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Train several sizes and versions, each in a process of its own, and say how speed and memory grow.
+/// Train several sizes and versions, each in its own process, and report how speed and memory grow.
 ///
-/// `--json` prints study.json's content.
+/// `--json` prints the content of study.json.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Rows of the table of sizes, or all [default: tiny small]
+    /// Model sizes by name, or all [default: tiny small]
     #[arg(value_name = "SIZE")]
     pub sizes: Vec<String>,
     /// Lists of passes, separated by commas: v1 (the naive graph), v2, all, or such as v2+fuse-loss [default: v2]
@@ -41,28 +41,28 @@ pub struct Arguments {
     /// [default: 50 up to tiny, 15 for small, 10 above]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub num_steps: Option<u64>,
-    /// [default: the size's]
+    /// [default: as the size has it]
     #[arg(long)]
     pub batch_size: Option<u64>,
-    /// [default: the size's]
+    /// [default: as the size has it]
     #[arg(long)]
     pub seq_len: Option<u64>,
-    /// cpu, cuda, cuda:N, or null (computes nothing: what every size would need and take)
+    /// cpu, cuda, cuda:N, or null (computes nothing: predicts the memory and time of every size)
     #[arg(long)]
     pub device: Option<String>,
-    /// Precision of the matrix products, as `train` takes it [default: fp32]
+    /// Precision of the GEMMs, as for `train` [default: fp32]
     #[arg(long)]
     pub precision: Option<String>,
     /// [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
-    /// The most memory that a run may plan with, such as 4GiB [default: what the machine has free]
+    /// Memory limit for the plan of each run, such as 4GiB [default: the machine's free memory]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
-    /// Where study.json, study.md, study.html and the runs' folders go [default: runs/study-TIME]
+    /// Folder for study.json, study.md, study.html and the runs' folders [default: runs/study-TIME]
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
-    /// Go on with a study that was interrupted: of --output-dir, else the newest under runs/
+    /// Continue an interrupted study: the one in --output-dir, else the newest under runs/
     #[arg(long)]
     pub resume: bool,
     #[command(flatten)]
@@ -92,7 +92,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         if !run_one(&mut study, index, entry.id(), stop)? {
             entry.interrupted();
             output::note(&format!(
-                "interrupted; what is done is kept, `headroom study --resume --output-dir {}` goes on",
+                "interrupted; finished runs are saved, `headroom study --resume --output-dir {}` continues",
                 study.folder.display()
             ));
             return Ok(interrupt.exit_code());
@@ -172,7 +172,7 @@ fn run_one(study: &mut Study, index: usize, parent: Option<i64>, stop: &AtomicBo
             study.end(index, StudyStatus::Failed, Some(why))?;
         }
         ChildEnd::Killed(why) => {
-            output::note(&format!("      {why}; the next one starts"));
+            output::note(&format!("      {why}; starting the next one"));
             study.end(index, StudyStatus::Killed, Some(why))?;
         }
     }

@@ -68,7 +68,7 @@ use std::time::SystemTime;
 use summary::Ended;
 use tensorboard::Events;
 
-const READY: &str = "The machine is ready: device, memory, folder and three steps were tried, nothing was kept\n";
+const READY: &str = "The machine is ready: device, memory, folder and three steps were tried, nothing was saved\n";
 
 /// `headroom profile`: everything is recorded and reported.
 pub fn run_profiled(
@@ -92,7 +92,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Ran
     }
     let started = utc_iso(SystemTime::now());
     let format = arguments.output.shown.format();
-    let interrupt = signals::listen(|| output::note("finishing the step (once more to end at once)"))?;
+    let interrupt = signals::listen(|| output::note("finishing the step (ask again to stop immediately)"))?;
     registry::check_name(arguments.output.name.as_deref())?;
     ensure!(
         !arguments.output.overwrite || arguments.output.folder().is_some() || arguments.output.save.is_some(),
@@ -115,11 +115,12 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Ran
     } else if let Some(ranks) = arguments.machine.ranks {
         ensure!(
             settings.device == DeviceSpec::Null,
-            "--ranks {ranks} plans a run of so many ranks and is for --device null\n  help: mpirun -n {ranks} headroom train starts one"
+            "--ranks {ranks} plans a run of that many ranks and is for --device null\n  help: mpirun -n {ranks} headroom train \
+             starts one"
         );
         settings = settings.among(ranks as usize, None, &arguments);
     } else if settings.passes.asks_for_ranks() {
-        output::note("note: passes of several ranks mean nothing to one; a launcher such as mpirun starts several");
+        output::note("note: passes for several ranks have no effect on one; a launcher such as mpirun starts several");
     }
     if arguments.training.show_tree {
         return show_tree::run(&settings, format);
@@ -227,7 +228,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Ran
         }
         company.ended_together();
     }
-    // The other ranks of a machine are no other programs.
+    // The other ranks of a machine do not count as other programs.
     let other_load = load.filter(|_| company.is_none()).and_then(|load| load.others());
     let spikes = std::mem::take(&mut progress.spikes);
     let printed = progress.finish();
@@ -291,7 +292,7 @@ fn open_checkpoints(
 ) -> anyhow::Result<Option<Checkpoints>> {
     let Some(path) = &flags.save else {
         if settings.resume.is_some() && !flags.validate_setup {
-            output::note("note: what this run learns is not saved; --save DIR keeps it");
+            output::note("note: the weights of this run are not saved; --save DIR saves them");
         }
         return Ok(None);
     };
@@ -464,22 +465,20 @@ fn how_it_ended(
     interrupt: &Interrupt,
 ) -> anyhow::Result<ExitCode> {
     let saved = match checkpoints {
-        Some(checkpoints) => format!("saved; --resume {} goes on from it", checkpoints.folder.display()),
-        None => "not saved: --save DIR keeps a checkpoint".into(),
+        Some(checkpoints) => format!("saved; --resume {} continues from it", checkpoints.folder.display()),
+        None => "not saved: --save DIR saves a checkpoint".into(),
     };
     let and = if checkpoints.is_some() { "and" } else { "but" };
     match end {
         End::Finished | End::StoppedEarly => return Ok(ExitCode::SUCCESS),
         End::Interrupted => output::note(&format!("interrupted: step {step} was finished {and} {saved}")),
         End::GivenUp if checkpoints.is_some_and(Checkpoints::has_saved) || (checkpoints.is_none() && step > 0) => {
-            output::note(&format!("interrupted: step {} was given up unfinished; step {step} is {saved}", step + 1));
+            output::note(&format!("interrupted: step {} was abandoned; step {step} is {saved}", step + 1));
         }
-        End::GivenUp => {
-            output::note(&format!("interrupted: step {} was given up unfinished; nothing is saved", step + 1))
-        }
+        End::GivenUp => output::note(&format!("interrupted: step {} was abandoned; nothing is saved", step + 1)),
         End::Failed(RunError::Data(error)) => return Err(error.into()),
         End::Failed(error @ RunError::OtherRank { .. }) => return Err(error.into()),
-        // Saving had been tried and found possible; what changed since is no fault of the input.
+        // Saving had been tried and found possible; a change since then is not a fault of the input.
         End::Failed(error) => return Err(RunFailed(error.to_string()).into()),
     }
     Ok(interrupt.exit_code())

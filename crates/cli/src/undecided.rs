@@ -1,6 +1,6 @@
 //! Verdict on a gate whose interval leaves it open.
 
-/// Exit code of a gate that is not decided.
+/// Exit code of an undecided gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Undecided {
     Pass,
@@ -8,7 +8,7 @@ pub enum Undecided {
 }
 
 impl Undecided {
-    /// Makes this an answer of no?
+    /// Does this make the answer no?
     pub fn is_failure(self) -> bool {
         self == Undecided::Fail
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Kinds of GPUs that every kernel was held against its reference on, with the part it was done on.
+/// Kinds of GPUs on which every kernel was checked against its reference, with the part used.
 const KNOWN: [((u32, u32), &str); 1] = [((9, 0), "NVIDIA H200")];
 
 /// Kept beside the measured peaks.
@@ -27,7 +27,7 @@ fn file(device: &str, level: &str) -> Option<PathBuf> {
     Some(kept::folder()?.join(format!("verified-{}-{level}.json", kept::slug(device))))
 }
 
-/// That it cannot be kept is no reason to fail a verification.
+/// A failure to save it is not a reason to fail a verification.
 pub fn keep(facts: &cuda::Facts, checks: usize, failed: usize) {
     let level = facts.level.to_string();
     let Some(path) = file(&facts.name, &level) else { return };
@@ -61,8 +61,8 @@ pub fn advice(facts: &cuda::Facts) -> Option<String> {
     (!known && load(facts).is_none()).then(|| {
         let (major, minor) = facts.capability;
         format!(
-            "note: kernels were never verified on {} (sm_{major}{minor}); `headroom device --device cuda --verify nano` \
-             holds each against a reference, in a minute",
+            "note: kernels were never verified on {} (sm_{major}{minor}); `headroom device --device cuda --verify nano` checks \
+             each against a reference, in a minute",
             facts.name
         )
     })
@@ -71,13 +71,13 @@ pub fn advice(facts: &cuda::Facts) -> Option<String> {
 fn told(record: Option<&Verified>, capability: (u32, u32), kernels: &str) -> String {
     let Some(Verified { timestamp, checks, failed, level, kernels: which, .. }) = record else {
         return match KNOWN.iter().find(|(known, _)| *known == capability) {
-            Some((_, part)) => format!("not on this machine; its kind was, on an {part}"),
+            Some((_, part)) => format!("not on this machine, but on the same kind of GPU, an {part}"),
             None => "never: `headroom device --device cuda --verify nano` does it".into(),
         };
     };
     let day = timestamp.split('T').next().unwrap_or(timestamp);
     let outcome = match failed {
-        0 => format!("{day}, all of {checks} checks held, kernels of level {level}"),
+        0 => format!("{day}, all {checks} checks passed, kernels of level {level}"),
         failed => format!("{day}, {failed} of {checks} checks FAILED, kernels of level {level}"),
     };
     match which == kernels {
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn what_was_verified_is_told_with_its_day_and_whether_it_still_stands() {
         let held = told(Some(&record(0)), (8, 0), "cafe");
-        assert_eq!(held, "2026-11-15, all of 321 checks held, kernels of level ampere");
+        assert_eq!(held, "2026-11-15, all 321 checks passed, kernels of level ampere");
         let changed = told(Some(&record(0)), (8, 0), "beef");
         assert!(changed.starts_with(&held) && changed.contains("--verify"), "{changed}");
         assert!(told(Some(&record(2)), (8, 0), "cafe").contains("2 of 321 checks FAILED"));

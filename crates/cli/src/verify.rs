@@ -52,7 +52,7 @@ pub fn run(device: DeviceSpec, sizes: &[String], shown: Shown<Plain>) -> anyhow:
         show(&format!("steps of {size} that choose what they update"), &exactness::selective(&open, size, LOSSES)?)?;
     }
     let record = json!({ "device": device.name(), "checks": total, "failed": failed, "groups": groups });
-    shown.print(&record, |_| format!("{} of {total} hold\n", total - failed))?;
+    shown.print(&record, |_| format!("{} of {total} pass\n", total - failed))?;
     if let DeviceSpec::Cuda(ordinal) = device {
         verified::keep(&cuda::facts(ordinal)?, total, failed);
     }

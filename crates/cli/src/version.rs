@@ -11,7 +11,7 @@ pub const SHORT: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("HE
 pub const LONG: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("HEADROOM_COMMIT"), ")\nbuilt for ", env!("HEADROOM_TARGET"),);
 
-/// Everything, for a person who reports what this build did: `asked` is the version as clap shows it.
+/// Everything that a bug report needs: `asked` is the version as clap shows it.
 pub fn with_devices(asked: &str) -> String {
     let mut lines = vec![asked.trim_end().to_string()];
     // `-V` is one line, for programs that compare it.

@@ -82,7 +82,7 @@ fn what_is_no_trace_gets_one_error_and_exit_code_2() {
     let output = headroom(&["analyze", &Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").to_string_lossy()]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), said.matches("error:").count()), (Some(2), 1), "{said}");
-    assert!(said.contains("is no profiler trace"));
+    assert!(said.contains("is not a profiler trace"));
     assert!(output.stdout.is_empty());
 }
 
@@ -156,7 +156,7 @@ fn a_comparison_is_in_units_people_read_and_cuts_no_name() {
     let output = headroom(&["compare", &path_of("slow"), &path_of("fixed")]);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains(" ms →") && shown.contains("MiB →"), "{shown}");
-    assert!(shown.lines().any(|line| line.starts_with("kernels a step") && line.contains(" to ")), "{shown}");
+    assert!(shown.lines().any(|line| line.starts_with("kernels per step") && line.contains(" to ")), "{shown}");
     assert!(shown.lines().any(|line| line.len() > 140 && line.contains("kernel")), "a kernel's whole name\n{shown}");
     let json = headroom(&["compare", &path_of("slow"), &path_of("fixed"), "--json"]).stdout;
     let value: serde_json::Value = serde_json::from_slice(&json).expect("is JSON");
@@ -265,7 +265,7 @@ fn traces_of_jax_are_analyzed_as_others_are() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let gpu = text("jax_gpu.trace.json.gz");
-    assert!(gpu.contains("a device without a name") && gpu.contains("49 kernels a step"), "{gpu}");
+    assert!(gpu.contains("a device without a name") && gpu.contains("49 kernels per step"), "{gpu}");
     assert!(gpu.contains("by the profiler's marks"), "{gpu}");
     let cpu = text("jax_cpu.trace.json.gz");
     assert!(cpu.contains("no device") && cpu.contains("ynn_fusion.3"), "{cpu}");

@@ -23,11 +23,11 @@ pub struct Analysis {
     pub schema_version: u32,
     pub trace: TraceSummary,
     pub trust: Trust,
-    /// The step without the profiler. Where it is measured or given, all shares, times and savings are of it.
+    /// The step without the profiler. Where it is measured or given, all shares, times and savings refer to it.
     pub true_step: TrueStep,
     pub steps: Steps,
     pub measures: Measures,
-    /// A run of ours: its figures as its files hold them.
+    /// For a headroom run: the figures of its files.
     pub run: Option<RunFigures>,
     /// Across ranks, where more than one trace was given.
     pub ranks: Option<Ranks>,

@@ -47,14 +47,14 @@ fn differences(before: &Analysis, after: &Analysis) -> Vec<String> {
     let mut notes = Vec::new();
     if device(before) != device(after) {
         notes.push(format!(
-            "the devices differ, {} before and {} after: a change of time may be theirs",
+            "the devices differ ({} before, {} after), which may explain a change in time",
             device(before),
             device(after)
         ));
     }
     let (left, right) = (before.trace.world_size, after.trace.world_size);
     if left != right {
-        notes.push(format!("the runs have {left} ranks before and {right} after: a rank's work may differ"));
+        notes.push(format!("the runs have {left} ranks before and {right} after, so the work per rank may differ"));
     }
     notes
 }
@@ -108,20 +108,20 @@ fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {
             Some(|analysis| each(analysis, |step| step.busy_seconds / step.seconds.max(f64::MIN_POSITIVE))),
         ),
         (
-            "kernels a step",
+            "kernels per step",
             Unit::Count,
             |analysis| analysis.measures.kernels.per_step,
             Some(|analysis| each(analysis, |step| step.kernels as f64)),
         ),
-        ("launches a step", Unit::Count, |analysis| analysis.measures.launches.per_step, None),
+        ("launches per step", Unit::Count, |analysis| analysis.measures.launches.per_step, None),
         (
-            "device seconds a step",
+            "device seconds per step",
             Unit::Seconds,
             |analysis| analysis.measures.operators.device_self_seconds / analysis.steps.count(),
             Some(device_seconds),
         ),
         (
-            "idle seconds a step",
+            "idle seconds per step",
             Unit::Seconds,
             |analysis| analysis.measures.breakdown.idle.total_seconds / analysis.steps.count(),
             Some(|analysis| each(analysis, |step| step.seconds - step.busy_seconds)),

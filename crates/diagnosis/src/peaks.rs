@@ -27,8 +27,8 @@ const fn part(name: &'static str, [fp32, tf32, bf16]: [f64; 3], terabytes: f64, 
 
 /// A part's row is the first whose name occurs in the device's, so the more particular come first.
 pub const PARTS: &[Peaks] = &[
-    part("GB200", [80.0, 1250.0, 2500.0], 8.0, "NVIDIA GB200 NVL72 datasheet, a GPU"),
-    part("B200", [75.0, 1125.0, 2250.0], 8.0, "NVIDIA DGX B200 datasheet, a GPU"),
+    part("GB200", [80.0, 1250.0, 2500.0], 8.0, "NVIDIA GB200 NVL72 datasheet, per GPU"),
+    part("B200", [75.0, 1125.0, 2250.0], 8.0, "NVIDIA DGX B200 datasheet, per GPU"),
     part("GH200", [67.0, 494.0, 989.0], 4.9, "NVIDIA GH200 datasheet (HBM3e)"),
     part("H200", [67.0, 494.0, 989.0], 4.8, "NVIDIA H200 datasheet (SXM)"),
     part("H100 PCIe", [51.0, 378.0, 756.0], 2.0, "NVIDIA H100 datasheet (PCIe)"),
@@ -56,8 +56,8 @@ pub const PARTS: &[Peaks] = &[
     part("RTX 4080", [48.7, 48.7, 97.5], 0.717, "NVIDIA Ada architecture paper"),
     part("RTX 3090", [35.6, 35.6, 71.0], 0.936, "NVIDIA Ampere GA102 architecture paper"),
     part("RTX 3080", [29.8, 29.8, 59.5], 0.76, "NVIDIA Ampere GA102 architecture paper"),
-    part("V100", [15.7, 0.0, 125.0], 0.9, "NVIDIA V100 datasheet (fp16 in place of bf16)"),
-    part("T4", [8.1, 0.0, 65.0], 0.3, "NVIDIA T4 datasheet (fp16 in place of bf16)"),
+    part("V100", [15.7, 0.0, 125.0], 0.9, "NVIDIA V100 datasheet (fp16 instead of bf16)"),
+    part("T4", [8.1, 0.0, 65.0], 0.3, "NVIDIA T4 datasheet (fp16 instead of bf16)"),
     part("MI355X", [157.3, 0.0, 2516.6], 8.0, "AMD Instinct MI355X datasheet"),
     part("MI350X", [144.2, 0.0, 2306.9], 8.0, "AMD Instinct MI350X datasheet"),
     part("MI325X", [163.4, 653.7, 1307.4], 6.0, "AMD Instinct MI325X datasheet"),

@@ -20,7 +20,7 @@ pub struct TrueStep {
     /// `measured`: steps were timed with nothing attached; `given`: on the command line; `estimated`: by recorded events.
     pub from: &'static str,
     pub seconds: f64,
-    /// Measured: the interval that holds the median with 95%. Estimated: with the dearest and the cheapest events that were seen.
+    /// Measured: the 95% interval of the median. Estimated: with the most and the least expensive events that were seen.
     pub lower_seconds: f64,
     pub upper_seconds: f64,
     /// Steps that were timed.
@@ -28,13 +28,13 @@ pub struct TrueStep {
     /// The step as recorded, and by the light profiler where there was one.
     pub recorded_seconds: f64,
     pub light_seconds: Option<f64>,
-    /// The step after playing it again, which all shares are of; the recorded one where nothing was played.
+    /// The replayed step, to which all shares refer; the recorded step where nothing was replayed.
     pub played_seconds: f64,
-    /// Cost of recording each event: fitted so that the play takes the true time, or assumed.
+    /// Cost of recording each event: fitted so that the replay takes the true time, or assumed.
     pub cost_per_event: Option<EventCosts>,
-    /// Share of the operators and calls that light and full trace have in common, where both were joined.
+    /// Share of the operators and calls that the light and the full trace have in common, where both were joined.
     pub joined_share: Option<f64>,
-    /// Reserves, in sentences.
+    /// Caveats, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -91,7 +91,8 @@ pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
         (joined.share >= LEAST_JOINED).then_some((costs, joined.trace))
     });
     if light.is_some() && joined.is_none() {
-        step.notes.push("light and full trace differ too much to be joined: the full one alone is played".to_string());
+        step.notes
+            .push("the light and full traces differ too much to be joined: only the full one is replayed".to_string());
     }
     let recorded_on = light.as_ref().filter(|_| joined.is_some()).unwrap_or(view).steps.measured_on;
     let (costs, trace) = joined.unwrap_or_else(|| as_timed(view, seconds));
@@ -124,7 +125,7 @@ fn miss(step: &TrueStep) -> Option<String> {
         false => "the recorded steps were shorter than the timed ones",
     };
     let (played, truth) = (1e3 * step.played_seconds, 1e3 * step.seconds);
-    (miss.abs() > MISS).then(|| format!("played again, the step takes {played:.2} ms and not {truth:.2}: {why}"))
+    (miss.abs() > MISS).then(|| format!("replayed, the step takes {played:.2} ms instead of {truth:.2}: {why}"))
 }
 
 /// The lighter the profiler, the nearer to the truth.
@@ -175,8 +176,8 @@ pub fn estimated(view: &View) -> TrueStep {
     if waits > MANY_WAITS && device > 0.0 && (1.0 - NOISE) * device < step.lower_seconds {
         step.lower_seconds = (1.0 - NOISE) * device;
         step.notes.push(format!(
-            "the host waits for the device {waits:.0} times per step: what recording costs there cannot be told \
-             from the number of events, so the lower bound of the step is the device's own work"
+            "the host waits for the device {waits:.0} times per step: the number of events does not show what \
+             recording costs there, so the lower bound of the step is the device's own work"
         ));
     }
     step

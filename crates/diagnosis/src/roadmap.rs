@@ -18,7 +18,7 @@ pub struct Roadmap {
     /// Saving of all items together, as expected.
     pub total_saving_expected_share: f64,
     pub step_seconds_expected: f64,
-    /// Findings that there is no model of: what mending them saves is outside of the bound.
+    /// Findings without a model: the saving of their fix is not part of the bound.
     pub outside_bound: Vec<String>,
     /// How the bound was found.
     pub method: &'static str,
@@ -41,13 +41,12 @@ pub struct RoadmapItem {
     /// As expected: by itself, and beyond what the items before it save.
     pub expected_share: f64,
     pub additional_expected_share: f64,
-    /// The step with this mended alone: no shorter than, and as expected.
+    /// The step with only this fixed: its lower bound, and as expected.
     pub bound_step_seconds: f64,
     pub expected_step_seconds: f64,
 }
 
-const METHOD: &str =
-    "the step replayed without each cost: expected by models of the fixes, bound by what nothing undercuts";
+const METHOD: &str = "the step replayed without each cost: the expected saving by a model of the fix, and the bound that no fix can exceed";
 
 /// Less is not worth a line.
 const LEAST_SAVING: f64 = 0.0005;

@@ -14,7 +14,7 @@ use points::{Point, PointKind, points};
 pub struct Removal {
     pub host: Vec<Span>,
     pub device: HashMap<usize, i64>,
-    /// More of the host's time: of those who launch what is gone. By itself it is no saving of a finding's.
+    /// More of the host's time: the launches of removed work. By itself it does not count as a finding's saving.
     pub launchers: Vec<Span>,
     /// Work follows work on a stream without a gap, as in one kernel; a graph comes close.
     pub without_gaps: bool,

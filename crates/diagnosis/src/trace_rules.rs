@@ -117,7 +117,7 @@ impl Found {
     }
 }
 
-/// A finding of a trace rule, as it is reported.
+/// A finding of a trace rule, as reported.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceFinding {
     pub code: &'static str,
@@ -125,7 +125,7 @@ pub struct TraceFinding {
     pub cause: Cause,
     pub severity: Severity,
     pub share_of_step: Option<f64>,
-    /// By how much the step would shrink at most without it, by playing it again.
+    /// By how much the step would shrink at most without it, according to a replay.
     pub saving_bound_share: f64,
     /// By how much it is expected to shrink.
     pub saving_expected_share: f64,

@@ -44,39 +44,40 @@ const SHORTEST_NANOS: i64 = 500;
 pub fn model(cause: Cause) -> Option<&'static str> {
     Some(match cause {
         Cause::HostSync => {
-            "the step without the waits and what the host does with what it read; at best the host is ahead of the device throughout"
+            "the step without the waits and the host's work on the values it read; at best the host is ahead of the device throughout"
         }
         Cause::GpuIdle => {
-            "the host's time in long stops done ahead; at best the host is ahead of the device throughout"
+            "the host's work in long gaps done earlier; at best the host is ahead of the device throughout"
         }
         Cause::LaunchBound => {
-            "launches replayed at once; at best all that memory bounds is fused as well, calls are batched and no gap is left"
+            "all launches replayed together; at best all memory-bound work is also fused, calls are batched and no gap remains"
         }
         Cause::DataLoading => {
-            "the loader's work done by workers beside the rest of the step; at best the step is as long as the device works"
+            "the loader's work done by workers during the rest of the step; at best the step takes only the device's busy time"
         }
         Cause::HostCopies => {
-            "nobody waits for copies, and those of pageable memory take the link's time; at best all are hidden behind compute"
+            "nothing waits for copies, and pageable copies run at the link's rate; at best all are hidden behind compute"
         }
         Cause::NoTensorCores => {
             "the same FLOPs at the rate that tensor cores reach; at best bf16 throughout at its full rate"
         }
         Cause::AttentionMaterialised => {
-            "the products' FLOPs at the rate of fused attention; at best half of them at the full rate"
+            "the GEMMs' FLOPs at the rate of fused attention; at best half of them at the full rate"
         }
         Cause::SmallKernels => {
-            "each run of kernels as long as its longest, loops of kernels half as long; at best nothing is left but products, convolutions and attention"
+            "each run of kernels as long as its longest kernel, loops of kernels half as long; at best only \
+             GEMMs, convolutions and attention remain"
         }
-        Cause::OptimizerPerParameter => "the bytes of one fused update at the memory's rate; at best half of them",
+        Cause::OptimizerPerParameter => "the bytes of one fused update at memory bandwidth; at best half of them",
         Cause::AllocatorChurn => "the step without the calls",
-        Cause::BelowRoof => "the operator at most of its roof; at best at its roof",
-        Cause::ConstantRebuilt => "the step without making it",
+        Cause::BelowRoof => "the operator close to its roofline limit; at best at that limit",
+        Cause::ConstantRebuilt => "the step without building it",
         Cause::CommunicationExposed => "collectives hidden behind the compute beside them",
         Cause::Straggler => "collectives without the wait for the last rank",
-        Cause::UnevenSteps => "slow steps without their long stops",
-        Cause::CpuBoundOperator => "the step without the operator's time on the host",
+        Cause::UnevenSteps => "slow steps without their long gaps",
+        Cause::CpuBoundOperator => "the step without the operator's host time",
         Cause::PassMissing => "the calls of a fused plan",
-        Cause::DeviceCopies => "readers take the other layout, half of them half as fast; at best no copy is left",
+        Cause::DeviceCopies => "readers use the other layout, half of them half as fast; at best no copy remains",
         Cause::Recomputed => "the step without that pass",
         // Memory, the batch and the recording itself are not times of the step; what a stalled stream waits for is not in the trace.
         Cause::MemoryNearLimit

@@ -154,7 +154,7 @@ fn steps_without_marks_are_cut_by_the_optimizer_then_by_the_period() {
     assert_near(by_period.steps.list[0].seconds, 0.031, 0.002);
 }
 
-/// A device that is always fed: the host orders ten kernels of 1 ms a step in 1 ms, and runs far ahead.
+/// A device that is always fed: the host orders ten kernels of 1 ms per step in 1 ms, and runs far ahead.
 fn well_fed() -> String {
     let mut events = Vec::new();
     let mut device_time = 1_000.0;
@@ -215,7 +215,7 @@ fn a_cut_trace_is_said_to_be_cut_first() {
     for part in 1..12 {
         let trace = headroom_trace::read_bytes(&text[..text.len() * part / 12]).expect("is a trace");
         let analysis = analyze(&[trace], &Options::default()).expect("there is a trace");
-        assert!(analysis.trust.notes[0].contains("breaks off"), "{:?}", analysis.trust.notes);
+        assert!(analysis.trust.notes[0].contains("is cut off"), "{:?}", analysis.trust.notes);
         assert!(analysis.measures.breakdown.busy_share <= 1.0);
     }
 }

@@ -1,5 +1,5 @@
-//! A device that computes nothing: each call takes the time predicted for it. What a run would need and take, for sizes
-//! and machines that are not at hand.
+//! A device that computes nothing: each call takes the time predicted for it. It predicts the memory and time of a run, for
+//! sizes and machines that are not at hand.
 
 use crate::at_once;
 use crate::device::{Device, EngineError, Finished, Program, Submission, Taken};

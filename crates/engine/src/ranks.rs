@@ -70,7 +70,7 @@ impl Ranks {
             Ok(answer) => answer?,
             Err(RecvTimeoutError::Timeout) => return Err(RanksError::NotAllCame { seconds: patience.as_secs_f64() }),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(RanksError::Thread { error: "it ended before it could tell".into() });
+                return Err(RanksError::Thread { error: "it ended before it could answer".into() });
             }
         };
         if (rank, size) != (launched.rank, launched.size) {
@@ -97,7 +97,7 @@ impl Ranks {
     /// Meets the others at rank 0's port.
     pub fn meet(launched: &Launched, meeting: &Meeting, patience: Duration) -> Result<Ranks, RanksError> {
         let star = Some(Mutex::new(Star::meet(launched, meeting, patience)?));
-        let library = format!("NCCL, and words through {}", meeting.host);
+        let library = format!("NCCL, with control messages through {}", meeting.host);
         let &Launched { rank, size, .. } = launched;
         Ok(Ranks { rank, size, library, shared: Arc::new(Shared::new(patience)), thread: None, star })
     }

@@ -322,7 +322,7 @@ pub fn steps(open: &Open, size: &str, losses: usize) -> Result<Vec<Check>, Exact
             if precision == Precision::Fp8 {
                 // The CPU's own rounding to eight bits, which is exact: only half precision beside it makes a difference.
                 let exact = taken(&on_cpu, &self::with(&config, Target::Cpu), losses)?;
-                checks.extend(exact.against(&have, &format!("{what} against the CPU's"), ROUNDED_ALIKE));
+                checks.extend(exact.against(&have, &format!("{what} against the CPU"), ROUNDED_ALIKE));
             }
             if passes.label() == "all" || passes.label() == "v1" {
                 let again = taken(open, &config, losses)?;

@@ -106,7 +106,7 @@ pub fn final_loss(baseline: &[f32], other: &[f32], limit: f64) -> Gate {
 /// Planned bytes of the precision before and of this one.
 pub fn memory_of_precision((before, after): (usize, usize), limit: f64) -> Gate {
     let figure = after as f64 / before.max(1) as f64;
-    gate("memory", figure, limit, figure <= limit, "planned memory over that of the precision before it".into())
+    gate("memory", figure, limit, figure <= limit, "planned memory relative to the precision before it".into())
 }
 
 /// The whole interval must lie above 1: what is not shown to be faster is not taken.
@@ -121,7 +121,7 @@ pub fn throughput_over(speedup: &Speedup, over: &str) -> Gate {
 pub fn every_parameter_has_a_gradient(outputs: &Outputs, parameters: usize) -> Gate {
     let alive = |gradient: &&Vec<f32>| gradient.iter().any(|x| *x != 0.0) && gradient.iter().all(|x| x.is_finite());
     let figure = outputs.gradients.values().filter(alive).count();
-    let about = format!("of {parameters} parameters, those with a gradient that is finite and not zero");
+    let about = format!("parameters, of {parameters}, with a gradient that is finite and not zero");
     gate("every_parameter_has_a_gradient", figure as f64, parameters as f64, figure == parameters, about)
 }
 
@@ -146,7 +146,7 @@ pub fn memory(lengths: &[LengthMemory]) -> Gate {
     let share = |at: &LengthMemory| at.kept as f64 / at.baseline.max(1) as f64;
     let figure = worst(lengths.iter().map(share));
     let named: Vec<String> = lengths.iter().map(|at| at.seq_len.to_string()).collect();
-    let about = format!("planned memory over Version 1's, the worst of sequences of {}", named.join(", "));
+    let about = format!("planned memory relative to Version 1, the worst over sequence lengths {}", named.join(", "));
     gate("memory", figure, 1.0, !lengths.is_empty() && figure <= 1.0, about)
 }
 
@@ -224,7 +224,7 @@ mod tests {
         near(gradients, 0.5 / 5f64.sqrt());
         let below = |loss: f32| Outputs { loss, ..outputs() };
         near(difference(&below(-2.0), &below(-2.5)).0, 0.25);
-        // Another number of values is no gradient of the same weights.
+        // A gradient with another number of values belongs to other weights.
         other.gradients.insert("a".into(), vec![1.0, 2.0, 0.0]);
         assert_eq!(difference(&outputs(), &other).1, f64::INFINITY);
         // A gradient of zeros allows none but zeros.

@@ -1,7 +1,7 @@
 //! How one figure grows with another: a power law fitted through points, and its name.
 
-/// The exponent `p` of `y = a · x^p`, by least squares between logarithms. None with fewer than two distinct points; points
-/// that are not positive are left out.
+/// The exponent `p` of `y = a · x^p`, by least squares between logarithms; `None` with fewer than two distinct points.
+/// Points that are not positive are left out.
 pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> =
         points.iter().filter(|(x, y)| *x > 0.0 && *y > 0.0).map(|(x, y)| (x.ln(), y.ln())).collect();

@@ -139,11 +139,14 @@ pub fn statements(runs: &[K1Run], comparisons: &[K1Comparison], seeds: usize) ->
         }
     }
     if seeds < 2 {
-        said.push("One seed has no noise to hold a difference against: nothing can be said. More --seeds can.".into());
+        said.push(
+            "One seed shows no noise to compare a difference with, so nothing can be concluded: use more --seeds."
+                .into(),
+        );
     } else {
         said.push(format!(
-            "Beyond noise means: less than 5% chance that any of these {} comparisons over {seeds} seeds claims a difference \
-             that is none (paired by seed, Student's t, Holm's method).",
+            "Beyond noise means: less than 5% chance that any of these {} comparisons over {seeds} seeds claims a \
+             difference that is not real (paired by seed, Student's t, Holm's method).",
             comparisons.len()
         ));
     }
@@ -174,7 +177,7 @@ fn difference(one: &K1Comparison) -> String {
 
 fn words(figure: &str) -> &'static str {
     match figure {
-        "loss" => "loss on the source at hand",
+        "loss" => "loss on the current source",
         "forgetting" => "forgetting",
         _ => "loss on all sources at the end",
     }

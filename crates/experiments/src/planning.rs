@@ -56,8 +56,8 @@ impl PlannedStep {
     }
 }
 
-/// The largest value up to `most` for which `fits` holds, where it holds up to some value and then no more. None where it does
-/// not even hold for 1.
+/// The largest value up to `most` for which `fits` holds, where it holds up to some value and then no more; `None` where it
+/// does not even hold for 1.
 pub fn largest_where<E>(most: usize, mut fits: impl FnMut(usize) -> Result<bool, E>) -> Result<Option<usize>, E> {
     if !fits(1)? {
         return Ok(None);

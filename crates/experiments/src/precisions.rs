@@ -60,7 +60,7 @@ pub fn climb(
 ) -> Result<Vec<PrecisionRung>, ExperimentError> {
     let at = |precision: Precision| StepConfig { precision, ..step.clone() };
     let single = Variant { plant: None, ..variant.clone() };
-    watcher.doing("taking single precision as the reference of the other precisions");
+    watcher.doing("measuring single precision, the reference for the others");
     let reference = outputs_and_curve(&at(Precision::Fp32), &single, setting, asked.curve_steps)?;
     let tried: Vec<(Precision, Rates)> =
         asked.precisions.iter().copied().filter(|(precision, _)| *precision != Precision::Fp32).collect();
@@ -73,7 +73,7 @@ pub fn climb(
     let mut rungs: Vec<PrecisionRung> = vec![];
     let (mut over, mut standing) = (Precision::Fp32, warm(&at(Precision::Fp32), &single, setting)?);
     for (precision, _) in tried {
-        watcher.doing(&format!("trying {precision} in turns with {over}"));
+        watcher.doing(&format!("trying {precision}, alternating with {over}"));
         let own = at(precision);
         let mut bench = warm(&own, variant, setting)?;
         let measured = clock.compare(&mut standing, &mut bench)?;

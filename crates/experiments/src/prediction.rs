@@ -20,7 +20,7 @@ pub struct Calibration {
     known: BTreeMap<String, f64>,
     /// Work of every operator, each kind of call counted once.
     rates: BTreeMap<&'static str, Work>,
-    /// (FLOPs, FLOPs a second) of products.
+    /// (FLOPs, FLOPs per second) of products.
     products: Vec<(f64, f64)>,
     /// Seconds of a fused call over those of its pieces, by what it is.
     factors: BTreeMap<String, f64>,
@@ -138,7 +138,7 @@ impl Calibration {
         nearest.map_or(1e11, |(_, rate)| *rate)
     }
 
-    /// Bytes a second of these operators together, of all where none of them ran.
+    /// Bytes per second of these operators together, of all where none of them ran.
     fn bytes_rate(&self, like: &[&str]) -> f64 {
         let (bytes, seconds) = self.sum(like, |work| work.bytes);
         if seconds > 0.0 {

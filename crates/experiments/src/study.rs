@@ -93,7 +93,7 @@ fn largest_batch(planning: &Planning) -> Result<Option<usize>, GraphError> {
     })
 }
 
-/// The smallest power of two within 5% of the best predicted samples a second among those that fit: past it more memory buys
+/// The smallest power of two within 5% of the best predicted samples per second among those that fit: past it more memory buys
 /// nothing.
 fn best_batch(planning: &Planning) -> Result<Option<usize>, GraphError> {
     let mut speeds = vec![];

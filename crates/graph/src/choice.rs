@@ -83,7 +83,7 @@ impl FromStr for Rule {
             Some(("topk", "all")) => Ok(Rule::All),
             Some(("topk", digits)) => Ok(Rule::TopK(count(digits)?)),
             Some(("random", digits)) => Ok(Rule::Random(count(digits)?)),
-            _ => Err(format!("`{text}` is none of topk:K, topk:all, path, random:K")),
+            _ => Err(format!("`{text}` is not one of topk:K, topk:all, path, random:K")),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// To nearest, ties to even; beyond the largest number to it. What is not a number stays none.
+    /// To nearest, ties to even; beyond the largest number to it. NaN stays NaN.
     pub fn round(self, x: f32) -> f32 {
         if x.is_nan() {
             return x;

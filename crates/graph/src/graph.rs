@@ -239,7 +239,7 @@ impl Graph {
             [only] => Ok(only),
             _ => Err(GraphError::Invalid {
                 after: op.name().into(),
-                what: format!("it has {} outputs where one is wanted", outputs.len()),
+                what: format!("it has {} outputs where one is expected", outputs.len()),
             }),
         }
     }

@@ -141,7 +141,7 @@ pub const OFFERED: [Offered; 9] = [
     },
     Offered {
         name: "fuse-loss",
-        about: "LM head and cross-entropy in chunks: the logits of all tokens never exist at once",
+        about: "LM head and cross-entropy in chunks: the logits of all tokens never exist at the same time",
         change: Change::Forward(fuse_loss::rewrite),
         tolerance: 1e-5,
         needs: &[],
@@ -159,7 +159,7 @@ pub const OFFERED: [Offered; 9] = [
     },
     Offered {
         name: GRAPH_REPLAY,
-        about: "the calls of a step run as one prepared list, the team held together between them",
+        about: "the calls of a step run as one prepared list, with the thread team held together between them",
         change: Change::Execution,
         tolerance: 1e-6,
         needs: &[],
@@ -209,8 +209,8 @@ impl PassList {
         PassList::none().with_all(&VERSION_2)
     }
 
-    /// `none`, `v1`, `v2`, `all`, or names, with `+name` and `-name` on top, separated by commas. What begins with `+` or
-    /// `-` changes the default, `v2`.
+    /// `none`, `v1`, `v2`, `all`, or names, with `+name` and `-name` on top, separated by commas. A list that begins
+    /// with `+` or `-` changes the default, `v2`.
     pub fn parse(text: &str) -> Result<PassList, String> {
         let changes_default = text.trim_start().starts_with(['+', '-']);
         let mut list = if changes_default { PassList::version_2() } else { PassList::none() };
@@ -372,7 +372,7 @@ fn known(name: &str) -> Result<&'static str, String> {
         None => {
             let names: Vec<&str> = OFFERED.iter().map(|offered| offered.name).collect();
             Err(format!(
-                "there is no pass `{name}`\n  help: none (= v1), v2, all, or of {}, {CHECKPOINT}; on several ranks {}",
+                "there is no pass `{name}`\n  help: none (= v1), v2, all, or any of {}, {CHECKPOINT}; on several ranks {}",
                 names.join(", "),
                 OF_RANKS.join(", ")
             ))

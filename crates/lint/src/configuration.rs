@@ -79,7 +79,7 @@ impl Choice {
 pub enum ConfigurationError {
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: std::io::Error },
-    #[error("{}: {place} is not understood", file.display())]
+    #[error("{}: {place} is not valid", file.display())]
     Form { file: PathBuf, place: &'static str, source: Box<toml::de::Error> },
     #[error(transparent)]
     Rule(#[from] SelectionError),

@@ -232,7 +232,7 @@ pub fn is_notebook(path: &str) -> bool {
 /// Why a file is not read at all.
 fn refusal(text: &str, cells: Option<&[Cell]>) -> Option<String> {
     if text.len() > MOST_BYTES {
-        return Some(format!("{} MiB, files beyond {} MiB are not read", text.len() >> 20, MOST_BYTES >> 20));
+        return Some(format!("{} MiB, files larger than {} MiB are not read", text.len() >> 20, MOST_BYTES >> 20));
     }
     let is_deep = match cells {
         None => nesting::is_too_deep(text, PySourceType::Python),

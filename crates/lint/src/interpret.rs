@@ -206,7 +206,7 @@ fn goes_over_data(body: &[Stmt]) -> bool {
     })
 }
 
-/// `class InfoNCELoss:` that is no module: it is called like one.
+/// `class InfoNCELoss:` that is not a module but is called like one.
 fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].definition.name.as_str());
     name.ends_with("Loss") && imports_torch(program, function.file)

@@ -110,7 +110,7 @@ fn add_words<'t>(line: &'t [u8], words: &mut FxHashSet<&'t str>) {
             if *byte == b'.' && line[..at].ends_with(b"from ") || line[at..].starts_with(b"..") {
                 words.insert(RELATIVE);
             }
-            // `\n` in the text of a notebook is no letter.
+            // `\n` in the text of a notebook is not a letter.
             at += if *byte == b'\\' { 2 } else { 1 };
         }
     }

@@ -10,7 +10,8 @@ use super::part_norms;
 use super::program::{Call, Program};
 use super::uses::uses_of;
 
-const ADVICE: &str = "compute all norms at once with `torch._foreach_norm` and read them with one transfer; where only the largest matter, `topk` on the device";
+const ADVICE: &str = "compute all norms together with `torch._foreach_norm` and read them with one transfer; if \
+                      only the largest matter, use `topk` on the device";
 
 pub fn advice() -> Fix {
     Fix::shown(ADVICE)

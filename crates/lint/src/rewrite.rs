@@ -33,7 +33,7 @@ pub enum Refusal {
     NoCall(u32),
     #[error("line {0} holds several statements")]
     Crowded(u32),
-    #[error("line {0} is not there")]
+    #[error("line {0} does not exist")]
     NoLine(u32),
 }
 

@@ -45,7 +45,7 @@ pub struct SourceFinding {
     pub function: String,
     pub operators: &'static [&'static str],
     pub calls_per_step: CallsPerStep,
-    /// True, but seldom worth a change: shown only where it is asked for. See `Notice`.
+    /// True, but seldom worth a change: shown only on request. See `Notice`.
     pub pedantic: bool,
     /// Shown only where a trace agrees: see the rule's page.
     pub needs_trace: bool,
@@ -63,9 +63,9 @@ pub struct SourceFinding {
 pub struct Measured {
     pub code: &'static str,
     pub name: &'static str,
-    /// Absent where the cost is memory, or trust in the trace, and not time.
+    /// Absent where the cost is memory or trust in the trace instead of time.
     pub share_of_step: Option<f64>,
-    /// How many lines stand behind that share together.
+    /// How many lines cause that share together.
     pub lines: usize,
     pub message: String,
 }
@@ -81,7 +81,7 @@ impl Measured {
     }
 }
 
-/// How often the line runs in a step, as far as the source tells.
+/// How often the line runs in a step, as far as the source shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallsPerStep {

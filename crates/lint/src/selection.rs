@@ -20,7 +20,7 @@ pub struct Selection {
 
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SelectionError {
-    #[error("no rule {code}: rules are TP101 to TP606, whole groups like TP1 or names like item-per-step")]
+    #[error("no rule {code}: use a code (TP101 to TP606), a group such as TP1 or a name such as item-per-step")]
     UnknownRule { code: String },
 }
 

@@ -248,7 +248,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                     ("Trainer", Some(TokenKind::Class)) => has_own_trainer = true,
                     ("Trainer", _) if before.imports_own() => has_own_trainer = true,
                     ("Trainer", _) => of_trainer |= known,
-                    // Half of a width is no precision.
+                    // Half of a width is not a precision.
                     ("half", last) if last != Some(TokenKind::Dot) => {}
                     _ => mask |= known,
                 }

@@ -15,7 +15,7 @@ pub struct Checked {
     /// In the order of the text.
     pub findings: Vec<SourceFinding>,
     pub hints: Vec<Hint>,
-    /// Why the text was not read whole.
+    /// Why the text was not fully read.
     pub problem: Option<Problem>,
 }
 

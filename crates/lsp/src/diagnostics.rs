@@ -70,7 +70,7 @@ fn of_problem(problem: &Problem, text: &Text, encoding: Encoding) -> Diagnostic 
         range: Range::new(Position::new(line, 0), text.end_of_line(line, encoding)),
         severity: Some(DiagnosticSeverity::INFORMATION),
         source: Some(SOURCE.to_string()),
-        message: format!("not read whole, findings may be missing: {}", problem.message),
+        message: format!("not fully read, findings may be missing: {}", problem.message),
         ..Diagnostic::default()
     }
 }

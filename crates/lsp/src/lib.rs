@@ -5,7 +5,7 @@
 
 #![allow(
     clippy::mutable_key_type,
-    reason = "the protocol's edits are by `Uri`, whose cell keeps where its parts begin and is no part of its hash"
+    reason = "the protocol's edits are by `Uri`, whose cell keeps where its parts begin and does not enter its hash"
 )]
 
 mod abilities;

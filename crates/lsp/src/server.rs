@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// The findings of a unit: known ones where nothing changed since, else new ones. None where there is nothing to say.
+    /// The findings of a unit: known ones where nothing changed since, else new ones. Empty if there is nothing to report.
     pub fn checked(&mut self, unit: &Unit) -> Result<&Checked, String> {
         let words = |error: headroom_lint::configuration::ConfigurationError| error.with_causes();
         let traces = self.traces_of(unit);
@@ -98,7 +98,7 @@ impl Server {
         }
         match self.answers.get(&unit.uri) {
             Some((_, checked)) => Ok(checked),
-            None => Err("nothing is known of the text".to_string()),
+            None => Err("the text is unknown".to_string()),
         }
     }
 
@@ -118,7 +118,7 @@ impl Server {
                 Checked::default()
             }
             Err(panic) => {
-                self.show_once(&format!("a fault of headroom's own in {}: {panic}", uri.as_str()));
+                self.show_once(&format!("an internal error of headroom in {}: {panic}", uri.as_str()));
                 Checked::default()
             }
         };
@@ -182,7 +182,7 @@ impl Server {
 
     fn read_settings(&mut self, value: &Value) -> Result<Settings, String> {
         Settings::read(value).map_err(|error| {
-            let message = format!("settings of headroom are not understood: {error}");
+            let message = format!("headroom's settings are not valid: {error}");
             self.show_once(&message);
             message
         })
@@ -231,7 +231,7 @@ impl Server {
         match (questions, response_result) {
             (Some(questions), Ok(Value::Array(answers))) => {
                 if let Err(error) = self.settings.take_answers(&questions, &answers) {
-                    self.show_once(&format!("settings of headroom are not understood: {error}"));
+                    self.show_once(&format!("headroom's settings are not valid: {error}"));
                 }
                 self.settings_changed();
             }
@@ -240,7 +240,7 @@ impl Server {
         }
     }
 
-    /// Runs work that may panic. What it was doing is forgotten then, so that nothing half done is built upon.
+    /// Runs work that may panic. Unfinished work is then discarded, so that nothing is built on it.
     pub fn guarded<T>(&mut self, work: impl FnOnce(&mut Server) -> T) -> Result<T, String> {
         catch_unwind(AssertUnwindSafe(|| work(self))).map_err(|panic| {
             self.workspace = Workspace::default();

@@ -52,7 +52,8 @@ fn take(server: &mut Server, event: Event) -> Option<Ending> {
         Event::Message(Message::Notification(notification)) => {
             let method = notification.method.clone();
             let done = server.guarded(|server| notifications::take(server, notification));
-            if let Err(message) = done.unwrap_or_else(|panic| Err(format!("a fault of the server: {panic}"))) {
+            if let Err(message) = done.unwrap_or_else(|panic| Err(format!("an internal error of the server: {panic}")))
+            {
                 server.log(MessageType::ERROR, &format!("{method}: {message}"));
             }
         }
@@ -62,7 +63,7 @@ fn take(server: &mut Server, event: Event) -> Option<Ending> {
                 Ok(Ok(result)) => server.answer(Response::new_ok(id, result)),
                 Ok(Err((code, message))) => server.answer_error(id, code, &message),
                 Err(panic) => {
-                    server.log(MessageType::ERROR, &format!("{method}: a fault of the server: {panic}"));
+                    server.log(MessageType::ERROR, &format!("{method}: an internal error of the server: {panic}"));
                     server.answer_error(id, ErrorCode::InternalError, &panic);
                 }
             }

@@ -191,7 +191,7 @@ fn sentence(nodes: &[String], choices: &[StepChoice], last: Range<usize>, now: &
     let before = 0..last.start.min(NOW);
     let earlier = worked_on(nodes, &choices[before.clone()]);
     if let Some(first) = earlier.first().filter(|first| first.node != most.node) {
-        text += &format!(" {} were mostly about {}.", steps(before), first.node);
+        text += &format!(" {} worked mostly on {}.", steps(before), first.node);
     }
     text
 }
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(
             record.working_on_now,
             "Steps 21 to 40 worked mostly on lm_head (updated at 15 of 20 steps, 83%), then on embed_tokens (updated at 5 \
-             of 20 steps, 16%); percentages are of the squared gradient that was followed. Steps 1 to 20 were mostly about \
+             of 20 steps, 16%); percentages are of the squared gradient that was followed. Steps 1 to 20 worked mostly on \
              embed_tokens."
         );
         assert!((record.updated_share - 110.0 / 210.0).abs() < 1e-12);

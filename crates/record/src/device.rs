@@ -17,9 +17,9 @@ pub struct DeviceRecord {
     /// The widest vector instructions in use; of a GPU its architecture.
     pub instruction_set: String,
     pub memory_total_mb: f64,
-    /// FLOPs a second of large products, by precision; a precision without a kernel is not listed.
+    /// FLOPs per second of large products, by precision; a precision without a kernel is not listed.
     pub gemm_flops: Vec<PrecisionPeak>,
-    /// Bytes a second of a copy larger than the caches, reads and writes both counted.
+    /// Bytes per second of a copy larger than the caches, reads and writes both counted.
     pub memory_bandwidth_bytes: f64,
     /// Seconds for a call that does nothing; of a GPU from one launched kernel to the next.
     pub call_seconds: f64,
@@ -119,7 +119,7 @@ impl DeviceRecord {
     pub fn doubt(&self) -> Option<String> {
         let load = self.other_load_percent.filter(|percent| *percent > HIGH_LOAD_PERCENT);
         let spread = self.repeat_spread_percent.filter(|percent| *percent > HIGH_SPREAD_PERCENT);
-        let load = load.map(|percent| format!("other programs took {percent:.0}% of the processors meanwhile"));
+        let load = load.map(|percent| format!("other programs used {percent:.0}% of the processors meanwhile"));
         let spread = spread.map(|percent| format!("repeated measurements differ by {percent:.0}%"));
         let reasons: Vec<String> = load.into_iter().chain(spread).collect();
         (!reasons.is_empty()).then(|| reasons.join(" and "))
@@ -166,7 +166,7 @@ impl DeviceRecord {
         }
     }
 
-    /// FLOPs a second at a precision; products of `bf16-pure` are those of bf16, and so for fp8.
+    /// FLOPs per second at a precision; products of `bf16-pure` are those of bf16, and so for fp8.
     pub fn gemm(&self, precision: &str) -> Option<f64> {
         let precision = precision.strip_suffix("-pure").unwrap_or(precision);
         self.gemm_flops.iter().find(|peak| peak.precision == precision).map(|peak| peak.flops_per_sec)

@@ -1,4 +1,4 @@
-//! `computational_intensity.json`: FLOPs a byte, the memory bandwidth used, and which roof bounds the step.
+//! `computational_intensity.json`: FLOPs per byte, the memory bandwidth used, and which roof bounds the step.
 
 use crate::SCHEMA_VERSION;
 use crate::provenance::{Origin, Provenance};
@@ -157,9 +157,9 @@ fn bandwidth_class(used_percent: f64) -> &'static str {
 
 fn workshop_intensity_class(intensity: f64) -> &'static str {
     match intensity {
-        flops if flops < 10.0 => "below 10 FLOPs a byte: memory-bound",
-        flops if flops <= 100.0 => "10-100 FLOPs a byte: mixed",
-        _ => "above 100 FLOPs a byte: compute-bound",
+        flops if flops < 10.0 => "below 10 FLOPs per byte: memory-bound",
+        flops if flops <= 100.0 => "10-100 FLOPs per byte: mixed",
+        _ => "above 100 FLOPs per byte: compute-bound",
     }
 }
 

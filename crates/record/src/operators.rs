@@ -49,9 +49,9 @@ pub struct PlaceStats {
     #[serde(default)]
     pub role: String,
     pub phase: String,
-    /// Calls a step.
+    /// Calls per step.
     pub count: u64,
-    /// Seconds a step.
+    /// Seconds per step.
     pub time: f64,
     /// Share of the step's wall time.
     pub percent_of_step: f64,
@@ -59,7 +59,7 @@ pub struct PlaceStats {
     pub bytes: u64,
     pub intensity: f64,
     pub bound: Bound,
-    /// Seconds a step that the nearer roof allows.
+    /// Seconds per step that the nearer roof allows.
     pub floor: f64,
     pub percent_of_roof: f64,
 }

@@ -15,7 +15,7 @@ pub struct PerformanceRecord {
     pub config: ModelConfig,
     pub profiler_config: ProfilerConfig,
     pub performance_summary: PerformanceSummary,
-    /// Seconds a step, warm-up excluded.
+    /// Seconds per step, warm-up excluded.
     pub statistics: StepStatistics,
     pub training_params: TrainingParams,
     pub system_info: SystemInfo,

@@ -85,7 +85,7 @@ pub struct Headline {
     pub steps: Option<u64>,
     pub samples_per_sec: Option<f64>,
     pub tokens_per_sec: Option<f64>,
-    /// Median seconds a step, and its 95% interval.
+    /// Median seconds per step, and its 95% interval.
     pub step_seconds: Option<f64>,
     pub step_seconds_low: Option<f64>,
     pub step_seconds_high: Option<f64>,

@@ -20,16 +20,16 @@ pub struct RooflineRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceInfo {
     pub name: String,
-    /// FLOPs a second.
+    /// FLOPs per second.
     pub peak_flops: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub peak_memory_bandwidth: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PerformancePoint {
     pub arithmetic_intensity: f64,
-    /// FLOPs a second, executed.
+    /// FLOPs per second, executed.
     pub achieved_performance: f64,
     pub mfu_percent: f64,
 }
@@ -40,7 +40,7 @@ pub struct RooflinePoint {
     pub name: String,
     pub arithmetic_intensity: f64,
     pub achieved_performance: f64,
-    /// Seconds a step.
+    /// Seconds per step.
     pub time: f64,
     pub percent_of_roof: f64,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
-/// Seconds a step. A figure that too few steps cannot give is `None`.
+/// Seconds per step. A figure that too few steps cannot give is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepStatistics {
     /// Steps the figures are drawn from: warm-up is left out.

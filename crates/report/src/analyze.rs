@@ -23,7 +23,7 @@ pub(crate) use markdown::findings_section as findings_markdown;
 pub use markdown::markdown;
 pub use text::text;
 
-/// One object. What the trace spoils is `null` in it.
+/// One object. Figures that the trace spoils are `null` in it.
 pub fn json(analysis: &Analysis) -> String {
     let mut text = serde_json::to_string_pretty(&value(analysis)).unwrap_or_default();
     text.push('\n');
@@ -96,7 +96,7 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.2} ms", 1e3 * seconds)
 }
 
-/// The parts of a step with their seconds a step, in the order in which they add up to it.
+/// The parts of a step with their seconds per step, in the order in which they add up to it.
 pub(crate) fn parts(analysis: &Analysis) -> Vec<(&'static str, f64)> {
     let breakdown = &analysis.measures.breakdown;
     let idle = &breakdown.idle;
@@ -157,7 +157,7 @@ fn roadmap_table(analysis: &Analysis) -> Table {
 fn together(analysis: &Analysis) -> String {
     let roadmap = &analysis.roadmap;
     format!(
-        "Together {} expected: from {} to {} per step; at most {}: to no less than {}.",
+        "Together: {} expected, from {} to {} per step; at most {}, to no less than {}.",
         percent(roadmap.total_saving_expected_share),
         milliseconds(roadmap.step_seconds_now),
         milliseconds(roadmap.step_seconds_expected),
@@ -181,11 +181,11 @@ pub(crate) fn true_step(analysis: &Analysis) -> String {
     let recorded = milliseconds(step.recorded_seconds);
     match step.from {
         "measured" => format!(
-            "without the profiler a step takes {seconds} ({lower} to {upper}, {} steps), recorded {recorded}: all shares are of the former",
+            "without the profiler a step takes {seconds} ({lower} to {upper}, {} steps), with it {recorded}: all shares are of the former",
             step.timed_steps
         ),
         "given" => {
-            format!("without the profiler a step takes {seconds}, recorded {recorded}: all shares are of the former")
+            format!("without the profiler a step takes {seconds}, with it {recorded}: all shares are of the former")
         }
         "estimated" => format!(
             "without the profiler a step may take {lower} to {upper}: all shares are of the recorded {recorded}"
@@ -198,16 +198,16 @@ pub(crate) fn how_steps_were_found(analysis: &Analysis) -> &'static str {
     use headroom_diagnosis::measures::steps::{FoundBy, MeasuredOn};
     match (analysis.steps.found_by, analysis.steps.measured_on) {
         (FoundBy::ProfilerMarks, MeasuredOn::Host) => "by the profiler's marks",
-        (FoundBy::ProfilerMarks, MeasuredOn::Device) => "by the profiler's marks, measured where the device's work is",
+        (FoundBy::ProfilerMarks, MeasuredOn::Device) => "by the profiler's marks, measured on the device's timeline",
         (FoundBy::Annotations, MeasuredOn::Host) => "by the framework's annotations",
         (FoundBy::Annotations, MeasuredOn::Device) => {
-            "by the framework's annotations, measured where the device's work is"
+            "by the framework's annotations, measured on the device's timeline"
         }
-        (FoundBy::OptimizerSpans, MeasuredOn::Host) => "by the optimizer's spans, as there are no marks",
+        (FoundBy::OptimizerSpans, MeasuredOn::Host) => "by the optimizer's spans, because there are no marks",
         (FoundBy::OptimizerSpans, MeasuredOn::Device) => {
-            "by the optimizer's spans, as there are no marks, measured where the device's work is"
+            "by the optimizer's spans, because there are no marks, measured on the device's timeline"
         }
-        (FoundBy::Period, _) => "by the period of the work, as there are no marks and no optimizer spans",
+        (FoundBy::Period, _) => "by the period of the work, because there are no marks and no optimizer spans",
         (FoundBy::WholeTrace, _) => "none found: the whole trace is taken as one window",
     }
 }

@@ -60,7 +60,7 @@ fn table(record: &AttributionRecord) -> Table {
         ]
     };
     Table {
-        head: vec!["node", "parameters", "updates", "of the steps", "moved"],
+        head: vec!["node", "parameters", "updates", "share of steps", "moved"],
         rows: order.into_iter().map(row).collect(),
     }
 }
@@ -162,10 +162,10 @@ mod tests {
             text.lines().collect::<Vec<_>>(),
             [
                 "Updated by path over 3 steps: 91.0% of what a dense run would have updated.",
-                "  node     parameters  updates  of the steps   moved",
-                "  a<b>          1,000        3        100.0%  0.5000",
-                "  norm             10        3        100.0%  0.1250",
-                "  lm_head         100        0          0.0%  0.0000",
+                "  node     parameters  updates  share of steps   moved",
+                "  a<b>          1,000        3          100.0%  0.5000",
+                "  norm             10        3          100.0%  0.1250",
+                "  lm_head         100        0            0.0%  0.0000",
                 "Steps 1 to 3 worked mostly on a<b> (updated at 3 of 3 steps, 98%); percentages are of the squared gradient \
                  that was followed.",
                 "",

@@ -23,7 +23,7 @@ pub fn text(comparison: &Comparison) -> String {
 fn write(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
     writeln!(out, "{} → {}\n", comparison.before, comparison.after)?;
     for note in &comparison.notes {
-        writeln!(out, "  reserve: {note}")?;
+        writeln!(out, "  caution: {note}")?;
     }
     let step = &comparison.step;
     let interval = match step.interval {
@@ -75,7 +75,7 @@ fn table(out: &mut String, title: &str, rows: &[Change]) -> std::fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{:>11} {:>11} {:>9}  {title}, time a step", "before", "after", "change")?;
+    writeln!(out, "\n{:>11} {:>11} {:>9}  {title}, time per step", "before", "after", "change")?;
     for row in rows.iter().take(10) {
         let change = match row.relative {
             None => "new".to_string(),

@@ -7,7 +7,7 @@ use headroom_record::k1::{Budget, Estimate, K1Comparison, K1Record, K1Run};
 /// Said when a run is done.
 pub fn run_line(run: &K1Run) -> String {
     format!(
-        "{} at {}, seed {}: {} steps in {}, loss {:.3}, forgetting {:.3}, {:.1}% of the parameters a step",
+        "{} at {}, seed {}: {} steps in {}, loss {:.3}, forgetting {:.3}, {:.1}% of the parameters per step",
         run.update,
         run.budget.words(),
         run.seed,
@@ -25,7 +25,7 @@ pub fn terminal(record: &K1Record) -> String {
         out += &format!("\nAt {}\n{}", budget_words(record, budget), columns(&arms(record, budget)));
     }
     out += &format!("\n{READING}\n");
-    out += "\nWhat differs by more than the noise\n";
+    out += "\nDifferences beyond the noise\n";
     record.statements.iter().for_each(|line| out += &format!("  {line}\n"));
     out
 }
@@ -37,16 +37,16 @@ pub fn markdown(record: &K1Record) -> String {
         out += &format!("\n## At {title}\n\n{table}");
     }
     out += &format!("\n{READING}\n");
-    out += &format!("\n## What differs by more than the noise\n\n{}", markdown_list(&record.statements));
+    out += &format!("\n## Differences beyond the noise\n\n{}", markdown_list(&record.statements));
     out += &format!("\n## Every comparison\n\n{}", markdown_table(&comparisons(record)));
     out += &format!("\n## Losses of every run\n\n{}", markdown_table(&runs(record)));
     out + "\nEvery figure with its provenance: `k1.json`.\n"
 }
 
-const READING: &str = "Means over the seeds, with the half-width of their 95% intervals. Loss: on the source at hand, right after its \
-    phase, mean over the phases. Forgetting: how much the loss on an earlier source has risen by the end. Last: the loss at the \
-    end, mean over all sources. Lower is better for all three, but a rule that learns little has little to forget: read the second \
-    beside the first.";
+const READING: &str = "Means over the seeds, with the half-width of their 95% intervals. Loss: on the current source, \
+    right after its phase, averaged over the phases. Forgetting: how much the loss on an earlier source has risen by \
+    the end. Last: the loss at the end, averaged over all sources. Lower is better for all three, but a rule that \
+    learns little has little to forget: read forgetting beside loss.";
 
 fn title(record: &K1Record) -> String {
     format!("Selective updates of {} against their controls", record.size)
@@ -54,7 +54,7 @@ fn title(record: &K1Record) -> String {
 
 fn subtitle(record: &K1Record) -> String {
     format!(
-        "{} parameters in {} nodes · {} · {}, {} threads · {} · {} altogether",
+        "{} parameters in {} nodes · {} · {}, {} threads · {} · {} in total",
         grouped(record.parameters),
         record.nodes,
         record.version,
@@ -68,9 +68,10 @@ fn subtitle(record: &K1Record) -> String {
 fn how(record: &K1Record) -> String {
     let design = &record.design;
     format!(
-        "{} Markov sources, one after the other, from the same weights for every rule; {} seeds. Batches of {} × {} tokens, \
-         AdamW with learning rate {} (the same for every rule), weight decay {}, clip {}. Losses on {} held-out batches a \
-         source; their floor, the sources' mean entropy, is {:.3}, and a model that knows nothing has {:.3}.",
+        "{} Markov sources, one after the other, from the same weights for every rule; {} seeds. Batches of {} × {} \
+         tokens, AdamW with learning rate {} (the same for every rule), weight decay {}, clip {}. Losses are on {} \
+         held-out batches per source. Their floor, the sources' mean entropy, is {:.3}; a model that knows nothing \
+         scores {:.3}.",
         design.sources,
         design.seeds.len(),
         design.batch_size,
@@ -87,9 +88,9 @@ fn how(record: &K1Record) -> String {
 fn budget_words(record: &K1Record, budget: Budget) -> String {
     let design = &record.design;
     match budget {
-        Budget::EqualSteps => format!("equal steps: {} a source", grouped(design.steps_per_phase)),
+        Budget::EqualSteps => format!("equal steps: {} per source", grouped(design.steps_per_phase)),
         Budget::EqualUpdates => format!(
-            "equal updated parameters: {} a source, those of {:.0} dense steps",
+            "equal updated parameters: {} per source, as many as {:.0} dense steps update",
             grouped(design.updated_parameters_per_phase),
             design.dense_steps_per_phase
         ),

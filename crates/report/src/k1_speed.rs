@@ -11,18 +11,18 @@ pub fn terminal(record: &K1SpeedRecord) -> String {
 
 pub fn markdown(record: &K1SpeedRecord) -> String {
     format!("# {TITLE}\n\n{}\n\n{READING}\n\n{}", subtitle(record), markdown_table(&rows(record)))
-        + &format!("\n## Speed as it is shown\n\n{}\n{}\n", markdown_table(&shown(record)), conclusion(record))
+        + &format!("\n## Displayed speed\n\n{}\n{}\n", markdown_table(&shown(record)), conclusion(record))
         + "\nEvery figure with its provenance: `k1-speed.json`.\n"
 }
 
 const TITLE: &str = "The bottleneck report's speed claims on K-1's tree";
 
-const READING: &str = "Both ways in turns of ten steps on the same machine, with the interval that holds the ratio with 95%. Hoped: what the \
-    report expects of the remedy, on a T4 and in PyTorch.";
+const READING: &str = "Both ways alternate in blocks of ten steps on the same machine; the interval holds the ratio \
+    with 95% confidence. Hoped: the gain that the report expects of the remedy, on a T4 and in PyTorch.";
 
 fn subtitle(record: &K1SpeedRecord) -> String {
     format!(
-        "{} parameters in {} nodes · batches of {} × {} · {} · {}, {} threads · {} · {} altogether",
+        "{} parameters in {} nodes · batches of {} × {} · {} · {}, {} threads · {} · {} in total",
         grouped(record.parameters),
         record.nodes,
         record.batch_size,
@@ -69,8 +69,8 @@ fn conclusion(record: &K1SpeedRecord) -> String {
     let first = seconds(record.shown.first_step_seconds);
     let Some(all) = record.rows.last() else { return String::new() };
     format!(
-        "The report hopes for 3-5x from all together; here the habits that concern steps cost {:.2}× together. The first step took {first}, which a \
-         cumulative average goes on showing.",
+        "The report hopes for 3-5x from all remedies together; here the habits that concern steps cost {:.2}× \
+         together. The first step took {first}, and a cumulative average never forgets it.",
         all.speedup
     )
 }

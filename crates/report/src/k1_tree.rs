@@ -29,7 +29,7 @@ pub fn terminal(record: &K1TreeRecord) -> String {
             out += &format!("\n{} at {}\n{table}", capital(&task.name), equal.words());
         }
     }
-    out += &format!("\n{READING}\n\nWhat differs by more than the noise\n");
+    out += &format!("\n{READING}\n\nDifferences beyond the noise\n");
     record.statements.iter().for_each(|line| out += &format!("  {line}\n"));
     out
 }
@@ -40,24 +40,24 @@ pub fn markdown(record: &K1TreeRecord) -> String {
     for task in &record.design.tasks {
         let floor = task.loss_floor.map_or(String::new(), |floor| format!(" No model's loss goes below {floor:.3}."));
         out += &format!("\n## {}: {}\n\n", capital(&task.name), task.sources.join(", then "));
-        out += &format!("Then the first again.{floor}\n");
+        out += &format!("Then the first source again.{floor}\n");
         for equal in Equal::ALL {
             let table = markdown_table(&means(record, &task.name, equal));
             out += &format!("\n### {} at {}\n\n{table}", capital(&task.name), equal.words());
         }
     }
     out += &format!("\n{READING}\n");
-    out += &format!("\n## Beyond the noise\n\n{}", markdown_list(&record.statements));
+    out += &format!("\n## Differences beyond the noise\n\n{}", markdown_list(&record.statements));
     out += &format!("\n## Every comparison\n\n{}", markdown_table(&comparisons(record)));
     out += &format!("\n## Losses of every run\n\n{}", markdown_table(&runs(record)));
     out + "\nEvery figure with its provenance: `k1-tree.json`.\n"
 }
 
-const READING: &str = "Means over the seeds, with the half-width of their 95% intervals. Loss: on the source at hand, right after its \
-    first phase, mean over both. Forgetting: how much the loss on the first source rises while the second is trained on. Back: the loss \
-    on the first source after coming back to it, less that after its first phase. Last: the loss at the end, mean over both. Lower is \
-    better for all four, but an arm that learns little has little to forget: read forgetting beside loss. A parameter counts as updated \
-    whatever its share of the step.";
+const READING: &str = "Means over the seeds, with the half-width of their 95% intervals. Loss: on the current source, \
+    right after its first phase, averaged over both. Forgetting: how much the loss on the first source rises while the \
+    second is trained on. Back: the loss on the first source after coming back to it, minus its loss after the first \
+    phase. Last: the loss at the end, averaged over both. Lower is better for all four, but an arm that learns little \
+    has little to forget: read forgetting beside loss. A parameter counts as updated whatever its share of the step.";
 
 fn title(record: &K1TreeRecord) -> String {
     let branching: Vec<String> = record.design.branching.iter().map(u64::to_string).collect();
@@ -66,7 +66,7 @@ fn title(record: &K1TreeRecord) -> String {
 
 fn subtitle(record: &K1TreeRecord) -> String {
     format!(
-        "{} parameters in {} nodes, {} in the LLaMA · {} · {}, {} threads · {} · {} altogether",
+        "{} parameters in {} nodes, {} in the LLaMA · {} · {}, {} threads · {} · {} in total",
         grouped(record.design.parameters),
         record.design.nodes,
         grouped(record.design.llama_parameters),
@@ -85,9 +85,11 @@ fn how(record: &K1TreeRecord) -> String {
         _ => String::new(),
     };
     format!(
-        "Nodes: {}. The LLaMA: {} layers, {}. {} seeds, the same weights for every rule on the tree. Three phases: the first source, the \
-         second, the first again. Batches of {} × {} tokens of a vocabulary of {}, AdamW with learning rate {} (the same for all), weight \
-         decay {}, clip {}. On a CPU as many runs side by side as threads, each on one. Losses on {} held-out batches; a model that knows nothing has {:.3}.",
+        "Nodes: {}. The LLaMA: {} layers, {}. {} seeds, the same weights for every rule on the tree. Three phases: the \
+         first source, the second, the first again. Batches of {} × {} tokens of a vocabulary of {}, AdamW with \
+         learning rate {} (the same for all), weight decay {}, clip {}. On a CPU, as many runs go side by side as \
+         there are threads, one thread each. Losses are on {} held-out batches; a model that knows nothing scores \
+         {:.3}.",
         widths(&design.widths),
         design.llama_layers,
         widths(&design.llama_widths),

@@ -34,7 +34,7 @@ pub fn memory_plot(points: &[MemoryPoint], over: &str) -> String {
     let x = Axis { from: 0.0, to: end.max(1e-6), scale: Scale::Linear };
     let y = Axis { from: 0.0, to: (most * 1.12).max(1e-9), scale: Scale::Linear };
 
-    let mut out = String::from(r#"<svg viewBox="0 0 760 376" role="img" aria-label="Live memory by what it is for">"#);
+    let mut out = String::from(r#"<svg viewBox="0 0 760 376" role="img" aria-label="Live memory by purpose">"#);
     out += &phases(points, &x, &millis, end);
     out += &FRAME.grid((&x, over), (&y, "MiB live"), |tick| {
         // Sums of tenths have long tails.

@@ -50,7 +50,7 @@ pub fn mfu(percent: f64, decimals: usize) -> String {
     match is_possible_mfu(percent) {
         true => format!("{percent:.decimals$}%"),
         false => format!(
-            "impossible ({percent:.1e}%: more than the peak, so the FLOPs, the times or the peak it is held against are wrong)"
+            "impossible ({percent:.1e}%: more than the peak, so the FLOPs, the times or the peak must be wrong)"
         ),
     }
 }

@@ -15,7 +15,7 @@ use std::fmt::Write;
 /// A line a run, as it is given.
 pub fn list(runs: &[RunRow]) -> String {
     if runs.is_empty() {
-        return "no runs are recorded that match\n".into();
+        return "no recorded run matches\n".into();
     }
     let columns = [
         ("run", Align::Right),

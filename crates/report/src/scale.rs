@@ -12,7 +12,7 @@ use headroom_record::scaling::{Growth, ScalingPoint, ScalingRecord};
 /// Said before a point is run.
 pub fn before_point(point: &ScalingPoint) -> String {
     format!(
-        "batch {} × seq {}: {} planned, at least {} a step by the machine's roofs",
+        "batch {} × seq {}: {} planned, at least {} per step by the machine's roofs",
         point.batch_size,
         point.seq_len,
         mebibytes(point.peak_memory_mb),
@@ -27,7 +27,7 @@ pub fn terminal(record: &ScalingRecord) -> String {
     section("Sequences", columns(&tables::points(&record.sequence_points)));
     section("Growth", columns(&tables::growth(record)));
     let said = answers(record).iter().map(|line| format!("  {}\n", line.replace('`', ""))).collect();
-    section("What the figures say", said);
+    section("Conclusions", said);
     section(&saving_title(record), columns(&tables::optimizations(record)));
     out
 }
@@ -44,7 +44,7 @@ pub fn markdown(record: &ScalingRecord) -> String {
 
 pub fn html(record: &ScalingRecord) -> String {
     let mut page = Page::new(&title(record), &subtitle(record));
-    page.section("What the figures say", &page::list(&answers(record)));
+    page.section("Conclusions", &page::list(&answers(record)));
     let memory = |points: &[ScalingPoint], axis: fn(&ScalingPoint) -> u64, name: &str| {
         let line = |part: fn(&ScalingPoint) -> f64, title: &str| Series {
             name: title.into(),
@@ -64,7 +64,7 @@ pub fn html(record: &ScalingRecord) -> String {
             line(|point| point.largest_by_component.attention, "attention's squares"),
         ];
         let series: Vec<Series> = series.into_iter().filter(|series| !series.points.is_empty()).collect();
-        lines(&format!("Memory over {name}"), name, "MiB at the fullest moment", &series)
+        lines(&format!("Memory over {name}"), name, "MiB at the peak", &series)
     };
     let over_batch = memory(&record.batch_points, |point| point.batch_size, "batch size");
     page.section("Batches", &(page::table(&tables::points(&record.batch_points), "dense") + &over_batch));
@@ -79,8 +79,8 @@ pub fn html(record: &ScalingRecord) -> String {
     page.finish()
 }
 
-const GROWTH_NOTE: &str = "Exponents are fitted between logarithms: 1 doubles when the axis doubles, 2 quadruples. Each component \
-    is taken at its own largest moment.";
+const GROWTH_NOTE: &str = "Exponents are slopes of log-log fits: 1 doubles when the axis doubles, 2 quadruples. Each \
+    component is taken at its own peak.";
 
 fn parts_plot(points: &[ScalingPoint]) -> String {
     let rows = points.iter().map(|point| Bar {
@@ -108,11 +108,11 @@ fn subtitle(record: &ScalingRecord) -> String {
 
 /// With the point that they are planned and run at: the longest sequence that fits.
 fn saving_title(record: &ScalingRecord) -> String {
-    let Some(first) = record.optimizations.first() else { return "What would save memory: nothing was swept".into() };
+    let Some(first) = record.optimizations.first() else { return "Memory savings: nothing was swept".into() };
     let before = first.predicted_memory_mb + first.saved_mb;
     let at = record.sequence_points.iter().rev().find(|point| (point.peak_memory_mb - before).abs() < 1e-3);
-    at.map_or("What would save memory".into(), |point| {
-        format!("What would save memory at batch {} × seq {}", point.batch_size, point.seq_len)
+    at.map_or("Memory savings".into(), |point| {
+        format!("Memory savings at batch {} × seq {}", point.batch_size, point.seq_len)
     })
 }
 
@@ -130,19 +130,19 @@ fn answers(record: &ScalingRecord) -> Vec<String> {
     let available = mebibytes(limits.available_mb);
     said.push(match limits.largest_batch {
         Some(batch) => format!(
-            "into {available} fit {}{batch} sequences of {} tokens",
+            "{available} holds {}{batch} sequences of {} tokens",
             at_least(batch, limits.batch_searched_to),
             limits.at_seq_len
         ),
-        None => format!("into {available} fits no batch of sequences of {} tokens", limits.at_seq_len),
+        None => format!("{available} holds no batch of sequences of {} tokens", limits.at_seq_len),
     });
     said.push(match limits.longest_sequence {
         Some(length) => format!(
-            "at batch {} sequences of {}{length} tokens fit",
+            "at batch {}, sequences of {}{length} tokens fit",
             limits.at_batch_size,
             at_least(length, limits.sequence_searched_to)
         ),
-        None => format!("at batch {} no sequence fits", limits.at_batch_size),
+        None => format!("at batch {}, no sequence fits", limits.at_batch_size),
     });
     said
 }
@@ -158,7 +158,8 @@ fn grows(axis: &str, growth: &Growth, points: &[ScalingPoint]) -> Option<String>
         .map_or(String::new(), |(exponent, name)| format!("; {name} grows steepest, as {axis}^{exponent:.2}"));
     let speed = growth.speed_exponent.map_or(String::new(), |exponent| format!("; samples/s as {axis}^{exponent:.2}"));
     Some(format!(
-        "memory over {axis}: {} (what is not fixed grows as {axis}^{exponent:.2}; the whole {:.2}× from {:.0} to {:.0} MiB){steepest}{speed}",
+        "memory over {axis}: {} (the part that is not fixed grows as {axis}^{exponent:.2}; the total {:.2}×, from \
+         {:.0} to {:.0} MiB){steepest}{speed}",
         growth.class,
         last.peak_memory_mb / first.peak_memory_mb,
         first.peak_memory_mb,

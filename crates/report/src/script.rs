@@ -20,7 +20,7 @@ type Part = (&'static str, Table, Vec<String>);
 fn parts(record: &ScriptRecord) -> Vec<Part> {
     let mut parts = vec![];
     if !record.findings.is_empty() {
-        parts.push(("What holds it back, by priority", tables::findings(record), vec![]));
+        parts.push(("Bottlenecks, by priority", tables::findings(record), vec![]));
     }
     let title = match record.dry_run {
         true => "Remedies that would be tried, best predicted first",
@@ -32,7 +32,7 @@ fn parts(record: &ScriptRecord) -> Vec<Part> {
         parts.push(("Remedies that do not apply", not_tried, vec![]));
     }
     if !record.gates.is_empty() {
-        parts.push(("Gates of what was kept", tables::gates(record), vec![]));
+        parts.push(("Gates: the checks on what was kept", tables::gates(record), vec![]));
     }
     parts
 }
@@ -112,8 +112,8 @@ fn plot(record: &ScriptRecord) -> String {
 }
 
 const LEGEND: &str = "<figcaption class=\"legend\"><span><i class=\"predicted\"></i>predicted, before it ran</span> \
-    <span><i class=\"measured\"></i>measured</span> Percent of the step of the script as it is that a remedy saves beyond those \
-    kept before it.</figcaption>";
+    <span><i class=\"measured\"></i>measured</span> Percent of the unchanged script's step that a remedy saves beyond \
+    those kept before it.</figcaption>";
 
 #[cfg(test)]
 mod tests;

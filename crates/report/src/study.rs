@@ -28,7 +28,7 @@ pub fn after_run(row: &StudyRow) -> String {
     let measured = &row.measured;
     let parts = [
         measured.samples_per_sec.map(|speed| format!("{} samples/s", rate(speed))),
-        measured.step_seconds.map(|time| format!("{} a step", seconds(time))),
+        measured.step_seconds.map(|time| format!("{} per step", seconds(time))),
         measured.peak_memory_mb.map(mebibytes),
         measured.mfu_percent.map(|percent| format!("MFU {}", mfu(percent, 1))),
     ];
@@ -54,8 +54,8 @@ pub fn terminal(record: &StudyRecord) -> String {
 
 pub fn markdown(record: &StudyRecord) -> String {
     let mut out = format!("# {}\n\n{}\n\n{}", title(record), subtitle(record), markdown_table(&tables::runs(record)));
-    out += &format!("\n## Memory at the fullest moment\n\n{}", markdown_table(&tables::memory(record)));
-    out += "\n## What the figures say\n";
+    out += &format!("\n## Memory at the peak\n\n{}", markdown_table(&tables::memory(record)));
+    out += "\n## Conclusions\n";
     for (question, said) in answers::answers(record) {
         out += &format!("\n**{question}**\n\n{}", markdown_list(&said));
     }
@@ -73,15 +73,12 @@ pub fn html(record: &StudyRecord) -> String {
         .iter()
         .map(|(question, said)| format!("<h3>{}</h3>{}", page::code(question), page::list(said)))
         .collect();
-    page.section("What the figures say", &said);
+    page.section("Conclusions", &said);
     if record.request.sizes.len() > 1 {
         page.section("Speed over size", &speed_plot(record));
     }
     page.section("Utilisation", &utilisation_plot(record));
-    page.section(
-        "Memory at the fullest moment",
-        &(memory_plot(record) + &page::table(&tables::memory(record), "dense")),
-    );
+    page.section("Memory at the peak", &(memory_plot(record) + &page::table(&tables::memory(record), "dense")));
     let refused = not_finished(record);
     if !refused.is_empty() {
         page.section("Not run to the end", &page::list(&refused));
@@ -89,8 +86,8 @@ pub fn html(record: &StudyRecord) -> String {
     page.finish()
 }
 
-const RUNS_NOTE: &str = "Step times are medians after the warm-up. Memory is what the plan reserves, which is what a run then \
-    uses. MFU counts the FLOPs that the model needs, whatever the passes, against the machine's peak.";
+const RUNS_NOTE: &str = "Step times are medians after the warm-up. Memory is the amount that the plan reserves, which \
+    a run then uses. MFU counts the FLOPs that the model needs, whatever the passes, against the machine's peak.";
 
 fn title(record: &StudyRecord) -> String {
     format!("Study of {} under {}", record.request.sizes.join(", "), record.request.versions.join(", "))
@@ -142,7 +139,7 @@ fn speed_plot(record: &StudyRecord) -> String {
         Series { name: version.clone(), points: points.collect() }
     });
     let series: Vec<Series> = series.collect();
-    lines("Tokens a second over parameters", "parameters", "tokens a second", &series)
+    lines("Tokens per second over parameters", "parameters", "tokens per second", &series)
 }
 
 fn utilisation_plot(record: &StudyRecord) -> String {

@@ -85,7 +85,7 @@ mod tests {
     fn a_sentence_that_starts_with_a_figure_is_not_a_number() {
         let table = |cell: &str| Table { head: vec!["x"], rows: vec![vec![cell.into()], vec!["12.5 MiB".into()]] };
         assert!(table("3.1%").is_numeric(0));
-        assert!(!table("1.40 ms a step, 0.47 ms at the roof").is_numeric(0));
+        assert!(!table("1.40 ms per step, 0.47 ms at the roof").is_numeric(0));
         assert!(!table("not time").is_numeric(0));
     }
 

@@ -141,7 +141,7 @@ pub fn summary(record: &PerformanceRecord) -> String {
     line(
         "Median time per step:",
         statistics.median.map(|median| match (statistics.ci95_low, statistics.ci95_high) {
-            (Some(low), Some(high)) => format!("{median:.4} seconds (95% within {low:.4} to {high:.4})"),
+            (Some(low), Some(high)) => format!("{median:.4} seconds (95% between {low:.4} and {high:.4})"),
             _ => format!("{median:.4} seconds"),
         }),
     );

@@ -68,7 +68,7 @@ fn mfu_beyond_the_peak_is_not_shown_as_a_figure() {
     let mut record: StudyRecord = stored("report/tests/data/study.json");
     record.runs[3].measured.mfu_percent = Some(4.2e6);
     for text in [report::study::terminal(&record), report::study::markdown(&record), report::study::html(&record)] {
-        assert!(text.contains("not told: MFU of tiny is impossible (4.2e6%"), "{text}");
+        assert!(text.contains("unknown: MFU of tiny is impossible (4.2e6%"), "{text}");
         assert!(!text.contains("4200000.0%"), "{text}");
     }
 }

@@ -34,13 +34,13 @@ pub enum ReadError {
     #[error("cannot read {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error(
-        "{} is no profiler trace: {why}\n  help: give a Kineto or Chrome trace (.json, .json.gz), or a folder of them",
+        "{} is not a profiler trace: {why}\n  help: give a Kineto or Chrome trace (.json, .json.gz), or a folder of them",
         path.display()
     )]
     NotATrace { path: PathBuf, why: String },
     #[error(
-        "{} is packed more tightly than a profiler's trace: {found}\n  help: if you know what it holds, allow it with \
-         --allow-gz-ratio; unpacked by `gunzip` it is read as it is",
+        "{} is compressed more tightly than a profiler's trace: {found}\n  help: if you know what it holds, allow it with \
+         --allow-gz-ratio, or unpack it with `gunzip`",
         path.display()
     )]
     TooDense { path: PathBuf, found: TooDense },
@@ -207,7 +207,7 @@ fn parse(blocks: Receiver<Vec<u8>>) -> Result<Parsed, String> {
     Ok(Parsed { members, events: events.sum, is_closed })
 }
 
-/// The text behind the start of the list of events, as far as it was sent. What stands before is looked at again when it
+/// The text behind the start of the list of events, as far as it was sent. The text before is read again when it
 /// has doubled, not at every block.
 fn find_events(blocks: &Receiver<Vec<u8>>, members: &mut Members) -> Result<Option<Vec<u8>>, String> {
     let mut head: Vec<u8> = Vec::new();
@@ -252,7 +252,7 @@ fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> 
             if name == LIGHT_FOLDER {
                 continue;
             }
-            folders.push(format!("{name}/: folders within the folder are not looked into"));
+            folders.push(format!("{name}/: subfolders are not read"));
         } else if name.ends_with(".json") || name.ends_with(".json.gz") {
             files.push(path);
         }
@@ -265,7 +265,7 @@ fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> 
     let mut skipped = Vec::new();
     if !named.is_empty() {
         let others = files.iter().filter(|path| !named.contains(path));
-        skipped.extend(others.map(|path| format!("{}: others are named .trace.json, this is not", file_name(path))));
+        skipped.extend(others.map(|path| format!("{}: not named .trace.json, unlike others", file_name(path))));
         files = named;
     }
     if files.is_empty() {
@@ -273,7 +273,7 @@ fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> 
         let names: Vec<&str> = folders.iter().filter_map(|said| said.split("/:").next()).take(3).collect();
         let help = match names.is_empty() {
             true => String::new(),
-            false => format!("\n  help: folders within it are not looked into; name one, such as {}", names.join(", ")),
+            false => format!("\n  help: its subfolders are not read; name one, such as {}", names.join(", ")),
         };
         return Err(ReadError::EmptyFolder { path: folder.to_path_buf(), help });
     }

@@ -201,7 +201,7 @@ pub const CATEGORIES: [&str; 5] = ["parameters", "gradients", "optimizer_state",
 /// Facts that an operator states about itself: they cannot be read off its shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stated {
-    /// Path of its module. Of a call that does the work of several, their last parts joined by `+`:
+    /// Path of its module. For a call that does the work of several, their last parts joined by `+`:
     /// `layers.0.self_attn.q_proj+k_proj+v_proj`.
     pub module: NameId,
     /// JSON list: which share of the call each of those modules has.

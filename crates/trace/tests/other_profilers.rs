@@ -129,6 +129,6 @@ fn what_a_folder_skips_is_said() {
     assert_eq!(traces.len(), 1);
     assert_eq!(
         traces[0].reading.skipped_files,
-        ["older/: folders within the folder are not looked into", "summary.json: it has no \"traceEvents\""]
+        ["older/: subfolders are not read", "summary.json: it has no \"traceEvents\""]
     );
 }

@@ -1,4 +1,4 @@
-//! Real traces are read whole; damaged ones as far as they go; what is no trace is refused in one sentence.
+//! Reads real traces whole and damaged ones as far as they go, and refuses anything else in one sentence.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -220,7 +220,7 @@ fn what_is_no_trace_is_refused_with_a_reason() {
     assert!(refusal("b.json", b"import torch\n").contains("it is not JSON"));
     assert!(refusal("c.json", b"{\"loss\": 1.5}").contains("has no \"traceEvents\""));
     assert!(refusal("d.json", b"{\"loss\": [1.5").contains("it ends before its first event"));
-    assert!(refusal("e.json", b"\x7fELF\x02\x01").contains("is no profiler trace"));
+    assert!(refusal("e.json", b"\x7fELF\x02\x01").contains("is not a profiler trace"));
     assert!(read(&folder.path().join("missing.json")).expect_err("is missing").to_string().contains("cannot read"));
 }
 

@@ -47,7 +47,7 @@ pub struct BatchShape {
 }
 
 impl BatchShape {
-    /// The number of a row's sample since the run's beginning. It wraps: a position from a damaged file is no reason to panic.
+    /// The number of a row's sample since the run's beginning. It wraps: a position from a damaged file must not panic.
     pub(crate) fn sample(self, position: u64, row: usize) -> u64 {
         position.wrapping_mul(self.batch_size as u64).wrapping_add(row as u64)
     }
@@ -219,7 +219,7 @@ impl Source {
         }
     }
 
-    /// Windows of an epoch, where each is read once; a batch file is one epoch. None where samples are drawn.
+    /// Windows of an epoch, where each is read once; a batch file is one epoch. `None` where samples are drawn.
     pub fn windows_per_epoch(&self) -> Option<u64> {
         match self {
             Source::Synthetic(_) | Source::Markov(_) => None,

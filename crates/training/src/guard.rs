@@ -27,7 +27,7 @@ pub struct Spike {
 impl fmt::Display for Spike {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let Spike { step, loss, least, grew } = self;
-        write!(out, "the loss left its course: {loss:.3} at step {step}, after it had come down to {least:.3}")?;
+        write!(out, "the loss diverged: {loss:.3} at step {step}, after it had fallen to {least:.3}")?;
         let named: Vec<String> = grew.iter().map(|(name, times)| format!("{name} {times:.2}×")).collect();
         match named.is_empty() {
             true => Ok(()),
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn what_is_said_names_what_grew() {
         let spike = Spike { step: 30, loss: 21.9, least: 5.4, grew: vec![("layers.3.mlp.down_proj".into(), 1.5)] };
-        let said = "the loss left its course: 21.900 at step 30, after it had come down to 5.400; weights grew most in \
+        let said = "the loss diverged: 21.900 at step 30, after it had fallen to 5.400; weights grew most in \
                     layers.3.mlp.down_proj 1.50×";
         assert_eq!(spike.to_string(), said);
     }

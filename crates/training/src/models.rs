@@ -131,7 +131,7 @@ pub enum ConfigError {
     #[error("--hidden-dim {hidden_dim} cannot be divided by --n-heads {n_heads}: use a multiple of {n_heads}")]
     HeadsDoNotDivide { hidden_dim: usize, n_heads: usize },
     #[error(
-        "--n-heads {n_heads} cannot be divided by --n-kv-heads {n_kv_heads}: each key-value head serves as many heads"
+        "--n-heads {n_heads} cannot be divided by --n-kv-heads {n_kv_heads}: each key-value head must serve the same number of heads"
     )]
     GroupsDoNotDivide { n_heads: usize, n_kv_heads: usize },
     #[error("a head of {head_dim} cannot be rotated in pairs: --hidden-dim over --n-heads must be even")]
@@ -140,7 +140,7 @@ pub enum ConfigError {
     NotInFamily { family: &'static str, what: &'static str },
     #[error("--seq-len {seq_len} is more than the {positions} positions that the model has learned")]
     TooLong { seq_len: usize, positions: usize },
-    #[error("--n-layers {n_layers} is more than the {MOST_LAYERS} that are planned for")]
+    #[error("--n-layers {n_layers} is more than the {MOST_LAYERS} that are supported")]
     TooManyLayers { n_layers: usize },
     #[error("{what} would have {elements} elements: that is beyond what can be addressed")]
     TooLarge { what: &'static str, elements: String },

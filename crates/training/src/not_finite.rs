@@ -16,8 +16,7 @@ impl Trainer {
     fn own_not_finite(&mut self) -> NotFinite {
         for (name, _) in self.parameters() {
             if let Err(value) = self.read(&name, Content::Weight, all_finite) {
-                let since =
-                    if self.step == 0 { "as they were loaded" } else { "made so by the update of the step before" };
+                let since = if self.step == 0 { "as loaded" } else { "since the update of the previous step" };
                 return NotFinite::Weights { name, value, since };
             }
         }
@@ -61,7 +60,7 @@ fn of_findings(said: &[Vec<u8>], mine: NotFinite) -> NotFinite {
     if found.is_empty() || same {
         return mine;
     }
-    let told: Vec<String> = found.iter().map(|(rank, words)| format!("on rank {rank} {words}")).collect();
+    let told: Vec<String> = found.iter().map(|(rank, words)| format!("on rank {rank}: {words}")).collect();
     NotFinite::OnRanks { told: told.join("; ") }
 }
 
@@ -83,7 +82,7 @@ mod tests {
         let told = |said: &[&str]| of_findings(&words(said), NotFinite::NotRepeated);
         assert_eq!(told(&["", ""]), NotFinite::NotRepeated);
         assert_eq!(told(&["a", "a"]), NotFinite::NotRepeated, "its own words are those of all");
-        let want = "on rank 1 softmax made NaN; on rank 3 b";
-        assert_eq!(told(&["", "softmax made NaN", "", "b"]), NotFinite::OnRanks { told: want.into() });
+        let want = "on rank 1: softmax produced NaN; on rank 3: b";
+        assert_eq!(told(&["", "softmax produced NaN", "", "b"]), NotFinite::OnRanks { told: want.into() });
     }
 }

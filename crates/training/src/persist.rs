@@ -119,7 +119,7 @@ fn agreed(ranks: &Ranks, outcome: Result<(), CheckpointError>) -> Result<(), Che
 
 /// A model that is broken already must not take the place of one that is not.
 #[derive(Debug, Error)]
-#[error("the {} of {name} hold {value} after step {step}: not saved, the checkpoint before stays", content.plural())]
+#[error("the {} of {name} hold {value} after step {step}: not saved; the previous checkpoint stays", content.plural())]
 pub struct NotSaved {
     pub content: Content,
     pub name: String,
@@ -157,7 +157,7 @@ pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), Ch
 /// A step that updates everything has one step count for all.
 #[derive(Debug, Error)]
 #[error(
-    "its parameters were updated at different numbers of steps: only a step that chooses (topk:all) goes on from that"
+    "its parameters were updated different numbers of times: only a selective update (topk:all) can continue from that"
 )]
 pub struct UnevenSteps;
 

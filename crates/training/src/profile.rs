@@ -1,6 +1,6 @@
 //! From recorded steps and the plan to a trace: all that is known of them is in its events and its header.
 //!
-//! Times are the recording's; FLOPs, bytes and memory are the plan's, to the unit. What the figures mean is read off the trace,
+//! Times are the recording's; FLOPs, bytes and memory are the plan's, to the unit. The diagnosis is read off the trace,
 //! as for anybody's.
 
 mod collectives;

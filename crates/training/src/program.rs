@@ -197,7 +197,7 @@ pub fn evaluation_program(
         let name = &graph.get(id).name;
         let twin = training.graph.named(name).and_then(|twin| training.plan.buffer(twin));
         if twin.map(|twin| twin.offset) != plan.buffer(id).map(|own| own.offset) {
-            let what = format!("{name} does not lie where training keeps it");
+            let what = format!("{name} is not where training keeps it");
             return Err(GraphError::Invalid { after: "evaluation".into(), what });
         }
     }

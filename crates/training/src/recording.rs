@@ -105,7 +105,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Keeps the steps `wanted`, counted from 1, of a run of `program` with so many micro-batches a step.
+    /// Keeps the steps `wanted`, counted from 1, of a run of `program` with so many micro-batches per step.
     pub fn of_steps(wanted: RangeInclusive<u64>, program: &Program, accumulation: usize) -> Recording {
         // One step more than is kept, for those that are forgotten.
         let steps = (wanted.end() + 1).saturating_sub(*wanted.start()) as usize + 1;

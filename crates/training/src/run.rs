@@ -92,11 +92,11 @@ pub enum RunError {
     NotFinite { step: u64, cause: NotFinite },
     #[error("the device failed after step {step}: {error}")]
     Device { step: u64, error: EngineError },
-    /// Told to end at once; the weights are those of the step before.
-    #[error("step {step} was given up unfinished")]
+    /// Told to stop immediately; the weights are from the previous step.
+    #[error("step {step} was abandoned unfinished")]
     GivenUp { step: u64 },
     /// A rank was told to stop; the step was not begun.
-    #[error("step {step} was not begun")]
+    #[error("step {step} was not started")]
     Stopped { step: u64 },
     #[error("rank {rank}: {why}")]
     OtherRank { rank: usize, why: String },

@@ -32,14 +32,14 @@ impl SafetensorsFile {
         let file = PositionedFile::open(path)?;
         let broken = |why: String| SafetensorsError::Broken { path: path.display().to_string(), why };
         if file.bytes() < 8 {
-            return Err(broken(format!("it has {} bytes, and its header's length alone takes 8", file.bytes())));
+            return Err(broken(format!("it has {} bytes, but its header's length alone takes 8", file.bytes())));
         }
         let mut length = [0; 8];
         file.read_exact_at(&mut length, 0)?;
         let header_bytes = u64::from_le_bytes(length);
         if header_bytes > LARGEST_HEADER_BYTES || header_bytes > file.bytes() - 8 {
             return Err(broken(format!(
-                "its header should have {header_bytes} bytes, and the file has {} in all",
+                "its header should have {header_bytes} bytes, but the file has {} in all",
                 file.bytes()
             )));
         }
@@ -50,7 +50,7 @@ impl SafetensorsFile {
         let want_bytes = (head.len() as u64).checked_add(metadata.data_len() as u64);
         if want_bytes != Some(file.bytes()) {
             return Err(broken(format!(
-                "its header speaks of {} bytes of tensors, and {} follow",
+                "its header declares {} bytes of tensors, but {} follow",
                 metadata.data_len(),
                 file.bytes() - head.len() as u64
             )));

@@ -48,7 +48,7 @@ impl FromStr for Shape {
 
     fn from_str(text: &str) -> Result<Shape, String> {
         let found = Shape::ALL.into_iter().find(|shape| shape.to_string() == text);
-        found.ok_or_else(|| format!("no schedule is called {text}: constant, linear, cosine and wsd are"))
+        found.ok_or_else(|| format!("no schedule is called {text}: choose constant, linear, cosine or wsd"))
     }
 }
 

@@ -32,14 +32,16 @@ const INITIAL_SPREAD: f32 = 0.02;
 /// A loss that is not a number, and where it came from.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum NotFinite {
-    #[error("{op} in {module} made {value}")]
+    #[error("{op} in {module} produced {value}")]
     Operator { op: &'static str, module: String, value: f32 },
     #[error("the weights of {name} hold {value}, {since}")]
     Weights { name: String, value: f32, since: &'static str },
     /// Found on some ranks alone.
     #[error("{told}")]
     OnRanks { told: String },
-    #[error("no operator repeats it: the same calls on the same values came out finite, so the machine itself erred")]
+    #[error(
+        "no operator reproduces it: the same calls on the same values gave finite results, so the machine itself erred"
+    )]
     NotRepeated,
 }
 

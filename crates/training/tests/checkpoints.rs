@@ -279,7 +279,7 @@ fn a_model_that_differs_is_refused_with_every_difference() {
         "model.safetensors",
         "lm_head.weight is missing",
         "model.layers.9.extra.weight is not part of the model",
-        "model.norm.weight is [9], and the model wants [8]",
+        "model.norm.weight is [9], but the model wants [8]",
         "model.layers.0.input_layernorm.weight is F64",
     ];
     check_refused(folder.path(), &config, Part::Weights, &words);

@@ -318,7 +318,7 @@ fn a_dense_checkpoint_goes_on_with_a_choice_and_an_uneven_one_only_with_one() {
     save(&CASE, &mut CASE.trained(3), folder.path());
     let uneven = Checkpoint::open(folder.path()).unwrap();
     let error = persist::load_all(&mut dense.trainer(), &uneven).unwrap_err();
-    assert!(error.to_string().contains("different numbers of steps"), "{error}");
+    assert!(error.to_string().contains("different numbers of times"), "{error}");
     persist::load_all(&mut all.trainer(), &uneven).unwrap();
 }
 

@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn a_file_that_was_not_read_is_said_and_the_rest_is_timed() {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo 'error: a.py: not read whole: line 3' >&2; echo 'looked at: 2 steps' >&2; exit 2"]);
+        command.args(["-c", "echo 'error: a.py: not fully read: line 3' >&2; echo 'looked at: 2 steps' >&2; exit 2"]);
         let timed = time(&mut command).expect("the rest was read");
-        assert_eq!(timed.errors, ["a.py: not read whole: line 3"]);
-        assert_eq!(listed(&timed.errors), "- a.py: not read whole: line 3\n");
+        assert_eq!(timed.errors, ["a.py: not fully read: line 3"]);
+        assert_eq!(listed(&timed.errors), "- a.py: not fully read: line 3\n");
     }
 
     #[test]

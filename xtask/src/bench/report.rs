@@ -24,7 +24,7 @@ pub struct Row {
 
 pub struct Side {
     pub variant: String,
-    /// Milliseconds a step.
+    /// Milliseconds per step.
     pub time: Spread,
     /// One median a round.
     pub rounds_ms: Vec<f64>,
@@ -112,7 +112,7 @@ pub fn markdown(title: &str, setting: &Setting, rows: &[Row], verdicts: &[Verdic
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{cpu}, {physical_cores} cores ({logical_cores} logical), {threads} threads each side.");
     let _ = writeln!(text, "Headroom {headroom}; {peer}.\n");
-    text += "Times are milliseconds a step, median over rounds (10th to 90th percentile); sides take turns, and the one that waits is stopped.\n\n";
+    text += "Times are milliseconds per step, median over rounds (10th to 90th percentile); sides take turns, and the one that waits is stopped.\n\n";
     text += "| size | variants | rounds × steps | Headroom | peer | speed ratio (95%) | peak MB | memory ratio |\n";
     text += "|---|---|---|---|---|---|---|---|\n";
     for row in rows {

@@ -82,7 +82,7 @@ fn checkpoint_is_whole(place: &Place) -> Result<()> {
     }
     if place.path("ck/commit.json").exists() {
         let (code, stderr) = place.run_to_its_end(&train(place))?;
-        if code != 0 && !stderr.contains("stands at step 80 already") {
+        if code != 0 && !stderr.contains("is already at step 80") {
             bail!("a journal is left, and going on from the checkpoint ends with {code}: {stderr}");
         }
         return trained_the_same(place);

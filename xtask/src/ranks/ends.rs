@@ -87,7 +87,7 @@ pub fn bad_data(place: &Place) -> Result<()> {
 
 pub fn not_finite(place: &Place) -> Result<()> {
     let ended = faulty(place, "1:4:nan", "nan", &[])?;
-    ended.failed_with("the loss is not finite at step 4: on rank 1 the weights of")?;
+    ended.failed_with("the loss is not finite at step 4: on rank 1: the weights of")?;
     ensure!(ended.stdout.contains("\"summary\""), "rank 0 was ended before it wrote the summary: {}", ended.stderr);
     let told = ended.stderr.matches("error: the loss is not finite").count();
     ensure!(told == 1, "it is told {told} times: {}", ended.stderr);

@@ -18,7 +18,7 @@ pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Line and target of every link that is no address and no place in the same file; code is not looked into.
+/// Line and target of every link that is neither an address nor a place in the same file; code is not looked into.
 fn local_targets(text: &str) -> Vec<(usize, String)> {
     let mut targets = Vec::new();
     let mut in_code_block = false;

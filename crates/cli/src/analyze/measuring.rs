@@ -33,7 +33,7 @@ fn folder_of_traces(path: &Path) -> &Path {
     let is_of_course = path.file_name().is_some_and(|name| OF_THE_COURSE.iter().any(|folder| name == *folder));
     match path.parent().filter(|parent| is_of_course && !path.exists() && parent.is_dir()) {
         Some(parent) => {
-            crate::output::note(&format!("traces of a run lie in its folder: {} is read", parent.display()));
+            crate::output::note(&format!("the traces of a run are in its own folder: reading {}", parent.display()));
             parent
         }
         None => path,
@@ -79,7 +79,7 @@ pub fn measured(traces: &[Trace], about: About, thresholds: Thresholds) -> Resul
         bail!("no trace to analyze");
     };
     if let Some(rank) = about.rank.filter(|rank| *rank != analysis.trace.rank) {
-        bail!("--rank {rank}: none of the traces is of that rank");
+        bail!("--rank {rank}: no trace comes from that rank");
     }
     Ok(analysis)
 }

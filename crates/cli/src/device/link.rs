@@ -45,9 +45,9 @@ pub fn run(company: &RankGroup, device: &str, shown: Shown<Plain>) -> anyhow::Re
         return Ok(ExitCode::SUCCESS);
     }
     shown.print(&record, table)?;
-    match kept::save_link(between, &record).context("the measurement is done, but cannot be kept")? {
-        Some(path) => output::note(&format!("kept in {}", path.display())),
-        None => output::note("not kept: set HEADROOM_HOME or HOME to a folder"),
+    match kept::save_link(between, &record).context("the measurement is done, but cannot be saved")? {
+        Some(path) => output::note(&format!("saved in {}", path.display())),
+        None => output::note("not saved: set HEADROOM_HOME or HOME to a folder"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -58,7 +58,7 @@ fn table(record: &LinkRecord) -> String {
         text += &format!("  {:<17} {}\n", format!("sum of {}", bytes(point.bytes)), seconds(point.seconds));
     }
     text + &format!(
-        "  a round           {}\n  sent by each rank {}\n",
+        "  cost of a round   {}\n  sent by each rank {}\n",
         seconds(record.round_seconds),
         metric(record.bytes_per_second, "B/s")
     )

@@ -34,7 +34,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     };
     ensure!(
         !folder.join(K1_SPEED_FILE).exists(),
-        "{} holds such figures already\n  help: name another folder",
+        "{} already holds results of this kind\n  help: name another folder",
         folder.display()
     );
     fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;

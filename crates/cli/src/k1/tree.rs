@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     if record.runs.len() < total {
         entry.interrupted();
         output::note(&format!(
-            "interrupted; {} of {total} runs are kept, the same command with --resume --output-dir {} goes on",
+            "interrupted; {} of {total} runs are saved; the same command with --resume --output-dir {} continues",
             record.runs.len(),
             folder.display()
         ));
@@ -114,7 +114,7 @@ pub fn design(arguments: &Arguments, settings: &Settings, threads: usize) -> any
         Some(text) => match text.split('-').map(str::parse).collect::<Result<Vec<usize>, _>>() {
             Ok(branching) => tree::branched(sized, &branching),
             Err(_) => bail!(
-                "--branching {text} is not a list of numbers\n  help: 4-3-2 is 4 children, 3 of each, 2 of each of those"
+                "--branching {text} is not a list of numbers\n  help: 4-3-2 means 4 children, 3 below each, 2 below each of those"
             ),
         },
     };
@@ -144,7 +144,9 @@ pub fn check_k(arguments: &Arguments, model: &ModelConfig) -> anyhow::Result<()>
 fn folder(arguments: &Arguments) -> anyhow::Result<PathBuf> {
     match &arguments.output_dir {
         Some(folder) => Ok(folder.clone()),
-        None if arguments.resume => bail!("--resume goes on in a folder\n  help: name it with --output-dir"),
+        None if arguments.resume => {
+            bail!("--resume needs the folder of the experiment\n  help: name it with --output-dir")
+        }
         None => Ok(PathBuf::from(format!("runs/k1-tree-{}", compact(&utc_iso(SystemTime::now()), '-')))),
     }
 }
@@ -243,20 +245,20 @@ fn begin(
     match (path.exists(), resume) {
         (false, _) => Ok(fresh),
         (true, false) => bail!(
-            "{} holds an experiment already\n  help: --resume goes on with it, or name another folder",
+            "{} already holds an experiment\n  help: continue it with --resume, or name another folder",
             folder.display()
         ),
         (true, true) => {
             let text = fs::read(&path).map_err(FileError::new("read", &path))?;
             let kept: K1TreeRecord = serde_json::from_slice(&text)
-                .with_context(|| format!("{} is not an experiment's file", path.display()))?;
+                .with_context(|| format!("{} is not the file of an experiment", path.display()))?;
             let same = |record: &K1TreeRecord| (record.design.clone(), record.version.clone(), record.device.clone());
             ensure!(
                 same(&kept) == same(&fresh),
                 "{} holds an experiment of another design\n  help: resume it with the flags that it was started with",
                 folder.display()
             );
-            output::note(&format!("{} runs are there already", kept.runs.len()));
+            output::note(&format!("{} runs are already done", kept.runs.len()));
             Ok(kept)
         }
     }

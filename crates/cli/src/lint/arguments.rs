@@ -10,17 +10,17 @@ use crate::shown::{Choice, Shown};
 
 /// Find bottlenecks in PyTorch training scripts and notebooks, and fix them.
 ///
-/// Exits with 1 where it finds something, and with 2 where a file could not be read whole.
+/// Exits with 1 if it finds something, and with 2 if a file could not be fully read.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Files and folders; `-` reads one script from standard input. The current folder if none is given.
+    /// Files and folders; `-` reads one script from standard input [default: the current folder]
     pub paths: Vec<PathBuf>,
     #[command(flatten)]
     pub shown: Shown<Format>,
-    /// Write them to a file in place of standard output.
+    /// Write the findings to a file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
-    /// Show how many findings each rule made, and not the findings.
+    /// Show the number of findings per rule instead of the findings.
     #[arg(long, conflicts_with = "diff")]
     pub statistics: bool,
     /// Run again whenever a file changes, until Ctrl-C.
@@ -32,7 +32,7 @@ pub struct Arguments {
     /// With --fix or --diff: also apply fixes that may change results; each rule's page says how.
     #[arg(long)]
     pub unsafe_fixes: bool,
-    /// Show what the fixes would change, and change nothing.
+    /// Show what the fixes would change, but change nothing.
     #[arg(long)]
     pub diff: bool,
     /// Add `# noqa: CODE` to every line with a finding.
@@ -44,25 +44,25 @@ pub struct Arguments {
     /// Exit with 0 whatever is found; files that could not be read are still an error.
     #[arg(long, short, conflicts_with = "fail_on")]
     pub exit_zero: bool,
-    /// Exit with 1 if --fix changed something, also where nothing is left to find.
+    /// Exit with 1 if --fix changed something, even if nothing is left to find.
     #[arg(long, requires = "fix", conflicts_with = "exit_zero")]
     pub exit_non_zero_on_fix: bool,
-    /// Show also what is true but seldom worth a change, and what is not training.
+    /// Also show findings that are seldom worth a change, and findings outside of training code.
     #[arg(long)]
     pub pedantic: bool,
     /// Only these rules: codes (TP101), groups (TP1), names, or all; separated by commas.
     #[arg(long, value_delimiter = ',')]
     pub select: Vec<String>,
-    /// Not these rules.
+    /// All rules but these.
     #[arg(long, value_delimiter = ',')]
     pub ignore: Vec<String>,
-    /// The name of what comes from standard input: findings show it, and its project is looked up by it.
+    /// File name for standard input: shown in findings, and used to find the project.
     #[arg(long, value_name = "PATH")]
     pub stdin_filename: Option<PathBuf>,
-    /// A trace of the scripts (.json, .json.gz or a folder of ranks): findings it measures say what they cost
+    /// A trace of the scripts (.json, .json.gz or a folder of ranks): findings show their measured cost
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["fix", "diff", "add_noqa"])]
     pub trace: Vec<PathBuf>,
-    /// A pyproject.toml or headroom.toml to use in place of the nearest one.
+    /// A pyproject.toml or headroom.toml to use instead of the nearest one.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Read no configuration file.
@@ -114,10 +114,10 @@ impl Arguments {
         }
         if self.is_stdin() {
             if self.paths.len() > 1 {
-                bail!("`-` reads one script from standard input: give it alone");
+                bail!("`-` reads one script from standard input: give no other path");
             }
             if self.watch {
-                bail!("--watch needs files: standard input ends");
+                bail!("--watch needs files: standard input cannot be watched");
             }
         }
         let format = self.shown.format();
@@ -128,7 +128,9 @@ impl Arguments {
             bail!("--diff prints a patch, which is text\n  help: leave --format out, or --diff");
         }
         if self.is_stdin() && self.fix && format != Format::Text && self.output_file.is_none() {
-            bail!("standard output carries the fixed script\n  help: --output-file FILE takes the findings");
+            bail!(
+                "standard output carries the fixed script\n  help: write the findings to a file with --output-file FILE"
+            );
         }
         Ok(self)
     }

@@ -17,7 +17,7 @@ pub enum Outcome {
     Done,
     /// Findings that count, or changes where those were asked about.
     Found,
-    /// A file was not read whole: wins over what was found in others.
+    /// A file was not fully read: wins over what was found in others.
     NotRead,
 }
 

@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 // The next change may mend it.
                 failure::report(&error);
             }
-            note(&format!("watching {} files; Ctrl-C ends", look.len()));
+            note(&format!("watching {} files; Ctrl-C stops", look.len()));
             seen = Some(look);
         }
         wait(pause, &interrupt);

@@ -42,8 +42,8 @@ pub fn write(repaired: &[Repaired], scripts: &Scripts) -> Result<()> {
     let folders: BTreeSet<&Path> = repaired.iter().map(|script| folder_of(&files[script.input])).collect();
     for copy in folders.into_iter().flat_map(recover) {
         note(&format!(
-            "warning: an earlier fix was cut short; {} holds the text before it\n  help: compare it with the file of that \
-             name, and remove it",
+            "warning: an earlier fix was interrupted; {} holds the original text\n  help: compare it with the file of that name, \
+             and remove it",
             copy.display()
         ));
     }
@@ -52,7 +52,7 @@ pub fn write(repaired: &[Repaired], scripts: &Scripts) -> Result<()> {
         let now = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         if now != inputs[script.input].bytes {
             bail!(
-                "{} was changed while it was being fixed: it is left as it is\n  help: run the command again",
+                "{} changed while it was being fixed, so it was left alone\n  help: run the command again",
                 path.display()
             );
         }

@@ -24,9 +24,9 @@ const MOST_PLACES: usize = 24;
 pub struct Page {
     /// Only this part of the document: a JSON pointer such as `/findings/0` or `/measures/operators/rows`
     pub at: Option<String>,
-    /// With `at`: leave out so many items of that list, or bytes of that text
+    /// With `at`: skip this many items of that list, or bytes of that text
     pub from: Option<usize>,
-    /// The most bytes of the answer, 2000 to 1000000; 32000 if not given. Longer lists are cut, and `cut` says where
+    /// Maximum size of the answer in bytes, 2000 to 1000000; 32000 by default. Longer lists are cut, and `cut` says where
     pub max_bytes: Option<usize>,
 }
 
@@ -36,19 +36,19 @@ pub struct Answer {
     /// As `headroom … --format json` prints it; lists may be shorter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<Value>,
-    /// In place of the document, where `at` asked for it.
+    /// The part that `at` asked for, instead of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Value>,
     pub cut: Vec<Cut>,
     /// Further places that were cut and are not in the list.
     #[serde(skip_serializing_if = "is_zero")]
     pub cut_elsewhere: usize,
-    /// How to get what was cut.
+    /// How to get the parts that were cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more: Option<String>,
     /// Lines that the command wrote for people.
     pub notes: Vec<String>,
-    /// 0: done; 1: the answer is no (a limit passed, something found); 2: not all could be read.
+    /// 0: done; 1: the answer is no (a limit was exceeded, something was found); 2: something could not be read.
     pub exit_code: i32,
 }
 
@@ -59,7 +59,7 @@ pub struct Cut {
     pub at: String,
     pub shown: usize,
     pub of: usize,
-    /// `items` of a list, `bytes` of a text, `bytes` of a part that is left out whole.
+    /// `items` of a list, `bytes` of a text, `bytes` of a part that is left out entirely.
     pub unit: &'static str,
 }
 
@@ -81,7 +81,7 @@ impl Page {
                 "max_bytes is {bytes}\n  help: {LEAST_BYTES} to {MOST_BYTES}"
             );
         }
-        ensure!(page.from.is_none() || page.at.is_some(), "`from` needs `at`, the list or text that it counts in");
+        ensure!(page.from.is_none() || page.at.is_some(), "`from` needs `at`, which names its list or text");
         Ok(page)
     }
 
@@ -109,7 +109,7 @@ fn part(document: Value, at: &str, from: usize) -> Result<Asked> {
     let found = value.pointer_mut(at).map(Value::take);
     let help = || match parent_of(at).and_then(|parent| value.pointer(parent)).unwrap_or(&value) {
         Value::Object(keys) => format!("there are {}", keys.keys().cloned().collect::<Vec<_>>().join(", ")),
-        Value::Array(items) => format!("that list has {} items, the first is 0", items.len()),
+        Value::Array(items) => format!("that list has {} items, counted from 0", items.len()),
         _ => "that is neither an object nor a list".to_string(),
     };
     let mut value = found.with_context(|| format!("there is nothing at `{at}` of the document\n  help: {}", help()))?;
@@ -119,7 +119,7 @@ fn part(document: Value, at: &str, from: usize) -> Result<Asked> {
             let start = (from.min(text.len())..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
             text.drain(..start);
         }
-        _ if from > 0 => bail!("`from` counts in a list or a text, and `{at}` is neither"),
+        _ if from > 0 => bail!("`from` is a position in a list or a text, and `{at}` is neither"),
         _ => {}
     }
     Ok(Asked { value, at: at.to_string(), from, is_part: true })

@@ -108,7 +108,7 @@ async fn lines_of(err: impl AsyncRead + Unpin, tell: &UnboundedSender<String>) -
         match tokio::time::timeout(SILENCE, reader.read_until(b'\n', &mut line)).await {
             Err(_) => {
                 silent += SILENCE;
-                tell(format!("still running, {} s without a word", silent.as_secs()));
+                tell(format!("still running, no output for {} s", silent.as_secs()));
             }
             Ok(Ok(0) | Err(_)) if line.is_empty() => return notes,
             Ok(_) => {
@@ -132,7 +132,9 @@ async fn judged(printed: Vec<u8>, notes: Vec<String>, status: ExitStatus) -> Res
     match (parsed, status.code()) {
         (Ok(Ok(document)), Some(exit_code)) => Ok(Done { document, bytes, notes, exit_code }),
         (_, Some(_)) => Err(Failure::Told(error_in(&notes))),
-        (_, None) => Err(Failure::Told(format!("the command was ended from outside ({status})\n{}", error_in(&notes)))),
+        (_, None) => {
+            Err(Failure::Told(format!("the command was killed from outside ({status})\n{}", error_in(&notes))))
+        }
     }
 }
 

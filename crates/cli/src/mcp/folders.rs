@@ -17,7 +17,7 @@ impl Folders {
         let whole = |folder: &PathBuf| {
             let whole = std::fs::canonicalize(folder).with_context(|| format!("cannot use {}", folder.display()))?;
             if !whole.is_dir() {
-                bail!("{} is not a folder\n  help: name the folder that it lies in", folder.display());
+                bail!("{} is not a folder\n  help: name the folder that contains it", folder.display());
             }
             Ok(whole)
         };
@@ -43,7 +43,7 @@ impl Folders {
         let whole = match std::fs::canonicalize(&asked) {
             Ok(whole) => whole,
             Err(error) if error.kind() == ErrorKind::NotFound => self.missing(&asked, text)?,
-            Err(error) => return Err(error).with_context(|| format!("cannot follow {text}")),
+            Err(error) => return Err(error).with_context(|| format!("cannot resolve {text}")),
         };
         if !self.hold(&whole) {
             return Err(self.refusal(text));
@@ -91,8 +91,7 @@ impl Folders {
     fn refusal(&self, text: &str) -> anyhow::Error {
         let folders: Vec<String> = self.0.iter().map(|folder| folder.display().to_string()).collect();
         anyhow::anyhow!(
-            "{text} leads out of the folders that this server may read: {}\n  help: `headroom mcp FOLDER…` names others when \
-             it is started",
+            "{text} is outside the folders that this server may read: {}\n  help: start `headroom mcp FOLDER…` with other folders",
             folders.join(", ")
         )
     }
@@ -114,7 +113,7 @@ mod tests {
     }
 
     fn refused(placed: Result<OsString>) -> bool {
-        placed.is_err_and(|error| error.to_string().contains("leads out of the folders that this server may read"))
+        placed.is_err_and(|error| error.to_string().contains("is outside the folders that this server may read"))
     }
 
     #[test]

@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 16 << 20;
 pub struct Stamp(Vec<(PathBuf, u64, SystemTime)>);
 
 impl Stamp {
-    /// Files, and those directly in folders and one level below. None where something cannot be told.
+    /// Files, and those directly in folders and one level below. Returns `None` if something cannot be determined.
     pub fn of(paths: &[PathBuf]) -> Option<Stamp> {
         let mut files = Vec::new();
         for path in paths {

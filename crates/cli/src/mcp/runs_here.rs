@@ -9,14 +9,13 @@ use super::folders::Folders;
 
 /// The list without runs elsewhere, and how many those were. A run that was asked for by name and lies elsewhere is an error.
 pub fn runs_here(document: Value, folders: &Folders) -> Result<(Value, Vec<String>)> {
-    let elsewhere =
-        "that run lies outside of the folders that this server may read\n  help: the list shows those inside";
+    let elsewhere = "that run is outside the folders that this server may read\n  help: the list shows the runs inside";
     match document {
         Value::Array(runs) => {
             let all = runs.len();
             let here: Vec<Value> = runs.into_iter().filter(|run| is_here(run, folders)).collect();
             let left = all - here.len();
-            let note = (left > 0).then(|| format!("{left} runs outside of this server's folders are left out"));
+            let note = (left > 0).then(|| format!("{left} runs outside this server's folders are left out"));
             Ok((Value::Array(here), note.into_iter().collect()))
         }
         // A comparison.
@@ -65,9 +64,9 @@ mod tests {
         let list = json!([here, gone, without_folder, there, sly]);
         let (left, notes) = runs_here(list, &folders).unwrap();
         assert_eq!(left, json!([here, gone, without_folder]));
-        assert_eq!(notes, ["2 runs outside of this server's folders are left out"]);
+        assert_eq!(notes, ["2 runs outside this server's folders are left out"]);
         assert_eq!(runs_here(here.clone(), &folders).unwrap().0, here);
-        assert!(runs_here(there.clone(), &folders).unwrap_err().to_string().contains("outside of the folders"));
+        assert!(runs_here(there.clone(), &folders).unwrap_err().to_string().contains("outside the folders"));
         assert!(runs_here(json!({ "runs": [here, gone], "step_change": null }), &folders).is_ok());
         assert!(runs_here(json!({ "runs": [here, there], "step_change": null }), &folders).is_err());
     }

@@ -33,10 +33,10 @@ const MOST_ERROR: usize = 8_000;
 /// How long commands may take to end after the client has left.
 const FAREWELL: Duration = Duration::from_secs(8);
 
-const INSTRUCTIONS: &str = "Headroom says how far a training run is from what the hardware allows, why, and what to change. \
-    Begin with `lint` on a script or `analyze` on a trace; `explain` has the page of every rule code. Answers are bounded: \
-    `cut` names lists that were shortened, and `at`, `from` and `max_bytes` ask for more. Paths lie in the server's folders; \
-    relative ones begin at the first.";
+const INSTRUCTIONS: &str = "Headroom reports how far a training run is from what the hardware allows, why, and what to change. \
+    Begin with `lint` on a script or `analyze` on a trace; `explain` has the page of every rule code. Answers are bounded: `cut` \
+    names lists that were shortened, and `at`, `from` and `max_bytes` ask for more. Paths must lie in the server's folders; \
+    relative paths start at the first.";
 
 #[derive(Clone)]
 pub struct Server(Arc<Parts>);
@@ -99,7 +99,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(offer) = Offer::named(&request.name) else {
             let names: Vec<&str> = OFFERS.iter().map(|offer| offer.name).collect();
-            let told = format!("there is no tool `{}`: there are {}", request.name, names.join(", "));
+            let told = format!("there is no tool `{}`: choose from {}", request.name, names.join(", "));
             return Err(ErrorData::invalid_params(told, None));
         };
         let result = match self.answer(offer, request.arguments.unwrap_or_default(), &context).await {

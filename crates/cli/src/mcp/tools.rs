@@ -42,7 +42,7 @@ pub struct Offer {
     about: &'static str,
     input: fn() -> Map<String, Value>,
     prepare: fn(&Folders, Running, Map<String, Value>) -> Result<Prepared>,
-    /// Takes time and memory: not many of them at once.
+    /// Takes time and memory: only a few run at the same time.
     pub is_heavy: bool,
 }
 
@@ -50,8 +50,8 @@ pub const OFFERS: &[Offer] = &[
     Offer {
         name: "analyze",
         title: "Analyze a trace",
-        about: "Find what holds a training run back in a profiler's trace (PyTorch's or headroom's): findings ranked by \
-                measured cost, a roadmap, the parts of the step, operators and kernels. With `source`, findings get their lines.",
+        about: "Find what holds a training run back in a profiler's trace (PyTorch's or headroom's): findings ranked by measured \
+                cost, a roadmap, the parts of the step, operators and kernels. With `source`, findings name source lines.",
         input: input::<Analyze>,
         prepare: |folders, _, arguments| read::<Analyze>(arguments)?.prepared(folders),
         is_heavy: true,
@@ -59,8 +59,8 @@ pub const OFFERS: &[Offer] = &[
     Offer {
         name: "compare",
         title: "Compare two traces",
-        about: "Compare two traces, or the traces of two folders: steps with an interval, operators, kernels, memory, \
-                findings gone and new. Limits such as \"step>5%\" make exit_code 1 where they are passed.",
+        about: "Compare two traces, or the traces in two folders: steps with an interval, operators, kernels, memory, resolved and \
+                new findings. Limits such as \"step>5%\" make exit_code 1 if they are exceeded.",
         input: input::<Compare>,
         prepare: |folders, _, arguments| read::<Compare>(arguments)?.prepared(folders),
         is_heavy: true,
@@ -85,9 +85,9 @@ pub const OFFERS: &[Offer] = &[
     },
     Offer {
         name: "optimize",
-        title: "Foresee remedies for a script",
-        about: "A dry run: which remedies apply to a PyTorch script and what they promise; none is tried. It RUNS the script's \
-                command twice, in a copy of the first folder: only where the server was started with --allow-run.",
+        title: "Predict remedies for a script",
+        about: "A dry run: lists the remedies that apply to a PyTorch script and their predicted savings, and tries none. It RUNS \
+                the script's command twice, in a copy of the first folder, and only if the server was started with --allow-run.",
         input: input::<Optimize>,
         prepare: |_, running, arguments| read::<Optimize>(arguments)?.prepared(running),
         is_heavy: true,
@@ -95,8 +95,8 @@ pub const OFFERS: &[Offer] = &[
     Offer {
         name: "runs",
         title: "Look at recorded runs",
-        about: "Runs of headroom in these folders: a list, newest first; one with its step times (`show`); or several side \
-                by side with the change of the step (`compare`).",
+        about: "Runs of headroom in these folders: a list, newest first; one with its step times (`show`); or several side by side \
+                with the change in step time (`compare`).",
         input: input::<Runs>,
         prepare: |_, _, arguments| read::<Runs>(arguments)?.prepared(),
         is_heavy: false,
@@ -152,7 +152,7 @@ fn input<T: JsonSchema>() -> Map<String, Value> {
 }
 
 fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T> {
-    serde_json::from_value(Value::Object(arguments)).context("the arguments are not understood")
+    serde_json::from_value(Value::Object(arguments)).context("the arguments are not valid")
 }
 
 fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
@@ -175,14 +175,14 @@ fn prepared(words: Vec<OsString>) -> Prepared {
 struct Analyze {
     /// Traces (.json, .json.gz), or a folder with one file per rank
     traces: Vec<String>,
-    /// Scripts that the trace was recorded from, files or folders: findings get their lines
+    /// Scripts that the trace was recorded from (files or folders): findings then name source lines
     #[serde(default)]
     source: Vec<String>,
-    /// The rank to report on; else the one with the longest steps
+    /// The rank to report on; by default the rank with the longest steps
     rank: Option<u32>,
-    /// Milliseconds that a step takes without the profiler, if known
+    /// Milliseconds per step without the profiler, if known
     step_without_profiler_ms: Option<f64>,
-    /// When rules fire, such as TR104=5%
+    /// Thresholds at which rules fire, such as TR104=5%
     #[serde(default)]
     threshold: Vec<String>,
 }
@@ -210,9 +210,9 @@ impl Analyze {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Compare {
-    /// The trace or folder before
+    /// The trace or folder before the change
     before: String,
-    /// The trace or folder after
+    /// The trace or folder after the change
     after: String,
     /// Limits: "step>5%", "memory>10%", "op:aten::mm>20%"
     #[serde(default)]
@@ -255,13 +255,13 @@ struct Lint {
     /// Only these rules: codes (TP101), groups (TP1), names, or all
     #[serde(default)]
     select: Vec<String>,
-    /// Not these rules
+    /// All rules but these
     #[serde(default)]
     ignore: Vec<String>,
-    /// Also what is true but seldom worth a change
+    /// Also findings that are seldom worth a change
     #[serde(default)]
     pedantic: bool,
-    /// Traces of the scripts: findings say what they cost
+    /// Traces of the scripts: findings show their measured cost
     #[serde(default)]
     trace: Vec<String>,
 }
@@ -293,9 +293,9 @@ impl Lint {
 struct Optimize {
     /// The script's command, such as ["python", "train.py"]; it is run
     command: Vec<String>,
-    /// Steps that are timed
+    /// Steps to time
     steps: Option<u32>,
-    /// Steps before them
+    /// Warm-up steps before them
     warmup_steps: Option<u32>,
     /// Seconds for everything
     time_limit: Option<u32>,
@@ -306,8 +306,8 @@ impl Optimize {
         ensure!(!self.command.is_empty(), "`command` is empty\n  help: such as [\"python\", \"train.py\"]");
         if running == Running::Refused {
             bail!(
-                "a dry run of a script runs the script, and this server may not run any\n  help: `headroom mcp --allow-run` \
-                 lets it run commands; `lint` and `analyze` look at a script and its trace without running it"
+                "a dry run of a script runs the script, and this server may not run commands\n  help: `headroom mcp --allow-run` \
+                 allows it; `lint` and `analyze` examine a script and its trace without running it"
             );
         }
         let mut words = words(["optimize", "--dry-run", "--json"]);
@@ -340,7 +340,7 @@ struct Runs {
 impl Runs {
     fn prepared(self) -> Result<Prepared> {
         let words = match (self.show, &self.compare[..]) {
-            (Some(_), [_, ..]) => bail!("`show` and `compare` are two questions: ask them one by one"),
+            (Some(_), [_, ..]) => bail!("`show` and `compare` cannot be combined: ask for one at a time"),
             (Some(run), []) => [words(["runs", "show", "--json", "--"]), vec![run.into()]].concat(),
             (None, [_, ..]) => {
                 [words(["runs", "compare", "--json", "--"]), self.compare.iter().map(OsString::from).collect()].concat()

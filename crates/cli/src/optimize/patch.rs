@@ -108,7 +108,7 @@ impl Writer<'_> {
         }
         outcome.missing.retain(|(at, _)| !outcome.by_framework.contains(at));
         if outcome.written == 0 && outcome.missing.is_empty() {
-            outcome.missing.push((At::Module, "no line of the script's own files is known for it".to_string()));
+            outcome.missing.push((At::Module, "no line for it was found in the script's own files".to_string()));
         }
         let whys: BTreeSet<String> = outcome.missing.into_iter().map(|(_, why)| why).collect();
         for why in whys {

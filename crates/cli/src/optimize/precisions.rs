@@ -84,9 +84,9 @@ pub fn run(
     let rungs = climb(about.step, about.setting, &Variant::of(about.list), &asked, watcher)?;
     let record = record_of(&rungs, on, about);
     match proved::keep(&record) {
-        Ok(Some(path)) => output::note(&format!("what was proved is kept in {}", path.display())),
-        Ok(None) => output::note("what was proved is not kept: set HEADROOM_HOME or HOME to a folder"),
-        Err(error) => output::note(&format!("warning: what was proved cannot be kept: {error}")),
+        Ok(Some(path)) => output::note(&format!("proven precisions are saved in {}", path.display())),
+        Ok(None) => output::note("proven precisions are not saved: set HEADROOM_HOME or HOME to a folder"),
+        Err(error) => output::note(&format!("warning: proven precisions cannot be saved: {error}")),
     }
     Ok(record)
 }

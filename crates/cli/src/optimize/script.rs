@@ -74,7 +74,7 @@ const OURS_SAYS: &str = "This folder is replaced by the next `headroom optimize`
 fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry: &mut Entry) -> Result<ExitCode> {
     let began = Instant::now();
     let interrupt = signals::listen_for_two(|| {})?;
-    let folder = std::env::current_dir().context("cannot tell the working folder")?;
+    let folder = std::env::current_dir().context("cannot find the working folder")?;
     let original = match arguments.in_place {
         true => None,
         false => Some(Original::new(folder.clone(), results)?),
@@ -87,18 +87,18 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     begin_row(entry, results, arguments);
     let tell = |text: &str| output::note(&format!("[{:5.1} s] {text}", began.elapsed().as_secs_f64()));
 
-    tell("timing and recording the script as it is");
+    tell("timing and recording the unchanged script");
     let recording = results.join(RECORDING);
     let analysis = recorded(&mut processes, &recording, &tell);
     if interrupt.signal() != 0 {
         return interrupted(entry, &interrupt);
     }
     let (analysis, measured) = analysis?;
-    tell("running the script as it is, without a profiler");
+    tell("running the unchanged script without a profiler");
     let limit = arguments.time_limit.as_secs_f64();
     let mut told = |row: &Row| {
         let left = (limit - began.elapsed().as_secs_f64()).max(0.0);
-        output::note(&format!("[{:5.1} s] {}; {left:.0} s are left", began.elapsed().as_secs_f64(), row_in_words(row)));
+        output::note(&format!("[{:5.1} s] {}; {left:.0} s left", began.elapsed().as_secs_f64(), row_in_words(row)));
     };
     let repeats = Repeats {
         finals: shared.rounds.map_or(REPEATS.finals, usize::from),
@@ -111,7 +111,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     }
     let mut search = begun.map_err(|why| not_measured(why, arguments.warmup_steps + arguments.steps))?;
     let first = search.originals()[0].clone();
-    tell(&format!("{} per step as it is", milliseconds(first.seconds())));
+    tell(&format!("the unchanged script takes {} per step", milliseconds(first.seconds())));
     if let Some(why) = unfit(&first) {
         bail!("{why}");
     }
@@ -130,7 +130,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let mut proposal = Proposal::of(search.kept(), search.kept_note(), &folder, &script);
     let files = proposal.files().filter(|_| !arguments.in_place);
     if !search.kept().is_empty() {
-        tell("what was kept takes turns with the script as it is, and a copy with the patch in it");
+        tell("racing the kept remedies, the unchanged script and a patched copy in turns");
     }
     let found = search.finish(rows, files);
     if let Some(spoiled) = processes.spoiled() {
@@ -149,7 +149,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     record.seconds = began.elapsed().as_secs_f64();
     let record = record.with_provenance();
     entry.figures(headline(&record));
-    entry.version(&if record.kept.is_empty() { "as it is".to_string() } else { record.kept.join("+") });
+    entry.version(&if record.kept.is_empty() { "unchanged".to_string() } else { record.kept.join("+") });
     let difference = proposal.difference();
     if !difference.is_empty() {
         write_atomically(&results.join("optimize.patch"), difference.as_bytes())?;
@@ -191,14 +191,14 @@ fn is_ours(recording: &Path) -> bool {
 
 fn interrupted(entry: &mut Entry, interrupt: &signals::Interrupt) -> Result<ExitCode> {
     entry.interrupted();
-    output::note("interrupted; no process is left running, and nothing of yours was changed");
+    output::note("interrupted; no process is left running, and none of your files was changed");
     Ok(interrupt.exit_code())
 }
 
 fn not_measured(NotMeasured(why): NotMeasured, steps: u32) -> anyhow::Error {
     RunFailed(format!(
-        "the script cannot be measured: {why}\n  help: it must run by itself first, and take at least {steps} optimizer steps; \
-         --steps and --warmup-steps ask for fewer"
+        "the script cannot be measured: {why}\n  help: it must run on its own and take at least {steps} optimizer steps; lower \
+         --steps and --warmup-steps to need fewer"
     ))
     .into()
 }
@@ -207,7 +207,7 @@ fn not_measured(NotMeasured(why): NotMeasured, steps: u32) -> anyhow::Error {
 fn unfit(note: &Note) -> Option<String> {
     let problem = note.problems.iter().find(|problem| problem.code == "no-loss" || problem.code == "no-module")?;
     Some(format!(
-        "{}: nothing could be proved of a remedy\n  help: `headroom record` and `headroom analyze` say what holds it back",
+        "{}: no remedy could be proven\n  help: `headroom record` and `headroom analyze` say what holds it back",
         problem.text
     ))
 }

@@ -130,7 +130,7 @@ fn explained(surprise: &Surprise) -> String {
         false => format!("cost {:.1}%", -100.0 * share),
     };
     format!(
-        "predicted to {} of the step, measured to {}. By the fastest of its calls, {} went {} → {}, predicted {} → {}.",
+        "predicted to {} of the step, measured to {}. By its fastest call, {} went {} → {}, predicted {} → {}.",
         saved(surprise.predicted_saving),
         saved(surprise.measured_saving),
         surprise.op,

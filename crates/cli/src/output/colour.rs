@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum When {
-    /// Where standard output is a terminal; `NO_COLOR` and `CLICOLOR_FORCE` are obeyed
+    /// If standard output is a terminal; obeys `NO_COLOR` and `CLICOLOR_FORCE`
     #[default]
     Auto,
     Always,

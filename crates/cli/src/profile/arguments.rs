@@ -9,7 +9,7 @@ pub struct ProfilingArguments {
     /// Record every call of some steps: the trace, its operators and its memory
     #[arg(long, visible_alias = "enable-pytorch-profiler", overrides_with = "profile")]
     pub profile: bool,
-    /// Count FLOPs and bytes, and hold them against the machine's roofs
+    /// Count FLOPs and bytes, and compare them with the machine's roofline
     #[arg(
         long,
         visible_aliases = ["enable-deepspeed-flops", "computational-intensity", "generate-roofline"],
@@ -19,7 +19,7 @@ pub struct ProfilingArguments {
     /// Record the live memory at every call
     #[arg(long, visible_alias = "enable-memory-profiling", overrides_with = "profile_memory")]
     pub profile_memory: bool,
-    /// Only the table of operators
+    /// Write only the table of operators
     #[arg(long, overrides_with = "profile_operators")]
     pub profile_operators: bool,
     /// All of the above
@@ -28,16 +28,16 @@ pub struct ProfilingArguments {
     /// All of the above, and report.md and report.html
     #[arg(long, overrides_with = "generate_report")]
     pub generate_report: bool,
-    /// Train nothing: analyze the traces of a folder, as `headroom analyze DIR` does; with --output-dir the report is written there
+    /// Train nothing: analyze the traces in a folder, as `headroom analyze DIR` does; --output-dir says where the report goes
     #[arg(long, value_name = "DIR")]
     pub analyze_existing: Option<PathBuf>,
     /// Steps to record, after --warmup-steps; the first step of a run is never among them
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub profile_steps: u64,
-    /// Record from this step on instead
+    /// Start recording at this step instead
     #[arg(long, value_name = "STEP")]
     pub flops_profile_step: Option<u64>,
-    /// Order of the operator table
+    /// Sort order of the operator table
     #[arg(long, value_enum, default_value_t = SortBy::SelfTime)]
     pub sort_by: SortBy,
 }

@@ -39,7 +39,7 @@ impl Peaks {
             return Peaks::of_gpu(facts, ordinal, settings.precision, &settings.passes);
         }
         if settings.device == DeviceSpec::Null && kept(&settings.machine, settings.threads).is_none() {
-            let source = "assumed: `headroom device` measures this machine's".into();
+            let source = "assumed: `headroom device` measures this machine".into();
             return Ok(Peaks {
                 rates: ASSUMED_RATES,
                 source,
@@ -55,9 +55,9 @@ impl Peaks {
     /// Kept ones serve where they are of a part of this name.
     pub fn of_gpu(facts: &Facts, ordinal: usize, precision: Precision, passes: &PassList) -> anyhow::Result<Peaks> {
         let (record, how) = match kept::load_gpu(&facts.name) {
-            Some(record) => (record, "kept by `headroom device`"),
+            Some(record) => (record, "saved by `headroom device`"),
             None => {
-                output::note(&format!("no peaks of {} are kept: measuring them (about 10 seconds)", facts.name));
+                output::note(&format!("no peaks of {} are saved: measuring them (about 10 seconds)", facts.name));
                 let record = measure_gpu(facts, ordinal)?;
                 (kept::save_device(record.clone()).map_or(record, |(best, _)| best), "measured before this run")
             }
@@ -71,10 +71,10 @@ impl Peaks {
     /// Kept ones serve where they were measured on as many threads as the run has.
     pub fn of_machine(machine: &Machine, threads: usize, precision: Precision) -> anyhow::Result<Peaks> {
         if let Some(record) = kept(machine, threads) {
-            return Ok(Peaks::of(record, precision, "kept by `headroom device`"));
+            return Ok(Peaks::of(record, precision, "saved by `headroom device`"));
         }
         output::note(&format!(
-            "no peaks of this machine on {threads} threads are kept: measuring them (a few seconds)"
+            "no peaks of this machine on {threads} threads are saved: measuring them (a few seconds)"
         ));
         let record = measure_now(machine, threads)?;
         // A record that cannot be kept is measured again next time.
@@ -83,7 +83,7 @@ impl Peaks {
     }
 
     /// The same, raised where a run's fastest products did better than what was kept: that was too low, and is measured
-    /// again. What the run did stands even where the second look falls short of it.
+    /// again. The run's own rate counts even if the second measurement falls short of it.
     pub fn raised_by(self, fastest: f64, threads: usize) -> Peaks {
         let is_gpu = self.record.as_ref().is_some_and(|record| record.kind == "cuda");
         let too_low = (is_gpu || self.precision == Precision::Fp32) && fastest > self.rates.product_flops;
@@ -92,10 +92,10 @@ impl Peaks {
         let again = if is_gpu { 0.0 } else { measure_products(threads, Isa::detect()).unwrap_or(0.0) };
         let (rate, how) = match again >= fastest {
             true => (again, "measured again after this run"),
-            false => (fastest, "by the fastest products of this run itself"),
+            false => (fastest, "by this run's own fastest GEMMs"),
         };
         output::note(&format!(
-            "the kept peak, {}, was too low: this run's products reached {}; {} is kept from now on",
+            "the saved peak, {}, was too low: this run's GEMMs reached {}; {} is saved instead",
             metric(self.rates.product_flops, "FLOP/s"),
             metric(fastest, "FLOP/s"),
             metric(rate, "FLOP/s")
@@ -116,7 +116,7 @@ impl Peaks {
         let own = record.gemm(precision.name());
         let doubt = record.doubt().map_or(String::new(), |doubt| {
             format!(
-                "; not reliable and too low, since {doubt}: shares of the peak and what is memory-bound are in doubt"
+                "; not reliable and too low, since {doubt}: shares of the peak and memory-bound verdicts are in doubt"
             )
         });
         let half = precision.is_fp8() && record.gemm(Precision::Bf16.name()).is_some();
@@ -134,8 +134,8 @@ impl Peaks {
                 call_seconds: record.call_seconds,
             },
             source: match record.kind.as_str() {
-                "cuda" => format!("{named} products of {}, {how} at {}{doubt}", record.name, record.timestamp),
-                _ => format!("{named} products on {} threads, {how} at {}{doubt}", record.threads, record.timestamp),
+                "cuda" => format!("{named} GEMMs on {}, {how} at {}{doubt}", record.name, record.timestamp),
+                _ => format!("{named} GEMMs on {} threads, {how} at {}{doubt}", record.threads, record.timestamp),
             },
             origin: Origin::Measured,
             datasheet: record.datasheet.as_ref().and_then(|stated| {

@@ -72,7 +72,7 @@ pub fn first_difference(all: &[Lines]) -> Option<String> {
         .take(3)
         .map(|name| format!("{name} is {} there, and {} on rank 0", other.get(name), first.get(name)))
         .collect();
-    let what = if each.is_empty() { "its flags come in another order".into() } else { each.join("; ") };
+    let what = if each.is_empty() { "its flags are in a different order".into() } else { each.join("; ") };
     Some(format!("rank {rank} was not started as rank 0 was: {what}"))
 }
 

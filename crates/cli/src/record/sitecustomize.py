@@ -56,7 +56,7 @@ class Marks:
     """Tells where a step of the loop ends, from the optimizers that end theirs.
 
     With one optimizer each of its steps is a mark. With several (a generator and its critic) a mark is a step of the one
-    that stepped first, once another has stepped since the last mark; so five steps of a critic are no five steps.
+    that stepped first, once another has stepped since the last mark; so five steps of a critic do not count as five steps.
     """
 
     def __init__(self):
@@ -158,7 +158,7 @@ class Recorder:
         self.measured_on = None
         self.error = None
         self.is_done = False
-        # The script profiles itself: two profilers cannot run at once, so this one is not started.
+        # The script profiles itself: two profilers cannot run at the same time, so this one is not started.
         self.aside = False
         # Calls of our own into the profiler, which are not to be taken for the script's.
         self.calling = False
@@ -180,7 +180,7 @@ class Recorder:
             self.call(ours.stop)
         remove(self.light)
         self.light = None
-        sys.stderr.write("headroom: the script uses a profiler of its own; recording steps aside\n")
+        sys.stderr.write("headroom: the script uses its own profiler; recording stops\n")
         sys.stderr.flush()
 
     def step(self, is_mark, is_changed):

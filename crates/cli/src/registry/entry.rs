@@ -107,7 +107,7 @@ impl Entry {
         match open.registry.end(open.id, status, &self.figures, &self.step_seconds, error.as_deref()) {
             Ok(true) => {}
             Ok(false) => output::note(&format!(
-                "warning: run {} was deleted from the registry of runs while it went on; its files are there, its row is not",
+                "warning: run {} was deleted from the registry of runs while it was running; its files are there, its row is not",
                 open.id
             )),
             Err(error) => warn(&error),
@@ -122,8 +122,8 @@ fn write_again(lost: Open) -> Result<Open, RegistryError> {
     std::mem::forget(lost.registry);
     let again = insert(lost.start, lost.name)?;
     output::note(&format!(
-        "warning: the registry of runs {} was deleted or replaced during the run, which is recorded again as run {}; what \
-         else it held is lost with it",
+        "warning: the registry of runs {} was deleted or replaced during the run, which is recorded again as run {}; its other \
+         entries are lost",
         path.display(),
         again.id
     ));
@@ -179,5 +179,5 @@ fn write_row(about: &About) -> Result<Open, RegistryError> {
 }
 
 fn warn(error: &RegistryError) {
-    output::note(&format!("warning: the run goes on, but the registry of runs has no full record of it: {error}"));
+    output::note(&format!("warning: the run continues, but the registry of runs has no full record of it: {error}"));
 }

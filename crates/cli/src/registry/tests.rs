@@ -135,7 +135,7 @@ fn a_row_that_does_not_read_is_in_nobodys_way_and_can_be_forgotten() {
     assert!(matches!(registry.find("1"), Err(RegistryError::Row { id: 1, .. })));
     let error = registry.list(&Filter::default()).unwrap_err().to_string();
     assert!(
-        error.contains("run 1 of the registry does not read") && error.contains("headroom runs delete 1"),
+        error.contains("run 1 of the registry cannot be read") && error.contains("headroom runs delete 1"),
         "{error}"
     );
     registry.delete(ids[0]).unwrap();

@@ -35,7 +35,7 @@ impl Side {
         let folder = run.start.folder.as_ref().map(PathBuf::from);
         let run_file = folder.map(|folder| folder.join(RUN_FILE)).filter(|file| file.is_file());
         let run_file = run_file.with_context(|| {
-            format!("run {} has no {RUN_FILE} any more, and cannot be run again\n  help: choose another run", run.id)
+            format!("run {} has no {RUN_FILE} any more, so it cannot be run again\n  help: choose another run", run.id)
         })?;
         let program = match program {
             Some(program) => std::path::absolute(program)?,

@@ -25,7 +25,7 @@ pub struct Arguments {
     /// Numbers, names, or newest
     #[arg(required = true)]
     runs: Vec<String>,
-    /// Remove the files that the run wrote as well; its folder goes if nothing else lies in it
+    /// Also remove the files that the run wrote, and its folder if nothing else is in it
     #[arg(long)]
     with_folder: bool,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {
     }
     for &id in &unreadable {
         registry.delete(id)?;
-        output::note(&format!("run {id}, which does not read, is forgotten; its files stay where they are"));
+        output::note(&format!("run {id}, which cannot be read, is forgotten; its files stay where they are"));
     }
     for run in &runs {
         if flags.with_folder {
@@ -94,7 +94,7 @@ fn remove_files(registry: &Registry, run: &RunRow) -> anyhow::Result<()> {
     let shared = registry.list(&Filter::default())?;
     let later = shared.iter().find(|other| other.id > run.id && other.start.folder == run.start.folder);
     if let Some(later) = later {
-        output::note(&format!("{} stays: run {} was written there since", folder.display(), later.id));
+        output::note(&format!("{} stays: run {} has been written there since", folder.display(), later.id));
         return Ok(());
     }
     files::clear(folder)?;

@@ -10,7 +10,7 @@ use headroom_record::scaling::Optimization;
 use headroom_record::statistics::ratio_of;
 use headroom_training::program::StepConfig;
 
-/// Planned at the longest sequence that fits, most saved first, then run. None when the command is to stop.
+/// Planned at the longest sequence that fits, most saved first, then run. Returns `None` when the command is to stop.
 pub fn optimizations(
     arguments: &Arguments,
     settings: &Settings,

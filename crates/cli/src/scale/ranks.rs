@@ -33,7 +33,8 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     let device = base.device;
     ensure!(
         device != DeviceSpec::Null,
-        "the null device computes nothing, so that there is no step to time\n  help: `headroom train --device null --ranks {}` predicts one",
+        "the null device computes nothing, so there is no step to time\n  help: `headroom train --device null --ranks {}` predicts \
+         one",
         counts.last().unwrap_or(&2)
     );
     let one_value = |values: &[usize], own: usize| if let [value] = values { *value } else { own };
@@ -77,7 +78,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     if device == DeviceSpec::Cpu {
         for point in points.iter_mut().filter(|point| point.ranks as usize * threads > cores) {
             point.note = Some(format!(
-                "{} threads on {cores} cores: these times say how crowded the machine is, not how training scales",
+                "{} threads on {cores} cores: these times show how crowded the machine is, not how training scales",
                 point.ranks as usize * threads
             ));
         }
@@ -109,7 +110,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-/// Slower computing on so many ranks at once, by the machine's peaks; nothing on GPUs, of which every rank has its own.
+/// Slower computing on that many ranks at the same time, by the machine's peaks; nothing on GPUs, of which every rank has its own.
 fn crowded(ranks: usize, threads: usize, base: &Settings, shape: BatchShape) -> anyhow::Result<Option<Crowded>> {
     if base.device != DeviceSpec::Cpu {
         return Ok(None);

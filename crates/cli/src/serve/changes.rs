@@ -14,7 +14,7 @@ pub fn delete(entry: &Entry) -> Result<()> {
         bail!("{} is a trace, not a run: it is left alone", entry.name);
     }
     if folder::status(&entry.path) == Status::Running {
-        bail!("{} still runs: stop it first", entry.name);
+        bail!("{} is still running: stop it first", entry.name);
     }
     remove_run(&entry.path).with_context(|| format!("{} could not be deleted", entry.name))?;
     if !entry.registered.is_empty() {

@@ -56,7 +56,7 @@ pub fn check_shape(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refu
     }
     let length = headers.get(header::CONTENT_LENGTH).map(|length| length.to_str().unwrap_or("").parse::<u64>());
     match length {
-        Some(Err(_)) => Err(Refusal(StatusCode::BAD_REQUEST, "the length of the body is no number")),
+        Some(Err(_)) => Err(Refusal(StatusCode::BAD_REQUEST, "the length of the body is not a number")),
         Some(Ok(bytes)) if bytes > MOST_BODY_BYTES => {
             Err(Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large"))
         }
@@ -67,7 +67,7 @@ pub fn check_shape(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refu
     }
 }
 
-/// Whether the sender has been let in. What changes something must also come from one of our own pages.
+/// Whether the sender has been let in. A request that changes something must also come from one of our own pages.
 pub fn check_sender(method: &Method, headers: &HeaderMap, port: u16, token: &Token) -> Result<(), Refusal> {
     let name = cookie_name(port);
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());

@@ -63,7 +63,7 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT)
                 .serve_connection(TokioIo::new(Read { stream, taken: 0, deadline: None }), service);
-            // A browser that went away, or that sent what is no HTTP: its loss alone.
+            // A browser that went away, or that did not send HTTP, harms only itself.
             let _ = connection.await;
             drop((leaving, place));
         });

@@ -177,7 +177,7 @@ async fn timeline(Shared(state): App, Path(id): Path<String>) -> Reply {
 
 async fn alive(Shared(state): App, Path((id, microseconds)): Path<(String, String)>) -> Reply {
     let Some(microseconds) = microseconds.parse::<f64>().ok().filter(|time| time.is_finite()) else {
-        return reply::problem(StatusCode::BAD_REQUEST, "the moment is no number of microseconds");
+        return reply::problem(StatusCode::BAD_REQUEST, "the moment is not a number of microseconds");
     };
     with_entry(state, id, move |entry, state| answer(pages::alive(entry, &state.cache, microseconds / 1e6))).await
 }
@@ -240,5 +240,5 @@ async fn with_entry(
 /// Files and measures take their time; the socket is not kept waiting for them.
 async fn blocking(work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the server failed over this request"))
+    done.unwrap_or_else(|_| reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the server failed on this request"))
 }

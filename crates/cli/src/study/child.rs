@@ -84,7 +84,7 @@ pub fn wait_for_orphan(folder: &Path, num_steps: u64, stop: &AtomicBool) -> Opti
     let mut said = false;
     while is_locked(folder) {
         if !said {
-            output::note("      the process of the study that was interrupted still runs: waiting for it");
+            output::note("      the process of the interrupted study is still running: waiting for it");
             said = true;
         }
         if stop.load(Ordering::Relaxed) {

@@ -36,7 +36,7 @@ pub fn reference_rates(settings: &Settings) -> anyhow::Result<ReferenceRates> {
     Ok(ReferenceRates {
         device,
         rates: Rates { product_flops: *product_flops, bytes: peaks.bytes, call_seconds: peaks.replay_seconds },
-        source: format!("{unit} products, measured before these runs"),
+        source: format!("{unit} GEMMs, measured before these runs"),
         origin: Origin::Measured,
     })
 }

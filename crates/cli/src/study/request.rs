@@ -48,7 +48,7 @@ pub fn check_same(arguments: &Arguments, study: &StudyRequest) -> anyhow::Result
     differ("--memory-limit", arguments.memory_limit.is_some(), asked.memory_limit == study.memory_limit);
     if !differences.is_empty() {
         bail!(
-            "the study to go on with was asked for other {}\n  help: leave them out, or start a new study without --resume",
+            "the study to resume was started with other {}\n  help: leave them out, or start a new study without --resume",
             differences.join(", ")
         );
     }

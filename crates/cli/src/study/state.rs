@@ -52,7 +52,7 @@ impl Study {
         };
         ensure!(
             !folder.join(STUDY_FILE).exists(),
-            "{} holds a study already\n  help: --resume goes on with it; name another folder for a new one",
+            "{} already holds a study\n  help: continue it with --resume, or name another folder for a new one",
             folder.display()
         );
         fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
@@ -73,10 +73,10 @@ impl Study {
         let path = folder.join(STUDY_FILE);
         let bytes = fs::read(&path).map_err(FileError::new("read", &path))?;
         let record: StudyRecord =
-            serde_json::from_slice(&bytes).with_context(|| format!("{} is no study", path.display()))?;
+            serde_json::from_slice(&bytes).with_context(|| format!("{} is not a study", path.display()))?;
         ensure!(
             record.schema_version == headroom_record::SCHEMA_VERSION,
-            "{} is of another layout ({})\n  help: start a new study",
+            "{} has another layout ({})\n  help: start a new study",
             path.display(),
             record.schema_version
         );
@@ -110,7 +110,7 @@ impl Study {
         self.save()
     }
 
-    /// Named once and kept: a run that is started again overwrites its own remains, and two cannot write at once.
+    /// Named once and kept: a run that is started again overwrites its own remains, and two cannot write at the same time.
     pub fn claim_run_folder(&mut self, index: usize) -> Result<PathBuf, FileError> {
         let several = self.record.request.versions.len() > 1;
         let row = &mut self.record.runs[index];

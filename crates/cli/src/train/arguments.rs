@@ -1,4 +1,4 @@
-//! The arguments of `headroom train`. What is left out falls back to a resumed checkpoint, then to the size's row.
+//! The arguments of `headroom train`. A flag that is left out falls back to a resumed checkpoint, then to the size's row.
 
 use super::config_file::Given;
 use crate::profile::arguments::ProfilingArguments;
@@ -34,50 +34,49 @@ pub struct Arguments {
 
 #[derive(clap::Args)]
 pub struct ModelArguments {
-    /// A row of the table of sizes: nano, tiny, small, medium, large or very_large; the flags below change parts of it
-    /// [default: tiny]
+    /// Model size: nano, tiny, small, medium, large or very_large; the flags below override parts of it [default: tiny]
     #[arg(long)]
     pub size: Option<String>,
-    /// Family of the model; a checkpoint brings its own [default: llama]
+    /// Model family; a checkpoint brings its own [default: llama]
     #[arg(long, value_parser = family_names())]
     pub family: Option<String>,
-    /// Width of a token's vector; the heads divide it
+    /// Width of a token's vector; a multiple of the number of heads
     #[arg(long, value_name = "N")]
     pub hidden_dim: Option<usize>,
     /// Transformer layers
     #[arg(long, visible_alias = "num-layers", value_name = "N")]
     pub n_layers: Option<usize>,
-    /// Children of each node of a tree, level by level, from the root's on; the number of blocks follows [default: 4-3-2]
+    /// Children of each node of a tree, level by level from the root; sets the number of blocks [default: 4-3-2]
     #[arg(long, value_name = "N-N-N")]
     pub branching: Option<String>,
     /// Attention heads
     #[arg(long, visible_alias = "num-heads", value_name = "N")]
     pub n_heads: Option<usize>,
-    /// Heads of keys and values, each shared by as many query heads; divides the heads
+    /// Key-value heads, each shared by equally many query heads; must divide the number of heads
     #[arg(long, visible_alias = "num-kv-heads", value_name = "N")]
     pub n_kv_heads: Option<usize>,
     /// Width of the feed-forward part
     #[arg(long, value_name = "N")]
     pub intermediate_dim: Option<usize>,
-    /// Tokens there are
+    /// Vocabulary size
     #[arg(long, value_name = "N")]
     pub vocab_size: Option<usize>,
-    /// Tokens of a sequence
+    /// Tokens per sequence
     #[arg(long, value_name = "N")]
     pub seq_len: Option<usize>,
-    /// Sequences of a batch; on several ranks, of each rank's
+    /// Sequences per batch; on several ranks, per rank
     #[arg(long, value_name = "N")]
     pub batch_size: Option<usize>,
     /// Base of the rotary embedding [default: 10000]
     #[arg(long)]
     pub rope_theta: Option<f64>,
-    /// One table for embedding and head
+    /// Use one table for embedding and head
     #[arg(long)]
     pub tied: bool,
-    /// Start anew from the weights of a checkpoint or Hugging Face folder
+    /// Start a new run from the weights of a checkpoint or Hugging Face folder
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub init_from: Option<PathBuf>,
-    /// Go on from a checkpoint as if it had not stopped
+    /// Continue from a checkpoint as if the run had not stopped
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
 }
@@ -124,34 +123,34 @@ impl FromStr for Betas {
             Some((Ok(first), Ok(second))) if [first, second].iter().all(|share| (0.0..1.0).contains(share)) => {
                 Ok(Betas([first, second]))
             }
-            _ => Err("two shares from 0 to below 1 are wanted, such as 0.9,0.95".into()),
+            _ => Err("expected two shares from 0 to below 1, such as 0.9,0.95".into()),
         }
     }
 }
 
 #[derive(clap::Args)]
 pub struct TrainingArguments {
-    /// The step the run ends at: resuming at 10 with 20 runs ten more [default: 50, or the resumed run's]
+    /// The step at which the run ends: resuming at 10 with 20 runs ten more [default: 50, or as in the resumed run]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub num_steps: Option<u64>,
-    /// [default: 3e-4; for a hidden size beyond 1024 less in proportion, such as 1.5e-4 at 2048]
+    /// [default: 3e-4; above a hidden size of 1024 proportionally less, such as 1.5e-4 at 2048]
     #[arg(long)]
     pub learning_rate: Option<f64>,
-    /// Linear and cosine fall from the warm-up to the last step, wsd (warm-up, stable, decay) in its last steps only
-    /// [default: constant]
+    /// Linear and cosine fall from the warm-up to the last step, wsd (warm-up, stable, decay) only in its last steps [default:
+    /// constant]
     #[arg(long, value_enum)]
     pub lr_schedule: Option<LearningRateSchedule>,
-    /// Share of the learning rate that a falling schedule ends at [default: 0]
+    /// Share of the learning rate at which a falling schedule ends [default: 0]
     #[arg(long, value_name = "SHARE")]
     pub lr_floor: Option<f64>,
-    /// Last steps, in which wsd falls [default: a fifth of the run]
+    /// Number of last steps in which wsd falls [default: a fifth of the run]
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..))]
     pub lr_decay_steps: Option<u64>,
-    /// Steps in which the rate rises from zero [default: 0; from a hidden size of 1024 on a fifth of the run, 100 at most]
+    /// Steps in which the rate rises from zero [default: 0; for hidden sizes from 1024, a fifth of the run but at most 100]
     #[arg(long)]
     pub lr_warmup_steps: Option<u64>,
-    /// adamw; sgd; or muon, for the matrices of the blocks, with AdamW for embedding, head, norms and biases
-    /// [default: adamw, or the resumed run's]
+    /// adamw; sgd; or muon, for the matrices of the blocks, with AdamW for embedding, head, norms and biases [default: adamw, or as
+    /// in the resumed run]
     #[arg(long, value_parser = optimizer_names())]
     pub optimizer: Option<String>,
     /// Share of the momentum that sgd and muon keep per step [default: 0.9 for sgd, 0.95 for muon]
@@ -169,25 +168,25 @@ pub struct TrainingArguments {
     /// Added to the root of AdamW's second moment [default: 1e-8]
     #[arg(long)]
     pub eps: Option<f64>,
-    /// Largest global norm of the gradients; 0 is off [default: 0; from a hidden size of 1024 on 1]
+    /// Clip gradients to this global norm; 0 turns clipping off [default: 0; 1 for hidden sizes from 1024]
     #[arg(long)]
     pub clip: Option<f64>,
-    /// Micro-batches a step; each has the batch size [default: 1]
+    /// Micro-batches per step; each has the batch size [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub gradient_accumulation_steps: Option<u32>,
-    /// Answer to a loss that leaves its course: tell (says so, with the operators whose weights grew most, and goes
-    /// on), stop, or go-back (to the last checkpoint of --save, with half the rate, three times at most)
+    /// Response to a loss spike: tell (report it, with the operators whose weights grew most, and continue), stop, or go-back (to the
+    /// last checkpoint of --save, with half the rate, at most three times)
     #[arg(long, value_enum, default_value_t = SpikeChoice::Tell)]
     pub on_spike: SpikeChoice,
-    /// End after so many evaluations in a row without improvement; 0 is never [default: 0]
+    /// End after this many evaluations in a row without improvement; 0 is never [default: 0]
     #[arg(long, value_name = "N")]
     pub early_stop: Option<u64>,
     /// Parameters that a step updates: dense (everything), topk:K (the K nodes of the model's tree with the largest gradient norm),
-    /// topk:all, path (from the root to the child with the largest norm; nodes near the leaf take a part of the step), or
-    /// random:K (by lot: the control). What is not chosen stands still, moments included [default: dense]
+    /// topk:all, path (from the root to the child with the largest norm; nodes near the leaf take a part of the step), or random:K
+    /// (at random: the control). Nodes that are not chosen stay unchanged, moments included [default: dense]
     #[arg(long, value_name = "RULE")]
     pub update: Option<String>,
-    /// Print the tree of nodes that --update chooses from, and end
+    /// Print the tree of nodes that --update chooses from, and exit
     #[arg(long)]
     pub show_tree: bool,
     /// Seed of weights, data and random choices [default: 42]
@@ -197,19 +196,18 @@ pub struct TrainingArguments {
 
 #[derive(clap::Args)]
 pub struct DataArguments {
-    /// synthetic (uniform tokens), markov (a source whose entropy is known), a text or token file, a folder or quoted
-    /// pattern of text and JSONL files ('texts/**/*.md': cut once, every window once per epoch), or a .safetensors
-    /// batch [default: synthetic]
+    /// synthetic (uniform tokens), markov (a source with known entropy), a text or token file, a folder or quoted pattern of text and
+    /// JSONL files ('texts/**/*.md': tokenized once, every window once per epoch), or a .safetensors batch [default: synthetic]
     #[arg(long)]
     pub data: Option<String>,
     /// Column of JSONL files that holds the text [default: text]
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
-    /// Share at the end of a file, folder or pattern that is never trained on and evaluated instead [default: 0.05
-    /// where --eval-every is given without --eval-data, else 0]
+    /// Share at the end of a file, folder or pattern that is evaluated and never trained on [default: 0.05 if --eval-every is given
+    /// without --eval-data, else 0]
     #[arg(long, value_name = "SHARE")]
     pub held_out: Option<f64>,
-    /// A Hugging Face tokenizer.json for text; bytes are the tokens without one
+    /// A Hugging Face tokenizer.json for text; without one, bytes are the tokens
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
     /// Steps between evaluations; 0 is off [default: 0]
@@ -218,55 +216,53 @@ pub struct DataArguments {
     /// [default: the training batch size]
     #[arg(long)]
     pub eval_batch_size: Option<usize>,
-    /// Batches an evaluation [default: 4]
+    /// Batches per evaluation [default: 4]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub eval_batches: Option<u32>,
-    /// [default: the held-out end of what training reads; of a generator other samples]
+    /// [default: the held-out end of the training data; other samples from a generator]
     #[arg(long)]
     pub eval_data: Option<String>,
 }
 
 #[derive(clap::Args)]
 pub struct MachineArguments {
-    /// cpu, cuda, cuda:N, or null (computes nothing: what the run would need and take)
+    /// cpu, cuda, cuda:N, or null (computes nothing: predicts memory and time)
     #[arg(long, default_value = "cpu")]
     pub device: String,
-    /// Precision of matrix products; values, master weights and sums stay fp32, except under bf16-pure and fp8-pure.
-    /// fp8: the blocks' linear layers in eight bits, the rest as bf16. auto: the fastest that `headroom optimize` proved on
-    /// this machine for this model, batch and sequence, so that the same flags may compute otherwise elsewhere
-    /// [default: fp32, or the resumed run's]
+    /// Precision of GEMMs; values, master weights and sums stay fp32, except under bf16-pure and fp8-pure. fp8: the blocks' linear
+    /// layers in eight bits, the rest as bf16. auto: the fastest that `headroom optimize` proved on this machine for this model,
+    /// batch and sequence, so the same flags may give other results elsewhere [default: fp32, or as in the resumed run]
     #[arg(long, value_parser = precisions())]
     pub precision: Option<PrecisionChoice>,
     /// The same as --precision bf16
     #[arg(long, conflicts_with = "precision")]
     pub use_amp: bool,
-    /// Rewriting passes: none (= v1, the naive graph), v2, all, and +name, -name on top; checkpoint recomputes activations;
-    /// on several ranks dp or zero1, bucket and overlap (both unless none is given)
-    /// [default: v2, or the resumed run's]
+    /// Graph rewriting passes: none (= v1, the naive graph), v2, all, and +name, -name on top; checkpoint recomputes activations; on
+    /// several ranks dp or zero1, bucket and overlap (both unless none is given) [default: v2, or as in the resumed run]
     #[arg(long, allow_hyphen_values = true)]
     pub passes: Option<String>,
     /// [default: the physical cores, divided among the ranks of a machine]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
-    /// The most memory that the run may plan with, such as 4GiB [default: what the machine has free]
+    /// Memory limit for the plan, such as 4GiB [default: the machine's free memory]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<String>,
-    /// Ranks to plan for and to predict, with --device null; a launcher says how many there are otherwise
+    /// Number of ranks to plan and predict with --device null; otherwise the launcher sets it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ranks: Option<u32>,
-    /// Seconds after which a rank without a sign of life, or without progress in its step, ends the run on all ranks
+    /// Seconds after which a rank that gives no sign of life, or makes no progress in its step, ends the run on all ranks
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub rank_timeout: u64,
     /// A fault for tests of several ranks: RANK:STEP:KIND
     #[arg(long = "inject-fault", value_name = "FAULT", hide = true)]
     pub fault: Option<Fault>,
-    /// Mark phases and modules with NVTX ranges for NVIDIA's own profilers; on cuda, and steps are launched call by call
+    /// Mark phases and modules with NVTX ranges for NVIDIA's own profilers; cuda only, launches steps call by call
     #[arg(long)]
     pub nvtx: bool,
-    /// The same bytes on every run and for any number of threads; this is the default
+    /// Produce the same bytes on every run and for any number of threads; this is the default
     #[arg(long, conflicts_with = "no_deterministic")]
     pub deterministic: bool,
-    /// Lets sums be cut by the number of threads, so that last bits may differ between them
+    /// Split sums by the number of threads, so the last bits may differ with it
     #[arg(long)]
     pub no_deterministic: bool,
 }
@@ -278,7 +274,7 @@ impl MachineArguments {
     }
 }
 
-/// A precision by name, or what was proved.
+/// A precision by name, or the proven one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrecisionChoice {
     Auto,
@@ -296,8 +292,7 @@ fn precisions() -> impl TypedValueParser<Value = PrecisionChoice> {
     PossibleValuesParser::new(names.chain([course])).try_map(|name| match name.as_str() {
         AUTO => Ok(PrecisionChoice::Auto),
         FP16 => Err(
-            "fp16 needs its losses scaled and is not computed here; --precision bf16 has as few bytes and the range \
-                     of fp32"
+            "fp16 needs loss scaling and is not supported; --precision bf16 takes as few bytes and has the range of fp32"
                 .to_string(),
         ),
         name => name.parse::<Precision>().map(PrecisionChoice::Named).map_err(|error| error.to_string()),
@@ -306,17 +301,17 @@ fn precisions() -> impl TypedValueParser<Value = PrecisionChoice> {
 
 #[derive(clap::Args)]
 pub struct OutputArguments {
-    /// Read flags from a TOML file, by their long names (num-steps = 100); those of the command line win. Every run leaves
-    /// such a file, run.toml, in its folder
+    /// Read flags from a TOML file, by their long names (num-steps = 100); the command line wins. Every run leaves such a file,
+    /// run.toml, in its folder
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Steps between reports; losses are kept until then
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub log_interval: u64,
-    /// First steps that averages leave out
+    /// First steps to leave out of averages
     #[arg(long, default_value_t = 3)]
     pub warmup_steps: u64,
-    /// Made if missing; refused if it holds another run [default: runs/TIME-SIZE]
+    /// Run folder; made if missing, refused if it holds another run [default: runs/TIME-SIZE]
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
     /// The same as --output-dir; with both, a copy of the profile's files
@@ -332,30 +327,30 @@ pub struct OutputArguments {
     /// if the folder holds another model, unless it is the one that --resume names
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
-    /// Also save every so many steps
+    /// Also save a checkpoint every this many steps
     #[arg(long, value_name = "N", requires = "save", value_parser = clap::value_parser!(u64).range(1..))]
     pub save_every: Option<u64>,
-    /// Checkpoints to keep, the newest included
+    /// Checkpoints to keep, including the newest
     #[arg(long, value_name = "N", default_value_t = 1, requires = "save", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
     /// Also keep the checkpoint with the best evaluation, whole, in DIR/best
     #[arg(long, requires = "save")]
     pub keep_best: bool,
-    /// Write TensorBoard's events of every step and evaluation into this folder while the run goes on
+    /// Write TensorBoard events of every step and evaluation into this folder during the run
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,
-    /// Compute the norm of all gradients at every step (it is computed anyway where it clips, for TensorBoard and in profiles)
+    /// Compute the norm of all gradients at every step (clipping, TensorBoard and profiles compute it anyway)
     #[arg(long)]
     pub gradient_norm: bool,
-    /// Seconds after which a step that goes on says so, again and again; 0 is off
+    /// Seconds after which a step that is still running reports it, repeatedly; 0 is off
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub heartbeat: u64,
     #[command(flatten)]
     pub shown: Shown<Stream>,
-    /// Leave paths out of what is written
+    /// Leave paths out of the written files
     #[arg(long)]
     pub redact: bool,
-    /// Check device, memory and folder, take three steps, say that the machine is ready, and keep nothing
+    /// Check device, memory and folder, take three steps, report that the machine is ready, and save nothing
     #[arg(long, conflicts_with = "save")]
     pub validate_setup: bool,
 }
@@ -366,7 +361,7 @@ impl OutputArguments {
         self.output_dir.as_deref().or(self.profile_dir.as_deref())
     }
 
-    /// Where the profile's files are wanted as well.
+    /// A second folder for the profile's files.
     pub fn second_folder(&self) -> Option<&Path> {
         self.profile_dir.as_deref().filter(|folder| Some(*folder) != self.folder())
     }

@@ -46,8 +46,8 @@ impl Checkpoints {
                 Saver::open(folder, keep)?;
             }
             bail!(
-                "{} holds another model already ({file}), which the first checkpoint would replace\n  help: name another \
-                 folder, go on with that one by --resume {}, or add --overwrite",
+                "{} holds another model already ({file}), which the first checkpoint would replace\n  help: name another folder, \
+                 continue that one with --resume {}, or add --overwrite",
                 folder.display(),
                 folder.display()
             );

@@ -12,7 +12,7 @@ use toml::Value;
 /// The file that every run leaves.
 pub const RUN_FILE: &str = "run.toml";
 
-/// Flags that were given, by whichever way: name, and value where it takes one.
+/// Flags that were given on the command line or in a file: name, and value if it takes one.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     /// `train` or `profile`.
@@ -131,7 +131,9 @@ fn word_of(key: &str, argument: &Arg, value: &Value) -> anyhow::Result<Option<St
         Value::Float(number) => Ok(number.to_string()),
         Value::Boolean(_) => bail!("`{key}` takes a value, not true or false"),
         Value::Table(_) => {
-            bail!("`{key}` is a table, and every key is the name of a flag\n  help: write it above the first [table]")
+            bail!(
+                "`{key}` is a table, and every key must be the name of a flag\n  help: write it above the first [table]"
+            )
         }
         Value::Array(_) | Value::Datetime(_) => bail!("`{key}` takes a text or a number, not {value}"),
     };

@@ -31,7 +31,7 @@ impl Estimate {
     pub fn line(&self, steps: u64) -> String {
         let by = match self.measured {
             true => "this machine's measured peaks",
-            false => "assumed peaks (`headroom device` measures this machine's)",
+            false => "assumed peaks (`headroom device` measures this machine)",
         };
         let whole = duration(self.step_seconds * steps as f64);
         format!("{whole} at least, {} per step: the plan at {by}", seconds(self.step_seconds))

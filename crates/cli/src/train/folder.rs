@@ -80,7 +80,7 @@ impl RunFolder {
                 Err(error) => return Err(FileError::new("make the folder", &path)(error).into()),
             }
         }
-        bail!("runs/ holds a thousand runs of this very second\n  help: name one with --output-dir")
+        bail!("runs/ holds a thousand runs from this very second\n  help: name one with --output-dir")
     }
 
     pub fn claim(path: &Path, if_taken: IfFolderExists) -> anyhow::Result<RunFolder> {
@@ -184,7 +184,7 @@ impl RunFolder {
     }
 }
 
-/// Nothing was trained: nothing stays. What cannot be removed was not ours or is in use, and stays.
+/// Nothing was trained: nothing stays. A file that cannot be removed was not ours or is in use, and stays.
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if self.kept {

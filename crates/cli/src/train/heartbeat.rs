@@ -34,10 +34,12 @@ impl Heartbeat {
         let state = State { step: first, since: Instant::now(), ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let seen = Arc::clone(&shared);
-        let plan = predicted.map_or(String::new(), |time| format!("; {} at least by the plan", seconds(time)));
+        let plan = predicted.map_or(String::new(), |time| format!("; the plan takes at least {}", seconds(time)));
         let say = move |step: u64, passed: Duration| {
             let passed = seconds(passed.as_secs_f64());
-            bar.suspend(|| output::note(&format!("step {} of {last} goes on: {passed} so far{plan}", step + 1)));
+            bar.suspend(|| {
+                output::note(&format!("step {} of {last} is still running: {passed} so far{plan}", step + 1))
+            });
         };
         let every = Duration::from_secs(every);
         let thread = thread::Builder::new().name("heartbeat".into()).spawn(move || watch(&seen, every, say)).ok()?;

@@ -27,7 +27,7 @@ pub fn describe(settings: &Settings, planned: &Planned, estimate: Option<&Estima
         ("batch", batch_line(settings)),
         ("steps", steps_line(settings, planned)),
         ("data", data_line(settings)),
-        ("kernels", format!("{kernels} a step{}", recomputed(settings, planned))),
+        ("kernels", format!("{kernels} per step{}", recomputed(settings, planned))),
         ("device", device_line(settings)),
         ("memory", memory_line(&planned.need)),
     ];
@@ -80,11 +80,11 @@ fn model_line(settings: &Settings) -> String {
 fn batch_line(settings: &Settings) -> String {
     let accumulated = match settings.optimizer.accumulation {
         1 => String::new(),
-        steps => format!(", {steps} of them a step"),
+        steps => format!(", {steps} of them per step"),
     };
     let on_ranks = match settings.ranks {
         1 => String::new(),
-        ranks => format!(" on each of {ranks} ranks: {} sequences a step", settings.samples_per_step()),
+        ranks => format!(" on each of {ranks} ranks: {} sequences per step", settings.samples_per_step()),
     };
     format!("{} × {} tokens{accumulated}{on_ranks}", settings.shape.batch_size, settings.shape.seq_len)
 }
@@ -99,12 +99,12 @@ fn steps_line(settings: &Settings, planned: &Planned) -> String {
     let schedule = &optimizer.schedule;
     line += match schedule.shape {
         Shape::Constant => "",
-        Shape::Linear => " falling by a line",
+        Shape::Linear => " falling linearly",
         Shape::Cosine => " falling as a cosine",
         Shape::Wsd => " falling at the end",
     };
     if schedule.floor > 0.0 {
-        line += &format!(" to {} of it", schedule.floor);
+        line += &format!(" to {} of that", schedule.floor);
     }
     if schedule.warmup_steps > 0 {
         line += &format!(" after {} steps of warm-up", schedule.warmup_steps);
@@ -125,7 +125,9 @@ fn steps_line(settings: &Settings, planned: &Planned) -> String {
 
 fn data_line(settings: &Settings) -> String {
     match settings.floor_nats {
-        Some(floor) => format!("{}; its entropy, {floor:.4} nats, is the loss's floor", settings.data_description),
+        Some(floor) => {
+            format!("{}; its entropy, {floor:.4} nats, is the lowest possible loss", settings.data_description)
+        }
         None => settings.data_description.clone(),
     }
 }

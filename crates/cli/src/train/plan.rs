@@ -108,7 +108,8 @@ impl Planned {
         let asked = matches!(settings.precision, Precision::Fp8 | Precision::Fp8Pure);
         if asked && !self.training.program.graph.nodes().iter().any(multiplies) {
             output::note(
-                "note: no layer of this model multiplies in eight bits (sizes in multiples of 16, weights kept outputs by inputs): it runs as bf16",
+                "note: no layer of this model multiplies in eight bits (that needs sizes in multiples of 16, and weights stored \
+                 outputs by inputs): it runs as bf16",
             );
         }
     }
@@ -157,8 +158,8 @@ fn what_fits(settings: &Settings, planned: &Planned, available: usize) -> Result
         let training = training_program(&step, Keep::OnlyTheLoss)?;
         let need = MemoryNeed::of(&[training.program], threads).total();
         if need <= available {
-            return Ok(format!("no batch of it fits; --size {} needs {} and does", size.name, bytes(need as u64)));
+            return Ok(format!("no batch of it fits; --size {} needs {} and fits", size.name, bytes(need as u64)));
         }
     }
-    Ok("no size of the table fits into that".into())
+    Ok("no model size fits into that".into())
 }

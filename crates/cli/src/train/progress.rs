@@ -56,7 +56,7 @@ impl Progress<'_> {
 
     /// The run goes on from an earlier step.
     pub fn rolled_back(&mut self, step: u64, factor: f64) {
-        self.say(&format!("back to the checkpoint of step {step}, with {factor} times the rate"));
+        self.say(&format!("going back to the checkpoint of step {step}, with {factor} times the learning rate"));
     }
 
     /// A line that a bar does not stand for.
@@ -139,7 +139,7 @@ impl Observer for Progress<'_> {
             events.evaluation(evaluation);
         }
         self.say(&format!("Evaluation after step {}: Loss = {:.4}", evaluation.step, evaluation.loss));
-        // The one at a run's end is no regular one: with more steps it would not have been.
+        // The evaluation at a run's end is not a regular one: with more steps it would not have happened.
         let every = self.settings.eval_every.max(1);
         let counts = if evaluation.step.is_multiple_of(every) { Counts::Yes } else { Counts::No };
         self.verdict = self.patience.tell(evaluation.step, evaluation.loss, counts);

@@ -74,7 +74,7 @@ pub fn text(given: &Given, settings: &Settings, redact: bool) -> anyhow::Result<
         writeln!(out, "{name} = {value}")?;
     }
     if !comments.is_empty() {
-        writeln!(out, "\n# Where this run wrote; another needs places of its own:\n{}", comments.join("\n"))?;
+        writeln!(out, "\n# Where this run wrote; another run needs its own folders:\n{}", comments.join("\n"))?;
     }
     ensure!(toml::from_str::<toml::Table>(&out).is_ok(), "the flags of this run cannot be written as TOML");
     Ok(out)

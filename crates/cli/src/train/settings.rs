@@ -267,7 +267,7 @@ fn precision_of(
     let precision = match (arguments.machine.asked_precision(), noted) {
         (Some(PrecisionChoice::Named(precision)), _) => precision,
         (Some(PrecisionChoice::Auto), Some(noted)) => {
-            output::note(&format!("--precision auto goes on in {noted}, as the resumed run began"));
+            output::note(&format!("--precision auto stays with {noted}, as in the resumed run"));
             noted
         }
         (Some(PrecisionChoice::Auto), None) => {
@@ -297,7 +297,7 @@ fn patience_of(arguments: &Arguments, before: &Resumed, eval_every: u64) -> anyh
     for (flag, is_given) in asked {
         ensure!(
             !is_given || eval_every > 0,
-            "{flag} is given, but nothing is evaluated\n  help: --eval-every says how often"
+            "{flag} is given, but nothing is evaluated\n  help: --eval-every turns evaluation on"
         );
     }
     Ok(before.patience(arguments.training.early_stop.or(before.early_stop).unwrap_or(0)))
@@ -310,8 +310,8 @@ fn last_step(arguments: &Arguments, before: &Resumed, first_step: u64) -> anyhow
     let last = arguments.training.num_steps.or(before.num_steps).unwrap_or(50);
     ensure!(
         last > first_step,
-        "the checkpoint stands at step {first_step} already, and the run would end at step {last}\n  help: --num-steps \
-         says at which step the run ends: more than {first_step}"
+        "the checkpoint is already at step {first_step}, and the run would end at step {last}\n  help: --num-steps is the step at \
+         which the run ends: choose more than {first_step}"
     );
     Ok(last)
 }

@@ -82,7 +82,7 @@ pub fn cuda_options(ordinal: usize) -> Options {
 /// The measured peaks of this machine, or assumed ones, said so.
 fn rates(settings: &Settings) -> Rates {
     kept_rates(settings).unwrap_or_else(|| {
-        output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine's");
+        output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine");
         ASSUMED_RATES
     })
 }
@@ -128,7 +128,7 @@ fn load_weights(trainer: &mut Trainer, settings: &Settings) -> anyhow::Result<()
         let left_out = checkpoint.config().left_out();
         if !left_out.is_empty() {
             output::note(&format!(
-                "note: training here has no dropout: {} of the checkpoint left out",
+                "note: headroom trains without dropout and ignores the checkpoint's {}",
                 left_out.join(", ")
             ));
         }

@@ -62,7 +62,7 @@ pub struct Ended<'a> {
 
 impl Ended<'_> {
     /// After the warm-up; a run shorter than that is measured by its last step. Where a device takes steps one after the
-    /// other, those that a recorder waited for are no measure of its speed, if there are others enough.
+    /// other, those that a recorder waited for are not a measure of its speed, if there are others enough.
     fn counted(&self) -> Vec<CompletedStep> {
         const ENOUGH: usize = 5;
         let steps = &self.outcome.steps;
@@ -84,12 +84,12 @@ fn warnings(spikes: &[String], other_load: Option<f64>, statistics: &StepStatist
     let mut warnings = spikes.to_vec();
     if let Some(percent) = other_load.map(|share| 100.0 * share).filter(|percent| *percent > HIGH_LOAD_PERCENT) {
         warnings.push(format!(
-            "other programs took {percent:.0}% of the processors while the steps ran: on a machine left alone they are faster"
+            "other programs took {percent:.0}% of the processors while the steps ran: on an idle machine they are faster"
         ));
     }
     if let Some(share) = statistics.relative_half_width().filter(|share| *share > NOISY) {
         warnings.push(format!(
-            "steps differ so much that their median is known to ±{:.0}% only: smaller differences between runs are noise",
+            "steps differ so much that their median is known only to ±{:.0}%: smaller differences between runs are noise",
             100.0 * share
         ));
     }
@@ -221,6 +221,6 @@ mod tests {
         let said = warnings(&["the loss left its course".into()], Some(0.43), &noisy);
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(said[1].starts_with("other programs took 43% of the processors"), "{}", said[1]);
-        assert!(said[2].contains("known to ±40% only"), "{}", said[2]);
+        assert!(said[2].contains("known only to ±40%"), "{}", said[2]);
     }
 }

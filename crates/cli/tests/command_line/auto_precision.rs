@@ -12,7 +12,7 @@ fn auto_takes_what_was_proved_and_says_what_to_do_before_that() {
     let train = |flags: &str| place.run(&format!("train {SHAPE} --num-steps 2 --json {flags}"));
     let before = train("--precision auto");
     assert_eq!(before.code, Some(2), "{}", before.stderr);
-    assert!(before.stderr.contains("no precision was proved yet for size nano at 2 × 32"), "{}", before.stderr);
+    assert!(before.stderr.contains("no precision is proven yet for size nano at 2 × 32"), "{}", before.stderr);
     assert!(before.stderr.contains("headroom optimize --size nano --batch-size 2 --seq-len 32"), "{}", before.stderr);
 
     let proof =
@@ -34,7 +34,7 @@ fn auto_takes_what_was_proved_and_says_what_to_do_before_that() {
     let proved = record["precision"].as_str().unwrap();
     let after = train("--precision auto --output-dir run");
     assert_eq!(after.code, Some(0), "{}", after.stderr);
-    assert!(after.stderr.contains(&format!("--precision auto takes {proved}: proved here")), "{}", after.stderr);
+    assert!(after.stderr.contains(&format!("--precision auto uses {proved}: proven here")), "{}", after.stderr);
     assert_eq!(after.losses(), train(&format!("--precision {proved}")).losses(), "the same bytes as when it is named");
     // Another shape was not proved, and no flag at all is single precision as ever.
     let other = place.run("train --size nano --batch-size 2 --seq-len 64 --num-steps 2 --precision auto");
@@ -48,5 +48,5 @@ fn a_resumed_run_stays_in_its_precision_under_auto() {
     let place = Place::new();
     place.succeeds(&format!("train {SHAPE} --num-steps 2 --precision bf16 --save check"));
     let resumed = place.succeeds("train --resume check --num-steps 3 --threads 1 --precision auto");
-    assert!(resumed.stderr.contains("goes on in bf16, as the resumed run began"), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("stays with bf16, as in the resumed run"), "{}", resumed.stderr);
 }

@@ -182,6 +182,6 @@ fn a_run_that_is_done_already_is_not_resumed() {
     let place = Place::new();
     place.succeeds(&format!("train {SMALL} --num-steps 5 --save ck"));
     for flags in ["", "--num-steps 5", "--num-steps 3"] {
-        place.refuses(&format!("train --resume ck {flags}"), &["stands at step 5 already", "--num-steps"]);
+        place.refuses(&format!("train --resume ck {flags}"), &["is already at step 5", "--num-steps"]);
     }
 }

@@ -114,7 +114,7 @@ fn flags_that_would_do_nothing_are_refused() {
         ("--overwrite", &["--output-dir"]),
         ("--deterministic --no-deterministic", &["--no-deterministic"]),
         ("--validate-setup --save ck", &["--save"]),
-        ("--tokenizer t.json", &["`synthetic` is no text"]),
+        ("--tokenizer t.json", &["`synthetic` is not text"]),
     ] {
         place.refuses(&format!("train --size nano {flags}"), words);
     }

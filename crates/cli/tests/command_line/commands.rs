@@ -84,7 +84,7 @@ fn the_machine_is_measured_and_remembered() {
     assert!(record["memory_bandwidth_bytes"].as_f64().unwrap() > 1e8, "{record}");
     let null = place.succeeds("train --device null --size nano --num-steps 1");
     // On a machine that others keep busy nothing is kept, and the command says so.
-    let is_kept = !done.stderr.contains("not kept");
+    let is_kept = !done.stderr.contains("not saved");
     assert_eq!(null.stderr.contains("assumed peaks"), !is_kept, "{}\n{}", done.stderr, null.stderr);
     let fresh = Place::new().succeeds("train --device null --size nano --num-steps 1");
     assert!(fresh.stderr.contains("assumed peaks"), "{}", fresh.stderr);

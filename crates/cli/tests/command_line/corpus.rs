@@ -42,9 +42,9 @@ fn a_resume_in_the_middle_of_an_epoch_over_many_files_is_the_run_that_never_stop
     let done = place.succeeds(&format!("{line} --num-steps 40 --save straight"));
     assert!(done.stdout.contains("corpus texts, 4 files, 6 documents"), "{}", done.stdout);
     assert!(done.stdout.contains("the last 5% of the data"), "{}", done.stdout);
-    assert!(done.stderr.contains("cutting 4 files"), "{}", done.stderr);
+    assert!(done.stderr.contains("tokenizing 4 files"), "{}", done.stderr);
     let done = place.succeeds(&format!("{line} --num-steps 11 --save ck"));
-    assert!(!done.stderr.contains("cutting"), "cut once: {}", done.stderr);
+    assert!(!done.stderr.contains("tokenizing"), "cut once: {}", done.stderr);
     fs::create_dir(place.path("elsewhere")).unwrap();
     for steps in [18, 29, 40] {
         let line = format!("cd elsewhere && $HEADROOM train --resume ../ck --save ../ck --num-steps {steps}");
@@ -137,7 +137,7 @@ fn a_truncated_copy_is_cut_again() {
     let whole = fs::read(&tokens).unwrap();
     fs::write(&tokens, &whole[..whole.len() / 2]).unwrap();
     let done = place.succeeds(&line);
-    assert!(done.stderr.contains("cutting 4 files"), "{}", done.stderr);
+    assert!(done.stderr.contains("tokenizing 4 files"), "{}", done.stderr);
     assert_eq!(done.losses(), losses);
     assert!(fs::read(&tokens).unwrap() == whole);
 }

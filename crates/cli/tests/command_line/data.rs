@@ -7,7 +7,7 @@ fn a_markov_source_has_a_floor_that_training_comes_close_to() {
     let place = Place::new();
     let line = "train --size nano --vocab-size 20 --seq-len 32 --data markov --learning-rate 1e-2 --num-steps 120";
     let done = place.succeeds(&format!("{line} --output-dir o"));
-    assert!(done.stdout.contains("is the loss's floor"), "{}", done.stdout);
+    assert!(done.stdout.contains("is the lowest possible loss"), "{}", done.stdout);
     let said = done.stdout.lines().find(|line| line.starts_with("Loss floor:")).unwrap();
     assert!(said.contains("came within") || said.contains("below it"), "{said}");
     let record = place.json("o/performance_summary.json");

@@ -110,7 +110,7 @@ fn both_sides_can_be_run_again_in_turns() {
     assert_eq!(runs.as_array().unwrap().len(), 8);
     assert_eq!(runs[0]["parent"], 2, "{}", runs[0]);
     let text = place.succeeds("regress --baseline 1 --rerun 3 --threshold 100000").stdout;
-    assert!(text.contains("run again in turns, 3 times each") && text.contains("against run 2"), "{text}");
+    assert!(text.contains("run again, alternating, 3 times each") && text.contains("against run 2"), "{text}");
 
     place.refuses("regress --baseline 1 2 --rerun 2", &["2 is not in 3..=100"]);
     place.refuses("regress --baseline 1 2 --baseline-headroom x", &["--rerun"]);

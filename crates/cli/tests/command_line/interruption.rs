@@ -56,7 +56,7 @@ fn a_step_that_takes_too_long_is_given_up_and_not_saved_as_if_it_were_finished()
         run.has_written(&place.path("o/config.json"));
         let done = run.interrupt();
         assert_eq!(done.code, Some(130), "{}", done.stderr);
-        assert!(done.stderr.contains("was given up unfinished; nothing is saved"), "{}", done.stderr);
+        assert!(done.stderr.contains("was abandoned; nothing is saved"), "{}", done.stderr);
         assert!(!done.stdout.contains("Performance Summary:"));
         assert!(!place.path("o").exists() && !place.path("new").exists(), "{:?}", place.names());
     }

@@ -125,5 +125,5 @@ fn the_time_of_a_run_is_said_before_and_a_long_step_says_that_it_goes_on() {
         "{}",
         done.stdout
     );
-    assert!(done.stderr.contains("goes on: "), "{}", done.stderr);
+    assert!(done.stderr.contains("is still running: "), "{}", done.stderr);
 }

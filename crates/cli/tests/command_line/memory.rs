@@ -53,8 +53,8 @@ fn a_run_beyond_the_limit_is_refused_with_the_breakdown_and_what_would_fit() {
             "help: --batch-size ",
         ],
     );
-    place.refuses("train --size tiny --memory-limit 20MiB", &["--size nano needs", "and does"]);
-    place.refuses("train --size nano --memory-limit 1KiB", &["no size of the table fits"]);
+    place.refuses("train --size tiny --memory-limit 20MiB", &["--size nano needs", "and fits"]);
+    place.refuses("train --size nano --memory-limit 1KiB", &["no model size fits"]);
     place.refuses(
         "train --size nano --memory-limit 20MiB --eval-every 1 --eval-batch-size 64",
         &["training alone fits", "--eval-batch-size"],

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A model that takes a few milliseconds a step.
+/// A model that takes a few milliseconds per step.
 pub const SMALL: &str = "--size nano --batch-size 2 --seq-len 16";
 
 /// A temporary folder: the command's working directory, with a home of its own.

@@ -1,5 +1,6 @@
-//! Every command of README.md is run, at a small size: those of its `console` and `sh` blocks and those in its sentences. Some
-//! need PyTorch, several ranks or a build: `tests/data/readme_elsewhere.tsv` names each with the stage that runs it and why.
+//! Every command of README.md and of the guides behind it is run, at a small size: commands of `console` and `sh` blocks and of
+//! sentences. Some need PyTorch, several ranks or a build: `tests/data/readme_elsewhere.tsv` names each with the stage that runs it
+//! and why.
 
 use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
@@ -12,7 +13,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A command of the page, and the line it stands on.
+/// The README and its guides, in the order in which a reader follows them: later pages use files that earlier commands left.
+const PAGES: [&str; 7] = [
+    "README.md",
+    "docs/install.md",
+    "docs/train.md",
+    "docs/experiments.md",
+    "docs/traces.md",
+    "docs/lint.md",
+    "docs/command-line.md",
+];
+
+/// A command of a page, and the line it stands on.
 #[derive(Debug, PartialEq)]
 struct Documented {
     line: usize,
@@ -145,28 +157,31 @@ fn as_run(command: &str, number: usize) -> (String, &'static [i32]) {
 
 #[test]
 fn every_command_of_the_readme_runs() {
-    let page = fs::read_to_string(root().join("README.md")).unwrap();
-    let all = documented(&page);
+    let mut all: Vec<(&str, Documented)> = vec![];
+    for name in PAGES {
+        let page = fs::read_to_string(root().join(name)).unwrap();
+        all.extend(documented(&page).into_iter().map(|one| (name, one)));
+    }
     let elsewhere = elsewhere();
     for [command, stage, reason] in &elsewhere {
-        assert!(all.iter().any(|one| one.command == *command), "the page has no `{command}` any more");
+        assert!(all.iter().any(|(_, one)| one.command == *command), "the pages have no `{command}` any more");
         assert!(["torch", "ranks", "build", "other"].contains(&stage.as_str()) && reason.len() > 10, "{command}");
     }
     let place = prepared();
     let torch = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fake_torch");
     let mut run = 0;
-    for (at, Documented { line, command }) in all.iter().enumerate() {
-        // A bare name of a command stands in many sentences.
-        let again = command.split_whitespace().count() == 2 && all[..at].iter().any(|one| one.command == *command);
+    for (at, (name, Documented { line, command })) in all.iter().enumerate() {
+        // A guide repeats commands of the README, and a bare name of a command stands in many sentences.
+        let again = all[..at].iter().any(|(_, one)| one.command == *command);
         if again || elsewhere.iter().any(|[other, _, _]| other == command) {
             continue;
         }
         if is_a_form(command) {
-            let name = command.split_whitespace().nth(1).unwrap_or_default();
-            place.succeeds(&format!("{name} --help"));
+            let subcommand = command.split_whitespace().nth(1).unwrap_or_default();
+            place.succeeds(&format!("{subcommand} --help"));
             continue;
         }
-        let (small, codes) = as_run(command, *line);
+        let (small, codes) = as_run(command, at);
         let began = Instant::now();
         let done = place.shell(&format!(
             "export HOME=$PWD PATH=$PWD/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={}; {small}",
@@ -174,12 +189,12 @@ fn every_command_of_the_readme_runs() {
         ));
         assert!(
             done.code.is_some_and(|code| codes.contains(&code)),
-            "README.md:{line}: {command}\nas {small}\n{:?}\n{}{}",
+            "{name}:{line}: {command}\nas {small}\n{:?}\n{}{}",
             done.code,
             done.stdout,
             done.stderr
         );
-        assert!(!done.stdout.is_empty() || command.starts_with("cp "), "README.md:{line}: {command} says nothing");
+        assert!(!done.stdout.is_empty() || command.starts_with("cp "), "{name}:{line}: {command} prints nothing");
         println!("{:6.2} s  {small}", began.elapsed().as_secs_f64());
         run += 1;
     }

@@ -75,7 +75,7 @@ fn a_script_with_a_profiler_of_its_own_runs_as_it_would_alone() {
                with torch.profiler.profile() as own:\n    for _ in range(20):\n        optimizer.step()\n\
                print('the script is done')\n";
     let done = record(&place, own, "--output-dir o", "");
-    done.is_error(2, "it stepped aside", &["uses torch.profiler itself", "steps aside", "headroom analyze"]);
+    done.is_error(2, "it stepped aside", &["uses torch.profiler itself", "recording stops", "headroom analyze"]);
     assert!(done.stdout.contains("the script is done"), "{}\n{}", done.stdout, done.stderr);
     assert!(!place.path("o").exists(), "a folder that was made for nothing goes again");
 

@@ -33,7 +33,7 @@ fn every_optimizer_goes_on_from_its_own_state_and_from_no_other() {
     }
     place.refuses(
         "train --resume half --num-steps 8 --optimizer adamw",
-        &["--optimizer adamw cannot go on from a state of muon", "--init-from"],
+        &["--optimizer adamw cannot continue from a state of muon", "--init-from"],
     );
     place.refuses(&format!("train {SMALL} --momentum 0.9"), &["no effect with --optimizer adamw"]);
     place.refuses(&format!("train {SMALL} --optimizer sgd --betas 0.9,0.99"), &["--betas has no effect"]);

@@ -120,7 +120,7 @@ fn a_damaged_registry_is_said_with_what_to_do_and_runs_go_on() {
         let _ = std::fs::remove_file(place.path("home/runs.sqlite-wal"));
         let done = place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir {damage}"));
         assert!(place.path(&format!("{damage}/performance_summary.json")).exists());
-        assert!(done.stderr.contains("warning: the run goes on"), "{damage}: {}", done.stderr);
+        assert!(done.stderr.contains("warning: the run continues"), "{damage}: {}", done.stderr);
         let listed = place.run("runs list");
         listed.is_error(2, "runs list", &["cannot use the registry of runs", "it is damaged: move it away"]);
     }
@@ -136,7 +136,7 @@ fn a_home_without_room_or_that_takes_no_changes_costs_the_record_and_not_the_run
     let nowhere =
         place.shell(&format!("HEADROOM_HOME=/proc/headroom $HEADROOM train {SMALL} --num-steps 2 --output-dir a"));
     assert_eq!(nowhere.code, Some(0), "{}", nowhere.stderr);
-    assert!(nowhere.stderr.contains("warning: the run goes on"), "{}", nowhere.stderr);
+    assert!(nowhere.stderr.contains("warning: the run continues"), "{}", nowhere.stderr);
     std::fs::create_dir(place.path("home")).unwrap();
     let Some(home) = SmallFileSystem::mount(&place.path("small"), "512k") else {
         eprintln!("SKIPPED: a small file system cannot be mounted here (it needs root)");
@@ -149,7 +149,7 @@ fn a_home_without_room_or_that_takes_no_changes_costs_the_record_and_not_the_run
     assert_eq!(filled.stdout.trim(), "0");
     let full = small(&format!("train {SMALL} --num-steps 2 --output-dir c"));
     assert_eq!(full.code, Some(0), "{}", full.stderr);
-    assert!(full.stderr.contains("warning: the run goes on"), "{}", full.stderr);
+    assert!(full.stderr.contains("warning: the run continues"), "{}", full.stderr);
     assert!(place.path("c/performance_summary.json").exists());
     std::fs::remove_file(place.path("small/fill")).unwrap();
     // With room again, the next to look takes what the log holds into the database, and the log away.
@@ -169,7 +169,7 @@ fn a_registry_that_cannot_be_written_is_a_warning_and_no_failure() {
     let place = Place::new();
     std::fs::create_dir_all(place.path("home/runs.sqlite")).unwrap();
     let done = place.succeeds(&format!("train {SMALL} --num-steps 3 --output-dir a"));
-    assert!(done.stderr.contains("warning: the run goes on"), "{}", done.stderr);
+    assert!(done.stderr.contains("warning: the run continues"), "{}", done.stderr);
     assert!(place.path("a/performance_summary.json").exists());
     let asked = place.run("runs list");
     asked.is_error(2, "runs list", &["cannot use the registry of runs"]);
@@ -196,7 +196,7 @@ fn regress_answers_by_its_exit_code() {
     place.refuses("regress --baseline none", &["there is no run `none`"]);
     place.refuses("regress --baseline main --threshold -1", &["--threshold is -1"]);
     place.succeeds("train --size nano --batch-size 4 --seq-len 16 --num-steps 40 --output-dir c");
-    place.refuses("regress --baseline main", &["cannot be held against each other", "batch_size 2, 4"]);
+    place.refuses("regress --baseline main", &["cannot be compared", "batch_size 2, 4"]);
     place.succeeds(&format!("train {SMALL} --num-steps 4 --output-dir d"));
     place.refuses("regress --baseline main 4", &["has 1 steps after its warm-up"]);
 }

@@ -57,7 +57,7 @@ fn a_run_that_chooses_goes_on_to_the_byte_also_from_its_own_folder() {
     }
     // A dense run after it goes on by counts of its own, and says so.
     let done = place.succeeds("train --resume ck --num-steps 9 --update dense");
-    assert!(done.stderr.contains("different numbers of steps"), "{}", done.stderr);
+    assert!(done.stderr.contains("different numbers of updates"), "{}", done.stderr);
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn a_profile_of_a_run_that_chooses_has_it_in_its_report() {
     let place = place_with_peaks();
     place.succeeds(&format!("profile {SMALL} --num-steps 8 --update topk:2 --output-dir o"));
     let [markdown, html] = ["o/report.md", "o/report.html"].map(|file| String::from_utf8(place.read(file)).unwrap());
-    assert!(markdown.contains("## What was updated") && markdown.contains("Updated by topk:2 over 8 steps"));
-    assert!(html.contains("What was updated") && html.contains("Nodes over steps"));
+    assert!(markdown.contains("## Updated nodes") && markdown.contains("Updated by topk:2 over 8 steps"));
+    assert!(html.contains("Updated nodes") && html.contains("Nodes over steps"));
 }
 
 #[test]
@@ -114,10 +114,10 @@ fn the_experiment_holds_every_rule_against_its_controls() {
         assert!((budget..2 * budget).contains(&updated), "{run}");
     }
     let text = String::from_utf8(place.read("k/k1.md")).unwrap();
-    for words in ["At equal steps", "random:3", "What differs by more than the noise", "forgetting"] {
+    for words in ["At equal steps", "random:3", "Differences beyond the noise", "forgetting"] {
         assert!(text.contains(words), "{words}");
     }
-    place.refuses(line, &["holds an experiment already"]);
+    place.refuses(line, &["already holds an experiment"]);
     assert!(place.succeeds("runs list").stdout.contains("k1"));
 }
 
@@ -150,7 +150,7 @@ fn the_experiment_on_a_tree_answers_its_questions_and_goes_on_after_a_kill() {
     for words in ["Does the hierarchy help?", "better than chance?", "prevent forgetting?", "Texts at equal FLOPs"] {
         assert!(text.contains(words), "{words}");
     }
-    place.refuses(&format!("{line} --output-dir k"), &["holds an experiment already", "--resume"]);
+    place.refuses(&format!("{line} --output-dir k"), &["already holds an experiment", "--resume"]);
 
     let cut = place.start(&format!("{line} --output-dir cut"));
     cut.has_written(&place.path("cut/k1-tree.json"));
@@ -159,7 +159,7 @@ fn the_experiment_on_a_tree_answers_its_questions_and_goes_on_after_a_kill() {
     assert!(!kept.is_empty() && kept.len() < losses(&record).len(), "{}", kept.len());
     place.refuses(&format!("{line} --output-dir cut --resume --seed 7"), &["another design"]);
     let done = place.succeeds(&format!("{line} --output-dir cut --resume"));
-    assert!(done.stderr.contains("runs are there already"), "{}", done.stderr);
+    assert!(done.stderr.contains("runs are already done"), "{}", done.stderr);
     assert_eq!(losses(&place.json("cut/k1-tree.json")), losses(&record));
     place.refuses("k1 --resume", &["--model tree"]);
     place.refuses("k1 --model tree --branching 2-2 --k 8 --output-dir other", &["7 nodes of the tree"]);
@@ -175,9 +175,9 @@ fn habits_of_the_bottleneck_report_are_timed_on_the_tree() {
     let rows = record["rows"].as_array().unwrap();
     assert!(rows.len() == 5 && rows.iter().all(|row| row["speedup"].as_f64() > Some(0.0)), "{rows:?}");
     let text = String::from_utf8(place.read("s/k1-speed.md")).unwrap();
-    for words in ["norms ranked on the device", "32 at once", "3-5x", "hidden by the average"] {
+    for words in ["norms ranked on the device", "32 in one batch", "3-5x", "hidden by the average"] {
         assert!(text.contains(words), "{words}");
     }
-    place.refuses(line, &["holds such figures already"]);
+    place.refuses(line, &["already holds results of this kind"]);
     place.refuses("k1 --speed", &["--model tree"]);
 }

@@ -33,7 +33,7 @@ fn ranks_of_one_run_are_one_analysis_and_two_runs_are_two() {
     assert_eq!(one["ranks"]["ranks"].as_array().map(Vec::len), Some(2), "{}", one["ranks"]);
     for (second, why) in [
         ("late.json", "late.json was recorded at another time"),
-        ("other.json", "other.json is of a run of 4 ranks, not 2"),
+        ("other.json", "other.json is from a run of 4 ranks, not 2"),
         ("r0.json", "r0.json is a second trace of rank 0"),
     ] {
         let two = json(&place.run(&format!("analyze r0.json {second} --json")));
@@ -45,8 +45,8 @@ fn ranks_of_one_run_are_one_analysis_and_two_runs_are_two() {
     assert!(text.starts_with("2 runs, each analyzed on its own: late.json was recorded at another time\n"), "{text}");
     assert!(text.contains("\nr0.json: 1 events") && text.contains("\nlate.json: 1 events"), "{text}");
     place.refuses("analyze r0.json late.json --format html", &["a page of one run", "another time"]);
-    place.refuses("analyze r0.json late.json --step-without-profiler 3", &["is of one run"]);
-    place.refuses("analyze r0.json late.json --rank 0", &["--rank 0: none of the traces"]);
+    place.refuses("analyze r0.json late.json --step-without-profiler 3", &["applies to one run"]);
+    place.refuses("analyze r0.json late.json --rank 0", &["--rank 0: no trace"]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_folder_of_recordings_is_not_one_of_ranks() {
     }
     let both = json(&place.run("analyze both --json"));
     assert_eq!(both["runs"].as_array().map(Vec::len), Some(2), "{both}");
-    assert!(both["apart"].as_str().is_some_and(|why| why.ends_with("is of another recording")), "{}", both["apart"]);
+    assert!(both["apart"].as_str().is_some_and(|why| why.ends_with("is from another recording")), "{}", both["apart"]);
     place.refuses("analyze recordings", &["holds no trace", "first, second"]);
     place.refuses("compare both both", &["both holds traces of 2 runs", "another recording"]);
     place.refuses("lint train.py --trace both", &["--trace holds traces of 2 runs"]);

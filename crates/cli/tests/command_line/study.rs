@@ -147,7 +147,7 @@ fn a_request_to_end_ends_the_run_in_progress_too_however_often_it_comes() {
     // As `timeout` does: the process, then its group.
     let done = running.terminate_twice();
     assert_eq!(done.code, Some(143), "{}", done.stderr);
-    assert!(done.stderr.contains("interrupted; what is done is kept"), "{}", done.stderr);
+    assert!(done.stderr.contains("interrupted; finished runs are saved"), "{}", done.stderr);
     assert!(!place.path(&format!("/proc/{child}")).exists(), "process {child} was left behind");
     assert_eq!(statuses(&study(&place)), ["pending", "pending"]);
 }
@@ -175,8 +175,8 @@ fn bad_input_is_refused_before_anything_runs() {
     place.refuses("study nano --memory-limit lots", &["--memory-limit lots"]);
     place.refuses("study --resume --output-dir none", &["none"]);
     place.succeeds("study nano --num-steps 2 --output-dir s");
-    place.refuses("study nano --num-steps 2 --output-dir s", &["holds a study already", "--resume"]);
-    place.refuses("study tiny --resume --output-dir s", &["was asked for other sizes"]);
+    place.refuses("study nano --num-steps 2 --output-dir s", &["already holds a study", "--resume"]);
+    place.refuses("study tiny --resume --output-dir s", &["was started with other sizes"]);
     place.write("s/study.json", "{}");
-    place.refuses("study --resume --output-dir s", &["is no study"]);
+    place.refuses("study --resume --output-dir s", &["is not a study"]);
 }

@@ -38,7 +38,7 @@ fn a_run_without_a_profile_says_so_and_warnings_are_on_every_page() {
     let file = folder.path().join("runs/plain/performance_summary.json");
     assert_eq!(figure(&file, "performance_summary.profiling_overhead_percent"), Value::Null);
 
-    let warning = "the loss left its course";
+    let warning = "the loss diverged";
     let warned = |list: &Value| list.as_array().unwrap().iter().any(|one| one.as_str().unwrap().starts_with(warning));
     assert!(warned(&figure(&file, "warnings")));
     assert!(String::from_utf8_lossy(&trained.stdout).contains(&format!("Warning: {warning}")));

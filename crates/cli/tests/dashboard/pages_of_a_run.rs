@@ -22,13 +22,13 @@ pub fn two_runs(folder: &Path) {
 
 /// A figure as the dashboard's table cell has it, back as a number of seconds.
 fn parsed_seconds(text: &str) -> f64 {
-    let (number, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{text} is no time"));
+    let (number, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{text} is not a time"));
     let scale = match unit {
         "s" => 1.0,
         "ms" => 1e-3,
         "µs" => 1e-6,
         "ns" => 1e-9,
-        _ => panic!("{unit} is no unit of time"),
+        _ => panic!("{unit} is not a unit of time"),
     };
     number.parse::<f64>().unwrap() * scale
 }
@@ -93,7 +93,8 @@ fn list_of_runs(browser: &Browser) {
 }
 
 fn overview(browser: &Browser, run: &Path) {
-    let script = "return [...document.querySelectorAll('[data-key]')].map((one) => [one.dataset.file, one.dataset.key, Number(one.dataset.number), one.innerText])";
+    let script = "return [...document.querySelectorAll('[data-key]')].map((one) => [one.dataset.file, one.dataset.key, \
+        Number(one.dataset.number), one.innerText])";
     let figures = browser.run(script);
     let figures = figures.as_array().unwrap();
     assert!(figures.len() >= 6, "{figures:?}");
@@ -212,7 +213,7 @@ fn roofline(browser: &Browser, run: &Path) {
         browser.text(&row)
     );
     browser.run("document.querySelector('svg a').focus()");
-    assert!(browser.text("#tip").contains("FLOPs a byte"), "a point says what it is");
+    assert!(browser.text("#tip").contains("FLOPs per byte"), "a point says what it is");
     browser.hold(ENTER, std::time::Duration::from_millis(10));
     browser.wait_for(
         "its row",
@@ -255,7 +256,7 @@ fn compare(browser: &Browser, folder: &Path) {
     browser.wait_until_filled();
     assert!(browser.text("h1").contains("naive → fused"), "{}", browser.text("h1"));
     for (figure_name, file, key) in [
-        ("kernels a step", "operator_analysis.json", "patterns.kernels_per_step"),
+        ("kernels per step", "operator_analysis.json", "patterns.kernels_per_step"),
         ("step, median", "performance_summary.json", "statistics.median"),
     ] {
         for (column, run) in [(2, "naive"), (3, "fused")] {
@@ -318,6 +319,9 @@ fn fits_and_is_named(browser: &Browser, page: &str) {
             || one.closest('th, label')))
         .map((one) => one.outerHTML.slice(0, 90))";
     assert_eq!(browser.run(script), serde_json::json!([]), "{page}: things without a name");
-    let tables = browser.run("return [...document.querySelectorAll('table')].filter((one) => !one.querySelector('thead th[scope=col]')).length");
+    let tables = browser.run(
+        "return [...document.querySelectorAll('table')].filter((one) => !one.querySelector('thead \
+        th[scope=col]')).length",
+    );
     assert_eq!(tables, 0, "{page}: tables without headings");
 }

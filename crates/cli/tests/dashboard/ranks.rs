@@ -69,7 +69,7 @@ fn ranks_have_a_row_with_figures_and_a_page_each() {
     }
     let first = server.json(&format!("/api/runs/{id}-0/overview"));
     assert!(!first["ranks"]["rows"][0]["wait"].as_array().unwrap().is_empty(), "rank 0 waits");
-    assert_eq!(first["ranks"]["notes"][0], "Rank 1 is the one the others wait for.");
+    assert_eq!(first["ranks"]["notes"][0], "Rank 1 is the straggler: the others wait for it.");
     assert_eq!(server.get(&format!("/runs/{id}-1/timeline")).status, 200);
     assert_eq!(server.get(&format!("/api/runs/{id}-one/overview")).status, 404);
 }

@@ -49,7 +49,7 @@ fn a_run_is_followed_while_it_goes_on_and_to_its_end() {
         "later steps",
         &format!("return Number(document.querySelector('tr[data-step]').dataset.step) > {before}"),
     );
-    assert!(browser.text("#progress").starts_with("The run goes on: step"), "{}", browser.text("#progress"));
+    assert!(browser.text("#progress").starts_with("The run is in progress: step"), "{}", browser.text("#progress"));
     let memory = browser.text("tr[data-step] td:nth-child(5)");
     assert!(memory.ends_with("iB"), "the process's memory: {memory}");
     run.end();

@@ -89,7 +89,7 @@ fn a_file_that_does_not_parse_is_read_as_far_as_it_goes_and_said_so() {
     let folder = folder_with(&format!("{SCRIPT}\ndef broken(:\n"));
     let output = headroom(folder.path(), &["lint", "train.py", "--select", "TP101"]);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("TP101") && shown.contains("error: train.py:15: not read whole"), "{shown}");
+    assert!(shown.contains("TP101") && shown.contains("error: train.py:15: not fully read"), "{shown}");
     assert_eq!(output.status.code(), Some(2));
 }
 
@@ -150,7 +150,7 @@ fn sarif_keeps_the_rules_of_its_schema() {
     assert!(run["tool"]["driver"]["name"].is_string());
     let about = run["tool"]["driver"]["informationUri"].as_str().expect("an address");
     assert!(about.contains(':') && !about.contains(' '), "{about}");
-    assert_eq!(run["invocations"][0]["executionSuccessful"], false, "a file was not read whole");
+    assert_eq!(run["invocations"][0]["executionSuccessful"], false, "a file was not fully read");
     let levels = ["none", "note", "warning", "error"];
     let is_level = |value: &serde_json::Value| value.as_str().is_some_and(|level| levels.contains(&level));
     assert!(

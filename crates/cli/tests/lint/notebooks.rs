@@ -76,7 +76,7 @@ fn a_notebook_that_cannot_be_read_is_an_error_of_the_run() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    assert!(lint("{").contains("error: study.ipynb: not read whole: not a notebook of format 4"));
+    assert!(lint("{").contains("error: study.ipynb: not fully read: not a notebook of format 4"));
     let broken = lint(&NOTEBOOK.replace("for x in torch.randn(100, 4, 8):", "for x in:"));
-    assert!(broken.contains("error: study.ipynb:cell 5:2: not read whole"), "{broken}");
+    assert!(broken.contains("error: study.ipynb:cell 5:2: not fully read"), "{broken}");
 }

@@ -53,7 +53,7 @@ fn peaks_measured_on_a_busy_machine_are_not_used_again() {
     let home = home_with(&made_up_peaks().with_other_load(60.0));
     let done = with_home(home.path(), "profile --size nano --num-steps 6 --output-dir run");
     assert!(done.status.success(), "{}", said(&done));
-    assert!(said(&done).contains("are kept: measuring them"), "{}", said(&done));
+    assert!(said(&done).contains("are saved: measuring them"), "{}", said(&done));
     // Whether this machine is quiet now is not ours to say; what the command says is what the record says.
     let flops: serde_json::Value =
         serde_json::from_slice(&fs::read(home.path().join("run/flops_profile.json")).unwrap()).unwrap();

@@ -85,7 +85,7 @@ pub fn tiny() -> &'static Run {
     RUN.get_or_init(|| Run::done("profile --size tiny --passes none --num-steps 12"))
 }
 
-/// Nano as it comes, profiled, with clipped gradients and two micro-batches a step.
+/// Nano as it comes, profiled, with clipped gradients and two micro-batches per step.
 pub fn nano() -> &'static Run {
     static RUN: OnceLock<Run> = OnceLock::new();
     RUN.get_or_init(|| {

@@ -7,14 +7,14 @@ pub struct Comparison {
     pub before: String,
     pub after: String,
     pub step: StepChange,
-    /// Figures of the whole: busy share, kernels and launches a step, memory.
+    /// Figures of the whole: busy share, kernels and launches per step, memory.
     pub figures: Vec<Change>,
-    /// Self time a step (device, else host) by operator, and kernel time; the largest change first.
+    /// Self time per step (device, else host) by operator, and kernel time; the largest change first.
     pub operators: Vec<Change>,
     pub kernels: Vec<Change>,
     pub findings_gone: Vec<String>,
     pub findings_new: Vec<String>,
-    /// Traces that are to be read with a reserve.
+    /// Caveats about the traces.
     pub notes: Vec<String>,
     /// The answer of each limit of `--fail-if`.
     pub gates: Vec<Judged>,
@@ -44,7 +44,7 @@ pub struct Change {
     pub interval: Option<[f64; 2]>,
 }
 
-/// The unit of a figure, so that it can be shown as people read it.
+/// The unit of a figure, so that it can be shown in readable form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -61,9 +61,9 @@ pub struct Judged {
     pub result: Answer,
     /// The relative change; `None` where the figure is new, or in neither trace.
     pub relative: Option<f64>,
-    /// Its 95% interval over steps; `None` for what is counted and not timed.
+    /// Its 95% interval over steps; `None` for counts, which are not timed.
     pub interval: Option<[f64; 2]>,
-    /// Why there is nothing to decide by, where that is so.
+    /// The reason why the limit cannot be decided, where that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }

@@ -15,8 +15,8 @@ pub struct Limit {
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "--fail-if {text}: not a limit\n  help: FIGURE>N% or FIGURE<-N% with step, memory, kernels, launches, device, idle, busy or \
-     op:NAME, for instance \"step>5%\""
+    "--fail-if {text}: not a limit\n  help: write FIGURE>N% or FIGURE<-N%; FIGURE is step, memory, kernels, \
+     launches, device, idle, busy or op:NAME, for instance \"step>5%\""
 )]
 pub struct LimitError {
     pub text: String,
@@ -33,10 +33,10 @@ pub struct NoSuchOperator {
 
 const FIGURES: &[(&str, &str)] = &[
     ("memory", "peak memory bytes"),
-    ("kernels", "kernels a step"),
-    ("launches", "launches a step"),
-    ("device", "device seconds a step"),
-    ("idle", "idle seconds a step"),
+    ("kernels", "kernels per step"),
+    ("launches", "launches per step"),
+    ("device", "device seconds per step"),
+    ("idle", "idle seconds per step"),
     ("busy", "busy share"),
 ];
 
@@ -115,7 +115,7 @@ impl Limit {
     /// No share of nothing is large enough.
     fn grown_from_nothing(&self) -> Judged {
         let result = if self.grows { Answer::Fail } else { Answer::Pass };
-        let note = Some("the trace before has none of it");
+        let note = Some("it is zero in the trace before");
         Judged { limit: self.text.clone(), result, relative: None, interval: None, note }
     }
 
@@ -124,7 +124,7 @@ impl Limit {
         let some: Vec<&str> = comparison.every_operator.iter().take(3).map(|row| row.name.as_str()).collect();
         let nearest = match some.is_empty() {
             true => "the traces have no operators".to_string(),
-            false => format!("operators are named as in the trace, such as {}", some.join(", ")),
+            false => format!("use an operator's name from the trace, such as {}", some.join(", ")),
         };
         NoSuchOperator { text, name, nearest }
     }
@@ -157,7 +157,7 @@ mod tests {
             step,
             figures: vec![
                 row("peak memory bytes", Unit::Bytes, 100.0, 110.0, None),
-                row("idle seconds a step", Unit::Seconds, 1.0, 1.5, None),
+                row("idle seconds per step", Unit::Seconds, 1.0, 1.5, None),
             ],
             operators: vec![],
             kernels: vec![],

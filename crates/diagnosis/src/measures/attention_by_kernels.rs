@@ -83,7 +83,7 @@ pub fn attention_by_kernels(view: &View) -> ScoresByKernels {
     }
 }
 
-/// The next product, and the kernels up to it, which are no others than those that change scores one by one.
+/// The next product, and the kernels up to it, all of which change scores element by element.
 fn next_product(
     kinds: &[Kind],
     view: &View,

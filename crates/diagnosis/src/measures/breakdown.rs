@@ -17,7 +17,7 @@ pub struct Breakdown {
     pub communication_exposed_seconds: f64,
     pub copies_exposed_seconds: f64,
     pub idle: Idle,
-    /// Share of the steps in which the device worked. Of a run on the host alone: in which an operator ran.
+    /// Share of the steps in which the device worked. In CPU-only runs: in which an operator ran.
     pub busy_share: f64,
     pub where_work_runs: WhereWorkRuns,
 }
@@ -37,19 +37,19 @@ pub struct Idle {
     pub data_loading_seconds: f64,
     /// In a call that waits for the device.
     pub host_waiting_seconds: f64,
-    /// In Python and operators, before it ordered the next work.
+    /// In Python and operators, before it launched the next work.
     pub host_busy_seconds: f64,
-    /// The part of `host_busy_seconds` in gaps too long to be a matter of launches.
+    /// The part of `host_busy_seconds` in gaps too long to be caused by launches.
     pub host_busy_in_long_gaps_seconds: f64,
-    /// Between the order for the next work and its start.
+    /// Between the launch of the next work and its start.
     pub launch_delay_seconds: f64,
     /// Busy host and launch delay in short gaps that no launch of a kernel ends: a graph does, or copies for it, or nothing more came.
     #[serde(skip)]
     pub without_launches_seconds: f64,
-    /// The next work was queued and the device stood all the same: it waited for another stream, another rank, or something
-    /// outside of the file.
+    /// The next work was queued and the device was still idle: it waited for another stream, another rank, or something outside
+    /// the trace.
     pub stalled_seconds: f64,
-    /// Where nothing tells who ordered the next work.
+    /// Where nothing shows what launched the next work.
     pub unknown_seconds: f64,
     pub longest_seconds: f64,
 }

@@ -25,7 +25,7 @@ pub struct CopyRow {
     pub gigabytes_per_second: f64,
     /// The part of the device's time in which nothing else ran on it.
     pub exposed_seconds: f64,
-    /// The time of the host's calls that ordered them: a pageable copy keeps the host there until it is staged.
+    /// The time of the host's calls that started them: a pageable copy keeps the host there until it is staged.
     pub host_seconds: f64,
     pub largest_bytes: u64,
 }

@@ -14,7 +14,7 @@ pub struct CounterRow {
     pub least: f64,
     pub mean: f64,
     pub most: f64,
-    /// Seconds from the first step's start and the mean value of each stretch of time that has samples.
+    /// Seconds from the first step's start and the mean value of each interval that has samples.
     pub curve: Vec<[f64; 2]>,
 }
 

@@ -11,7 +11,7 @@ use super::view::View;
 pub struct CriticalPath {
     pub device_seconds: f64,
     pub host_seconds: f64,
-    /// From an order to the start of its work, where the device was waiting for it.
+    /// From a launch to the start of its work, where the device was waiting for it.
     pub launch_seconds: f64,
     /// Kernels on the path, the longest first.
     pub kernels: Vec<PathRow>,

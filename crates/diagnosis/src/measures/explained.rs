@@ -22,11 +22,10 @@ fn sentence(view: &View, stop: &Stop) -> String {
     let milliseconds = stop.span.nanos() as f64 / 1e6;
     let host = match host_in(view, stop.starved().unwrap_or(stop.span)) {
         _ if stop.stalled().nanos() * 2 > stop.span.nanos() => {
-            "the work was queued: it waited for another stream, another rank or something outside of the file"
-                .to_string()
+            "the work was queued: it waited for another stream, another rank or something outside the trace".to_string()
         }
         Some(at) => format!("the host was in `{}`", short(view.host_name(at))),
-        None => "nothing was recorded on the host: what it did lies outside of the file".to_string(),
+        None => "nothing was recorded on the host: its work is outside the trace".to_string(),
     };
     format!("{milliseconds:.2} ms after {before}, before {after}: {host}")
 }

@@ -118,7 +118,7 @@ fn cost(name: &str, dims: &str, types: &str, concrete: &str) -> Option<Cost> {
         }
         Kind::Attention => attention(shapes.first()?, shapes.get(1)?, shapes.get(2)?, &concrete)?,
         Kind::AttentionBackward => {
-            // Four products (dv, dp, dq, dk) where forward has two; recomputed scores are no work the model asks for.
+            // Four products (dv, dp, dq, dk) where forward has two; recomputed scores do not count as work of the model.
             let (flops, out) = attention(shapes.get(1)?, shapes.get(2)?, shapes.get(3)?, &concrete)?;
             (2.0 * flops, 3.0 * out)
         }

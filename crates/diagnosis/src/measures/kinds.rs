@@ -89,7 +89,7 @@ pub fn kinds(view: &View) -> Vec<KindRow> {
     rows
 }
 
-/// By name id; for names that are no kernels it means nothing.
+/// By name id; meaningless for names that are not kernels.
 pub fn kinds_of_names(view: &View) -> Vec<Kind> {
     view.of_kernels(kind_of)
 }

@@ -10,9 +10,9 @@ pub struct Launches {
     pub count: usize,
     pub per_step: f64,
     pub graph_launches: usize,
-    /// Without the profiler, where its cost was taken out.
+    /// Without the profiler, where its cost was subtracted.
     pub call_micros_median: f64,
-    /// As recorded, where the profiler's cost was taken out.
+    /// As recorded, where the profiler's cost was subtracted.
     pub recorded_call_micros_median: Option<f64>,
     pub call_seconds: f64,
     /// From the call's end to the work's start; negative when it starts before the call returns, counted as 0.

@@ -27,8 +27,8 @@ pub struct Memory {
     pub curve: Vec<Point>,
 }
 
-/// Live bytes by what they are for: as a run of ours states it, else as far as the life of an allocation shows it. What was
-/// live before such a trace began (parameters, optimizer state) is `earlier`.
+/// Live bytes by purpose: as a headroom run states it, otherwise as far as the lifetime of an allocation shows it. Memory that
+/// was live before such a trace began (parameters, optimizer state) is `earlier`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     pub seconds: f64,

@@ -17,7 +17,7 @@ pub struct MemoryBoundRow {
     pub operator: String,
     pub calls: u64,
     pub seconds: f64,
-    /// Their inputs, and an output as large as the largest, once through memory at its rate.
+    /// Their inputs, and an output as large as the largest, once through memory at its bandwidth.
     pub least_seconds: f64,
     /// Each kernel with its share of that.
     #[serde(skip)]

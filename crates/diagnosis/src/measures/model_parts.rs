@@ -9,14 +9,14 @@ use super::intervals::seconds;
 use super::kinds::{Kind, kinds_of_names, of_span};
 use super::view::View;
 
-/// Shares are of the device's time in the steps; backward passes count with the forward ones that they belong to.
+/// Shares of the device's time in the steps; backward passes count with their forward passes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ModelParts {
     pub attention_share: f64,
     pub feed_forward_share: f64,
-    /// In another module, or in none.
+    /// In another module, or outside all modules.
     pub rest_share: f64,
-    /// The part of all of it in matrix products.
+    /// The part of all of it in GEMMs.
     pub product_share: f64,
     pub device_seconds: f64,
 }

@@ -15,11 +15,11 @@ use super::view::View;
 pub struct Norms {
     pub calls: u64,
     pub seconds: f64,
-    /// Their bytes at the memory's rate.
+    /// Their bytes at the memory bandwidth.
     pub least_seconds: f64,
     /// The operator that takes most of the time.
     pub operator: String,
-    /// Most of the time is in batch norms that walk through images plane by plane.
+    /// Most of the time is in batch norms over images in NCHW layout.
     pub is_by_plane: bool,
     /// Each kernel with the time that a good one takes, and with the time of the fewest passes at the memory's rate.
     #[serde(skip)]

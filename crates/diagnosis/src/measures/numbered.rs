@@ -16,7 +16,7 @@ pub struct Numbered {
 const PLACES_A_NUMBER: usize = 4;
 
 impl Numbered {
-    /// From numbers and their places; [`NONE`] is no number, and of two places with one number the later counts.
+    /// From numbers and their places; [`NONE`] does not count as a number. The later of two places with one number counts.
     pub fn new(pairs: impl Iterator<Item = (u32, usize)> + Clone) -> Numbered {
         let numbered = pairs.filter(|(number, _)| *number != NONE);
         let (mut first, mut last, mut count) = (u32::MAX, 0, 0);

@@ -22,10 +22,10 @@ pub struct Operators {
 pub struct OperatorRow {
     pub name: String,
     pub calls: u64,
-    /// Host time, without that of operators inside it.
+    /// Host time, without the operators inside it.
     pub host_self_seconds: f64,
     pub host_total_seconds: f64,
-    /// Device time of the kernels, copies and fills that it queued itself, and with those of operators inside it.
+    /// Device time of the kernels, copies and fills that it queued itself, and including those of the operators inside it.
     pub device_self_seconds: f64,
     pub device_total_seconds: f64,
     /// Share of all device self time; of host self time where there is no device.

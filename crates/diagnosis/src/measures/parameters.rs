@@ -20,7 +20,7 @@ pub struct Parameters {
     pub elements: f64,
 }
 
-/// Work on parameters one by one, outside of the optimizer: averages of weights, norms and clipping by hand, own updates.
+/// Work on parameters one by one, outside the optimizer: weight averages, hand-written norms, clipping and updates.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ParameterLoops {
     pub operators_per_step: f64,

@@ -38,7 +38,7 @@ pub struct Patterns {
     pub tensor_cores: TensorCores,
     pub recomputed: Recomputed,
     pub norms: Norms,
-    /// Operators that memory bounds, those with the most time beyond their bytes first.
+    /// Memory-bound operators, the one with the most time beyond its bytes first.
     pub memory_bound: Vec<MemoryBoundRow>,
     pub parameter_loops: ParameterLoops,
     #[serde(skip)]
@@ -71,7 +71,7 @@ pub struct OptimizerWork {
     pub device_seconds: f64,
     pub host_seconds: f64,
     pub share_of_steps: f64,
-    /// `aten::zero_` calls a step inside `zero_grad`.
+    /// `aten::zero_` calls per step inside `zero_grad`.
     pub zeroed_per_step: f64,
     /// Fused updates, one for each group of parameters.
     #[serde(skip)]
@@ -87,7 +87,7 @@ pub struct OptimizerWork {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MaterialisedAttention {
     pub softmaxes_per_step: f64,
-    /// Device time of softmax, of the products around it and of what scales and masks the scores, forward and backward.
+    /// Device time of the softmax, the GEMMs around it and the kernels that scale and mask the scores, forward and backward.
     pub device_seconds: f64,
     pub share_of_steps: f64,
     /// Bytes of one matrix of scores.
@@ -109,7 +109,7 @@ pub struct SmallKernels {
     pub device_seconds: f64,
     /// From each run's start to its end.
     pub span_seconds: f64,
-    /// Device time of the runs less the longest kernel of each, which a fused one takes at least.
+    /// Device time of the runs less the longest kernel of each, which a fused kernel needs at least.
     pub beyond_longest_seconds: f64,
     /// Time beyond the longest kernels, as a share of the steps.
     pub share_of_steps: f64,
@@ -132,7 +132,7 @@ pub struct AllocatorCalls {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TensorCores {
-    /// Device time of products that tensor cores could do.
+    /// Device time of GEMMs that tensor cores could run.
     pub eligible_seconds: f64,
     /// The part in kernels that do not use them.
     pub without_seconds: f64,

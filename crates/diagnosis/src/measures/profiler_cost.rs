@@ -12,14 +12,14 @@ use super::view::View;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EventCosts {
     pub operator_micros: f64,
-    /// A call into the device's runtime that orders work, seen by the driver's own callbacks; the work is recorded as well.
+    /// A runtime call that launches work, seen by the driver's own callbacks; the work is recorded as well.
     pub runtime_micros: f64,
-    /// A call that orders nothing and waits for nothing: it asks for an attribute, or marks or holds a stream.
+    /// A call that neither launches nor waits: it queries an attribute, or marks or holds a stream.
     pub query_micros: f64,
-    /// More for a call that waits: the profiler takes its records in there.
+    /// Extra cost of a call that waits: the profiler collects its records there.
     pub wait_micros: f64,
     pub python_micros: f64,
-    /// More for a kernel of torch.compile, whose launcher describes its arguments to a profiler.
+    /// Extra cost of a torch.compile kernel, whose launcher describes its arguments to a profiler.
     pub compiled_kernel_micros: f64,
     /// A copy from pageable memory, which the host stages piece by piece: the share of its time that recording adds.
     pub staging_share: f64,

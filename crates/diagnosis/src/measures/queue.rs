@@ -8,10 +8,10 @@ use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Queue {
-    /// Pieces of work ordered and not finished, over the steps: the mean and the most of each stretch of time.
+    /// Pieces of work launched and not finished, over the steps: the mean and the maximum of each interval.
     pub curve: Vec<QueuePoint>,
     pub most: u32,
-    /// Launches that took far longer than usual while the queue was as long as it gets: the host could not order more.
+    /// Launches that took far longer than usual while the queue was full: the host could not launch more.
     pub blocked_calls: usize,
     pub blocked_seconds_per_step: f64,
 }

@@ -20,18 +20,18 @@ pub use jobs::{Job, Runs, dated, group_by_run, largest_job};
 use matching::{Matched, Meeting, matched};
 use strips::Strips;
 
-/// Ranks of one run. A collective ends on all of them at once: who spends the shortest time in it came last, that time is the
-/// transfer, and what others spend beyond it is their wait.
+/// Ranks of one run. A collective ends on all of them at the same time: the rank that spends the least time in it arrived last,
+/// that time is the transfer, and time that others spend beyond it is their wait.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ranks {
     pub ranks: Vec<RankRow>,
     /// Collectives that were found on several ranks.
     pub meetings: usize,
-    /// Time per step that the analyzed rank spends waiting in collectives, beside no compute.
+    /// Time per step that the analyzed rank waits in collectives with no compute beside it.
     pub waiting_seconds: f64,
-    /// The same of all ranks, in the mean: the rank that the others wait for waits least itself.
+    /// The same, averaged over all ranks: the rank that the others wait for waits least itself.
     pub mean_waiting_seconds: f64,
-    /// The rank that more than half of all waiting is for. `None` where no rank stands out, or ranks are missing that may.
+    /// The rank that accounts for more than half of all waiting. `None` where no rank stands out, or where a missing rank may.
     pub straggler: Option<u32>,
     pub missing_ranks: Vec<u32>,
     pub collectives: Vec<CollectiveRow>,
@@ -51,7 +51,7 @@ pub struct RankRow {
     pub trace: String,
     pub step_seconds: f64,
     pub busy_share: f64,
-    /// Per step, as are all times of a row but those that say otherwise.
+    /// Per step, like all times of a row unless stated otherwise.
     pub compute_seconds: f64,
     pub exposed_seconds: f64,
     pub collectives: usize,
@@ -59,12 +59,12 @@ pub struct RankRow {
     pub collective_seconds: f64,
     /// Found on other ranks too.
     pub met: usize,
-    /// Share of those that this rank came last at.
+    /// Share of them at which this rank arrived last.
     pub last_share: f64,
     /// Over all steps: time in collectives beyond what the last to arrive needed.
     pub waited_seconds: f64,
     pub transfer_seconds: f64,
-    /// Waiting in sends and receives beside no compute: a pipeline's bubbles.
+    /// Waiting in sends and receives with no compute beside it: pipeline bubbles.
     pub pipeline_wait_seconds: f64,
     /// The rank that it waits for most, and how long.
     pub waits_for: Option<u32>,
@@ -85,10 +85,10 @@ pub struct CollectiveRow {
     /// Medians over collectives.
     pub transfer_seconds: f64,
     pub longest_wait_seconds: f64,
-    /// Bytes of the message over the time of the transfer, and what a link carries of it.
+    /// Bytes of the message divided by the transfer time, and the resulting rate on the link (bus bandwidth).
     pub algorithm_bytes_per_second: Option<f64>,
     pub bus_bytes_per_second: Option<f64>,
-    /// Rate of the device's link by its datasheet, within a machine.
+    /// Datasheet rate of the device's link within a machine.
     pub link_bytes_per_second: Option<f64>,
 }
 
@@ -264,7 +264,7 @@ fn notes(rows: &[RankRow], aligned: &[bool], meetings: &[Meeting], missing: &[u3
         let listed: Vec<String> = missing.iter().take(8).map(u32::to_string).collect();
         let more = if missing.len() > 8 { " and others" } else { "" };
         notes.push(format!(
-            "{} of {} ranks are given: rank {}{more} missing, so waits are at least those shown and no straggler is named",
+            "{} of {} ranks are given: rank {}{more} missing, so the waits shown are lower bounds and no straggler is named",
             rows.len(),
             world.unwrap_or(0),
             listed.join(", ")
@@ -273,16 +273,16 @@ fn notes(rows: &[RankRow], aligned: &[bool], meetings: &[Meeting], missing: &[u3
     let with_collectives = rows.iter().filter(|row| row.collectives > 0).count();
     if with_collectives > 1 && meetings.is_empty() {
         notes.push(
-            "the ranks' collectives do not line up by group, kind, size and time: waits are not told from transfers"
+            "the ranks' collectives do not match by group, kind, size and time: waits cannot be separated from transfers"
                 .into(),
         );
     } else {
         for (row, _) in rows.iter().zip(aligned).filter(|(row, aligned)| !**aligned && row.collectives > 0) {
-            notes.push(format!("rank {}'s collectives do not line up with the others'", row.rank));
+            notes.push(format!("rank {}'s collectives do not match the others'", row.rank));
         }
     }
     if !meetings.is_empty() && meetings.len() < FEWEST_MEETINGS {
-        notes.push(format!("collectives in common: {}, too few to name a straggler", meetings.len()));
+        notes.push(format!("shared collectives: {}, too few to name a straggler", meetings.len()));
     }
     notes
 }

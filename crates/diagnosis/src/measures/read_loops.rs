@@ -23,7 +23,7 @@ pub struct ReadLoops {
     pub kernels: Vec<(usize, i64)>,
 }
 
-/// Fewer read-backs in one call of a function are no loop worth the name.
+/// Fewer read-backs in one call of a function do not count as a loop.
 const FEWEST_READS: usize = 16;
 /// With fewer kernels for each value, reading it is the cost, and host-sync tells it.
 const FEWEST_KERNELS: f64 = 4.0;

@@ -17,17 +17,17 @@ pub fn unrecorded_device(view: &View) -> Option<String> {
     }
     let calls = trace.host.category.iter().filter(|category| **category == Category::Runtime).count();
     if calls > 0 {
-        return Some(format!("the run made {calls} calls of a device's runtime"));
+        return Some(format!("the run made {calls} calls to a device runtime"));
     }
     if trace.memory.device.iter().any(|device| *device != HOST_MEMORY) {
-        return Some("the run allocated memory of a device".into());
+        return Some("the run allocated device memory".into());
     }
     let used: Vec<bool> = trace.names.iter().map(|(_, name)| is_for_a_device(name)).collect();
     if let Some(at) = (0..trace.host.len()).find(|&at| used[trace.host.name[at].index()]) {
         return Some(format!("the run called {}, which works on a device", view.host_name(at)));
     }
     let gpu = trace.header.devices.first()?;
-    Some(format!("the machine has a {}, and whether the run used it is not known", gpu.name))
+    Some(format!("the machine has a {}, and it is unknown whether the run used it", gpu.name))
 }
 
 /// Operators that only a GPU has, and functions of PyTorch that only a run on one calls.

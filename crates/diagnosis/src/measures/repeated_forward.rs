@@ -21,7 +21,7 @@ const LAYERS: &[(&str, usize)] = &[
 ];
 /// A pass of fewer layers is a part of something.
 const FEWEST_LAYERS: usize = 4;
-/// More layers in a step than so many times the trained ones are no second look at a batch: episodes are played, or a text is written.
+/// A step with more layers than so many times the trained ones does not look at a batch twice: it plays episodes, or generates text.
 const MOST_PASSES: usize = 2;
 /// Whoever is elsewhere for longer between two layers is in another pass.
 const LONGEST_PAUSE_NANOS: i64 = 20_000_000;
@@ -39,7 +39,7 @@ struct Pass {
 }
 
 /// From the first to the last layer of each pass without a gradient, where it is of exactly the layers that have one, once or several
-/// times. Frozen layers below trained ones are no such pass, nor is another model of which some layers are alike, nor one of the same
+/// times. Frozen layers below trained ones are not such a pass, nor is another model of which some layers are alike, nor one of the same
 /// layers where the trace numbers modules: a teacher, a reference, an average.
 pub fn repeated_forward(view: &View) -> Recomputed {
     let host = &view.trace.host;

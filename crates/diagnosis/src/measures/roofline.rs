@@ -16,9 +16,9 @@ use crate::peaks;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Roofline {
-    /// Executed, as far as operators say or show it.
+    /// Executed, as far as operators state or show it.
     pub flops_per_step: f64,
-    /// FLOPs that the model needs: what MFU counts. A trace of ours states them; of others they are those executed.
+    /// FLOPs that the model needs, which MFU counts. A headroom trace states them; for other traces they are the executed FLOPs.
     pub needed_flops_per_step: f64,
     pub achieved_flops_per_second: f64,
     /// Percentage of the rate that the step's main precision allows; `None` where the device is not in the table.
@@ -27,9 +27,9 @@ pub struct Roofline {
     pub peak_bytes_per_second: Option<f64>,
     pub peak_source: Option<String>,
     pub ridge_flops_per_byte: Option<f64>,
-    /// The operator with the most time above its roof first.
+    /// The operator with the most time beyond its roofline limit first.
     pub rows: Vec<RooflineRow>,
-    /// Products, convolutions and attention by shape, those with the most time first.
+    /// GEMMs, convolutions and attention by shape, the longest first.
     pub by_shape: Vec<ShapeRow>,
 }
 
@@ -43,7 +43,7 @@ pub struct RooflineRow {
     pub intensity: f64,
     /// `None` where no peak of the device is known.
     pub bound: Option<Bound>,
-    /// The least time that the device's peaks allow, and what share of the time taken that is.
+    /// The least time that the device's peaks allow, and its share of the time taken.
     pub roof_seconds: f64,
     pub percent_of_roof: f64,
 }
@@ -97,7 +97,7 @@ pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline 
         result.peak_source = Some(match calls {
             // The header names the one peak that the run is held against.
             Some(_) => source,
-            None => format!("{source}; MFU by that of {}", if is_half { "bf16" } else { single(view) }),
+            None => format!("{source}; MFU refers to the {} peak", if is_half { "bf16" } else { single(view) }),
         });
         result.ridge_flops_per_byte = Some(peak / rates.bytes);
         result.mfu_percent = Some(100.0 * result.needed_flops_per_step / step_seconds / peak);

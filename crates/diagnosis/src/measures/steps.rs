@@ -14,7 +14,7 @@ pub struct Steps {
     pub found_by: FoundBy,
     pub measured_on: MeasuredOn,
     pub list: Vec<Step>,
-    /// Names of first steps that were a cold start: they are not in the list.
+    /// Names of the first steps that were a cold start: they are not in the list.
     pub left_out: Vec<String>,
     /// When the host ordered each step's work: the steps themselves, unless they are measured on the device.
     #[serde(skip)]
@@ -41,7 +41,7 @@ pub enum FoundBy {
     WholeTrace,
 }
 
-/// Clock that cuts the steps. Where the host runs ahead, its marks say when work was ordered, not when it was done.
+/// Clock that separates the steps. Where the host runs ahead, its marks show when work was launched, not when it was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasuredOn {

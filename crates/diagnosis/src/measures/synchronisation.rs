@@ -16,7 +16,7 @@ use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Synchronisation {
-    /// Waits of one kind at one place, the costliest first.
+    /// Waits of one kind at one place, the most expensive first.
     pub groups: Vec<Waits>,
     pub calls: usize,
     pub wait_seconds: f64,
@@ -27,7 +27,7 @@ pub struct Waits {
     pub kind: WaitKind,
     /// The operator that waits (`aten::item`), or the runtime call where there is none.
     pub what: String,
-    /// The operator or annotation that ended last before it: tells one read-back in a function from another.
+    /// The operator or annotation that ended last before it: distinguishes the read-backs within one function.
     pub after: Option<String>,
     /// The innermost function of the user's own code, and the outermost call it made towards the wait.
     pub function: Option<String>,
@@ -36,8 +36,8 @@ pub struct Waits {
     pub per_step: f64,
     /// Time in the runtime's waiting calls alone.
     pub wait_seconds: f64,
-    /// Time that the step would be shorter without: of the operator and of the restart after it, the part in which the device
-    /// had run dry. Where work is queued and the device stands, the wait is not to blame.
+    /// Time by which the step would be shorter without it: the part of the operator and of the restart after it in which the
+    /// device had nothing to run. Where work is queued and the device is idle, the wait is not the cause.
     pub cost_seconds: f64,
     pub share_of_steps: f64,
     /// When the first of them began, from the trace's start: groups of one function in the order of its lines.

@@ -15,7 +15,7 @@ pub struct Trust {
     pub verdict: Verdict,
     /// Problems, the worst first, in sentences.
     pub notes: Vec<String>,
-    /// Share of the step that the profiler itself takes; see `overhead_from`. Where it is estimated, the bounds besides.
+    /// Share of the step that the profiler itself takes; see `overhead_from`. Where it is estimated, also its bounds.
     pub profiler_overhead_share: Option<f64>,
     pub profiler_overhead_low_share: Option<f64>,
     pub profiler_overhead_high_share: Option<f64>,
@@ -23,9 +23,9 @@ pub struct Trust {
     /// The dearest that recording usually is: rules reckon with it, while the bounds hold all that was seen.
     #[serde(skip)]
     pub usual_overhead_most: Option<f64>,
-    /// Share of the steps in which the device stood while the host set up what is set up once.
+    /// Share of the steps in which the device was idle during one-time setup on the host.
     pub cold_share: f64,
-    /// Figures that are withheld because the trace spoils them.
+    /// Figures that are withheld because the trace distorts them.
     pub withheld: Vec<&'static str>,
 }
 
@@ -56,7 +56,7 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
     let mut trust = Trust::default();
     let reading = &view.trace.reading;
     if let Some(at) = reading.truncated_at_byte {
-        trust.note(Verdict::Limited, format!("the file breaks off after {at} bytes: what comes after is missing"));
+        trust.note(Verdict::Limited, format!("the file is cut off after {at} bytes: everything after that is missing"));
     }
     if reading.damaged_events > 0 {
         let events = reading.damaged_events;
@@ -74,7 +74,7 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
         let categories = reading.foreign_categories.join(", ");
         trust.note(
             Verdict::Limited,
-            format!("no span has a category of a profiler's (there are: {categories}): all are taken for operators of the host"),
+            format!("no span has a profiler's category (found: {categories}): all are treated as host operators"),
         );
     }
     lost_work(view, &mut trust);
@@ -100,8 +100,8 @@ impl Trust {
         self.overhead_from = Some("measured");
         if share > TOO_MUCH_PROFILER {
             self.notes.push(format!(
-                "the profiler takes {:.0}% of the recorded step: {:.1} ms with it, {:.1} ms without; that is taken out, and all \
-                 shares are of the step without it",
+                "the profiler takes {:.0}% of the recorded step: {:.1} ms with it, {:.1} ms without; all shares \
+                 refer to the step without it",
                 100.0 * share,
                 1e3 * recorded,
                 1e3 * without
@@ -116,15 +116,18 @@ fn lost_work(view: &View, trust: &mut Trust) {
     if !view.has_device_work() {
         let ordered = (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::Launch)).count();
         if ordered > 0 {
-            trust.note(Verdict::Broken, format!("{ordered} kernels were launched and none was recorded on a device"));
+            trust.note(
+                Verdict::Broken,
+                format!("{ordered} kernels were launched, but no kernel was recorded on a device"),
+            );
             trust.withheld.push("breakdown");
         }
         if let Some(evidence) = unrecorded_device(view) {
             trust.note(
                 Verdict::Limited,
                 format!(
-                    "no device was recorded: {evidence}; host times are not the device's, so neither MFU nor roofline is \
-                     given (record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+                    "no device was recorded: {evidence}; host times are not device times, so MFU and roofline \
+                     are not given (record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
                 ),
             );
             trust.withheld.extend(["mfu", "roofline"]);
@@ -149,14 +152,16 @@ fn lost_work(view: &View, trust: &mut Trust) {
     if cut * 50 > launches.len() {
         trust.note(
             Verdict::Limited,
-            format!("recording ended before the work of the last {cut} launches had run: it is not in the file"),
+            format!(
+                "recording ended before the work of the last {cut} launches had run, so that work is not in the file"
+            ),
         );
     }
     if lost * 50 > launches.len() {
         let share = 100.0 * lost as f64 / launches.len() as f64;
         trust.note(
             Verdict::Broken,
-            format!("{share:.0}% of launches have no kernel: events were dropped, idle time is unreliable"),
+            format!("{share:.0}% of launches have no kernel: events were dropped, so idle time is unreliable"),
         );
         trust.withheld.push("idle");
     }
@@ -168,7 +173,10 @@ fn lost_work(view: &View, trust: &mut Trust) {
     let orphans = device.busy().filter(in_steps).filter(|&at| view.call_of[at] == NONE).count();
     if kernels > 0 && orphans * 10 > kernels && !launches.is_empty() {
         let share = 100.0 * orphans as f64 / kernels as f64;
-        trust.note(Verdict::Limited, format!("{share:.0}% of kernels have no launch: their operators are unknown"));
+        trust.note(
+            Verdict::Limited,
+            format!("{share:.0}% of kernels have no recorded launch: their operators are unknown"),
+        );
     }
 }
 
@@ -179,8 +187,8 @@ fn without_operators(view: &View, trust: &mut Trust) {
     if view.has_device_work() && !view.trace.host.category.iter().any(tells) {
         trust.note(
             Verdict::Limited,
-            "neither operators nor functions of the host were recorded: device time is given by kernel and kind, and whose \
-             it is cannot be told (record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+            "no host operators or functions were recorded: device time is given by kernel and kind only (record \
+             with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
                 .into(),
         );
         trust.withheld.push("operators");
@@ -211,8 +219,8 @@ fn sampled(view: &View, trust: &mut Trust) {
     trust.note(
         Verdict::Broken,
         format!(
-            "only about one event in {one_in:.0} is in the file, by the numbers of the operators: idle time, what hides \
-             collectives and which rank is late cannot be read from a sample"
+            "only about one event in {one_in:.0} is in the file, judging by the operators' numbers: a sample \
+             cannot show idle time, the overlap of collectives or the late rank"
         ),
     );
     trust.withheld.extend(["idle", "communication"]);
@@ -243,7 +251,7 @@ fn cold_start(view: &View, trust: &mut Trust) {
     trust.note(
         Verdict::Limited,
         format!(
-            "the window holds a cold start: {:.0}% of it is setting up what is set up once ({}); record after some warm-up steps",
+            "the window holds a cold start: {:.0}% of it is one-time setup ({}); record after some warm-up steps",
             100.0 * trust.cold_share,
             longest.join(", ")
         ),
@@ -266,7 +274,7 @@ fn graph_launches(view: &View, trust: &mut Trust) {
         trust.note(
             Verdict::Broken,
             format!(
-                "{empty} of {} graph launches show no kernel: most of the work may be inside them, unseen",
+                "{empty} of {} graph launches show no kernel: most of the work may be hidden inside them",
                 graphs.len()
             ),
         );
@@ -279,9 +287,9 @@ fn no_steps(view: &View, trust: &mut Trust) {
         let events = view.trace.reading.events;
         let spans = view.trace.host.len() + view.trace.device.len();
         let why = match (events, spans) {
-            (0, _) => "the trace holds no event".to_string(),
-            (_, 0) => format!("none of the trace's {events} events is a span of time"),
-            _ => format!("the trace's {spans} spans take no time, or are the profiler's own"),
+            (0, _) => "the trace holds no events".to_string(),
+            (_, 0) => format!("the trace's {events} events hold no span of time"),
+            _ => format!("the trace's {spans} spans take no time, or belong to the profiler"),
         };
         trust.note(Verdict::Broken, format!("{why}: nothing can be measured"));
     }
@@ -330,9 +338,10 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
         trust.note(
             Verdict::Limited,
             format!(
-                "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded, which slows the host, so \
-                 host and launch times are too long: the step of {:.1} ms takes an estimated {middle:.1} ms without the profiler, \
-                 between {lower:.1} and {upper:.1} (time some steps without it to know)",
+                "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded, \
+                 which slows the host, so host and launch times are too long: the step of {:.1} ms takes an \
+                 estimated {middle:.1} ms without the profiler, between {lower:.1} and {upper:.1} (to be sure, \
+                 time some steps without it)",
                 estimate.events_per_step,
                 estimate.functions_per_step,
                 1e3 * step_seconds,

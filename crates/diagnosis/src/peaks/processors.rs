@@ -28,7 +28,7 @@ impl Units {
 }
 
 const INTEL: &str = "Intel 64 and IA-32 Architectures Optimization Reference Manual";
-const AMD: &str = "AMD Software Optimization Guide of the family";
+const AMD: &str = "AMD Software Optimization Guide for the family";
 
 /// The units of a core of this family and model; none where it is not in the table.
 pub fn units(processor: &Processor) -> Option<Units> {

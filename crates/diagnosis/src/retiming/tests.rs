@@ -88,7 +88,7 @@ fn where_the_device_sets_the_pace_no_cost_explains_a_shorter_step() {
     let trace = made.trace();
     let played = played(&View::new(&trace), Some(1_500e-6)).expect("a time is given");
     assert!(near(played.step.played_seconds, 2_020e-6, 12e-6), "{:?}", played.step);
-    assert!(played.step.notes[0].contains("and not 1.50: recording cost more than its events explain"));
+    assert!(played.step.notes[0].contains("instead of 1.50: recording cost more than its events explain"));
     let lengths: i64 = played.trace.device.duration.iter().sum();
     assert_eq!(lengths, 2_000 * MICRO, "the device works as long as it did");
 }
@@ -177,7 +177,7 @@ fn traces_that_have_little_in_common_are_not_joined_and_that_is_said() {
     let played = played(&View::new(&full), Some(1_712e-6)).expect("a time is given");
     assert!(played.step.joined_share.is_none_or(|share| share < LEAST_JOINED));
     assert!(played.step.notes[0].contains("differ too much"), "{:?}", played.step);
-    assert!(near(played.step.played_seconds, 1_712e-6, 1e-6), "the full one alone is played");
+    assert!(near(played.step.played_seconds, 1_712e-6, 1e-6), "only the full one is replayed");
 }
 
 #[test]

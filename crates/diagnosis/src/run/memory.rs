@@ -126,13 +126,13 @@ fn recommendations(
     let gated =
         sum(&|place| matches!(place.name.as_str(), "silu" | "mul") && kinds::is_activation(&roles.of(&place.module)));
     let mut rows = vec![
-        (scores, "flash-attention", "the squares of scores and their softmax are live at the peak"),
-        (logits, "fuse-loss", "logits and their gradient are live at the peak"),
-        (gated, "fuse-swiglu", "the activation and its product are kept for the backward pass"),
+        (scores, "flash-attention", "the attention scores and their softmax are live at the peak"),
+        (logits, "fuse-loss", "the logits and their gradient are live at the peak"),
+        (gated, "fuse-swiglu", "the SiLU output and its product are kept for the backward pass"),
         (
             activations_mb,
             "checkpoint",
-            "activations wait for the backward pass; recomputing them costs up to one more forward pass",
+            "activations are kept for the backward pass; recomputing them costs up to one more forward pass",
         ),
     ];
     rows.retain(|(saved, _, _)| *saved >= 0.01 * peak_mb);

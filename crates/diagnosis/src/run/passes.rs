@@ -124,19 +124,19 @@ fn is_scores(place: &PlaceStats) -> bool {
 const PASS_EFFECTS: [PassEffect; 8] = [
     PassEffect {
         pass: "fuse-qkv",
-        fault: "q, k and v projections are separate products",
+        fault: "q, k and v projections are separate GEMMs",
         touches: |place| kinds::is_qkv(&place.role),
         stays: at_roof,
     },
     PassEffect {
         pass: "fuse-gate-up",
-        fault: "gate and up projections are separate products",
+        fault: "gate and up projections are separate GEMMs",
         touches: |place| kinds::is_gate_up(&place.role),
         stays: at_roof,
     },
     PassEffect {
         pass: "fuse-swiglu",
-        fault: "SiLU and its product are separate kernels",
+        fault: "SiLU and the multiplication after it are separate kernels",
         touches: |place| kinds::is_activation(&place.role),
         stays: nothing,
     },
@@ -148,7 +148,7 @@ const PASS_EFFECTS: [PassEffect; 8] = [
     },
     PassEffect {
         pass: "fuse-rope",
-        fault: "the rotation of queries and keys is a kernel of its own",
+        fault: "RoPE is a separate kernel",
         touches: |place| kinds::is_rotation(&place.name),
         stays: nothing,
     },
@@ -166,7 +166,7 @@ const PASS_EFFECTS: [PassEffect; 8] = [
     },
     PassEffect {
         pass: "fuse-loss",
-        fault: "logits of all tokens exist at once",
+        fault: "the logits of all tokens are in memory at the same time",
         touches: |place| kinds::is_loss(&place.role),
         stays: products_at_roof,
     },
@@ -213,7 +213,7 @@ pub fn roofline_targets(facts: &StepFacts) -> Vec<RooflineTarget> {
     let target = |place: &PlaceStats| RooflineTarget {
         target: place.label(),
         reason: format!(
-            "{:.1}% of the step at {:.0}% of its roof ({})",
+            "{:.1}% of the step, running at {:.0}% of its roofline limit ({})",
             place.percent_of_step,
             place.percent_of_roof,
             place.bound.name().replace('_', " ")
@@ -231,7 +231,7 @@ fn furthest_from_roof(places: &[PlaceStats]) -> Vec<&PlaceStats> {
 
 fn gain(saved: f64, wall: f64) -> String {
     let left = (wall - saved).max(f64::MIN_POSITIVE);
-    format!("at most {:.1}% of the step ({:.2}×), if it ran at its roof", 100.0 * saved / wall, wall / left)
+    format!("at most {:.1}% of the step ({:.2}×), if it ran at its roofline limit", 100.0 * saved / wall, wall / left)
 }
 
 fn priority(share: f64) -> &'static str {
@@ -247,8 +247,8 @@ fn remedy(place: &PlaceStats, passes: &Passes) -> String {
         PASS_EFFECTS.iter().filter(|effect| (effect.touches)(place)).map(|effect| effect.pass).collect();
     passes.flag(&wanted).unwrap_or_else(|| {
         let words = match place.bound {
-            Bound::ComputeBound => "larger products, a faster kernel, or a lower precision",
-            _ => "fuse with a neighbour, so that the data is read once",
+            Bound::ComputeBound => "larger GEMMs, a faster kernel, or lower precision",
+            _ => "fuse with a neighbouring kernel, so that the data is read once",
         };
         words.into()
     })
@@ -299,7 +299,7 @@ const ROWS: [Row; 7] = [
         effort: Level::High,
         passes: &["flash-attention"],
         belongs: |place| kinds::is_softmax(&place.name),
-        overlap: "; part of the attention row, not to be added to it",
+        overlap: "; already included in the attention row",
     },
     Row {
         category: "Optimizer",
@@ -370,13 +370,13 @@ fn judged(row: &Row, facts: &StepFacts) -> Judged {
     let (effort, remedy, saved) = match facts.passes.flag(row.passes) {
         Some(flag) => (row.effort, flag, Some(saved)),
         None if time == 0.0 => (Level::High, "nothing left to fuse".into(), None),
-        None => (Level::High, "its passes are applied: what is left is in the kernels themselves".into(), None),
+        None => (Level::High, "its passes are applied: the rest is time in the kernels themselves".into(), None),
     };
     let evidence = match saved {
         Some(saved) => {
-            format!("{:.2} ms per step, {:.2} ms of it saved at most{}", time * 1e3, saved * 1e3, row.overlap)
+            format!("{:.2} ms per step, of which at most {:.2} ms can be saved{}", time * 1e3, saved * 1e3, row.overlap)
         }
-        None => format!("{:.2} ms per step, and no pass is left for it{}", time * 1e3, row.overlap),
+        None => format!("{:.2} ms per step, and no further pass applies{}", time * 1e3, row.overlap),
     };
     let made = category(row.category, Some(time), (row.difficulty, effort), remedy, evidence, facts);
     let passes = row.passes.iter().map(|pass| pass.to_string()).collect();
@@ -391,8 +391,8 @@ fn launch_overhead(facts: &StepFacts) -> Judged {
         "Kernel Launch Overhead",
         Some(facts.launch_seconds),
         ("Medium-High", if flag.is_some() { Level::Low } else { Level::High }),
-        flag.unwrap_or_else(|| "fewer, larger kernels: every fusion takes some away".into()),
-        format!("{:.2} ms per step between calls and in starting them", facts.launch_seconds * 1e3),
+        flag.unwrap_or_else(|| "fewer, larger kernels: every fusion removes some".into()),
+        format!("{:.2} ms per step between calls and in launching them", facts.launch_seconds * 1e3),
         facts,
     );
     with_gain(BottleneckCategory { passes: vec![GRAPH_REPLAY.into()], ..row }, saved, facts)
@@ -404,7 +404,10 @@ fn fragmentation(facts: &StepFacts) -> Judged {
         None,
         ("Medium", Level::Low),
         "nothing to do: buffers are placed before the run".into(),
-        format!("{:.2}% of the arena lies between buffers; it costs memory, no time", facts.fragmentation_percent),
+        format!(
+            "{:.2}% of the arena is unused space between buffers; it costs memory, not time",
+            facts.fragmentation_percent
+        ),
         facts,
     );
     Judged { saved: None, row }

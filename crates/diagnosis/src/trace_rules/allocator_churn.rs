@@ -26,14 +26,14 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let message = format!(
-        "{:.0} calls a step allocate or free device memory, {} of the step; each may also stop the device",
+        "{:.0} calls per step allocate or free device memory, {} of the step; each may also stop the device",
         allocator.calls_per_step,
         percent(allocator.share_of_steps)
     );
     let advice = "do not call empty_cache() in the loop; keep shapes the same from step to step so that the allocator reuses its blocks";
     let mut found = Found::new(Some(allocator.share_of_steps), message, advice);
     let steps = evidence.view.steps.count();
-    found.evidence = vec![format!("{} a step in such calls", milliseconds(allocator.host_seconds / steps))];
+    found.evidence = vec![format!("{} per step in such calls", milliseconds(allocator.host_seconds / steps))];
     let view = evidence.view;
     let calls = (0..view.trace.host.len())
         .filter(|&at| matches!(view.call_kind(at), Some(CallKind::Allocate | CallKind::Free)))

@@ -42,12 +42,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let nanos: i64 = masked.kernels.iter().map(|&at| device.duration[at]).sum();
     let dims = masked.dims.as_deref().unwrap_or("a square");
     let message = format!(
-        "attention is given a mask of {dims}, the same for all sequences and heads: where it is a triangle, {} of the step is computed \
-         only to be masked",
+        "attention gets a mask of {dims}, the same for all sequences and heads: if it is causal, {} of the step \
+         computes scores that are then masked",
         percent(share)
     );
-    let advice = "where the mask is causal: scaled_dot_product_attention(q, k, v, is_causal=True) skips what lies beyond the diagonal; for a \
-                  window or blocks: flex_attention with a block mask";
+    let advice = "where the mask is causal: scaled_dot_product_attention(q, k, v, is_causal=True) skips the \
+                  blocks beyond the diagonal; for a window or blocks: flex_attention with a block mask";
     let mut found = Found::new(Some(share), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;

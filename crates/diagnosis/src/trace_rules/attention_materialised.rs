@@ -25,15 +25,17 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let message = format!(
-        "attention keeps its scores in memory: all that touches them takes {} of the step",
+        "attention writes its scores to memory: the kernels that touch them take {} of the step",
         percent(attention.share_of_steps)
     );
     let advice = "use torch.nn.functional.scaled_dot_product_attention: no score matrix is written, and causal blocks are skipped";
     let mut found = Found::new(Some(attention.share_of_steps), message, advice);
     let per_step = attention.softmaxes_per_step;
     found.evidence = vec![match &attention.score_dims {
-        Some(dims) => format!("{per_step:.0} score matrices {dims} a step, {:.1} MB each", attention.score_bytes / 1e6),
-        None => format!("{per_step:.0} softmaxes per step, each between two products"),
+        Some(dims) => {
+            format!("{per_step:.0} score matrices {dims} per step, {:.1} MB each", attention.score_bytes / 1e6)
+        }
+        None => format!("{per_step:.0} softmaxes per step, each between two GEMMs"),
     }];
     // The products remain; what lies between them happens on the way.
     found.removal =

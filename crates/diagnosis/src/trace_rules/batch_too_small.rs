@@ -35,18 +35,22 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let message = match underfilled {
         Some(share) => format!(
-            "{} of the kernels' time is in kernels with fewer blocks than the device has multiprocessors, while {} of its \
-             memory is free: the batch is small for it",
+            "{} of the kernels' time is in kernels with fewer blocks than the device has multiprocessors, while \
+             {} of its memory is free: the batch is too small for this device",
             percent(share),
             percent(1.0 - held)
         ),
         None => format!(
-            "kernels occupy the device to {occupancy:.0}% on average while {} of its memory is free: the batch is small for it",
+            "kernels occupy the device to {occupancy:.0}% on average while {} of its memory is free: the batch \
+             is too small for this device",
             percent(1.0 - held)
         ),
     };
-    let mut found =
-        Found::new(None, message, "a larger batch costs little more time a step; mind the learning rate and the loss");
+    let mut found = Found::new(
+        None,
+        message,
+        "a larger batch takes little more time per step; watch the learning rate and the loss",
+    );
     found.confidence = Confidence::Medium;
     found.evidence = vec![
         format!("estimated occupancy {occupancy:.0}%, weighted by time"),

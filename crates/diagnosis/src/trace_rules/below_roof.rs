@@ -53,23 +53,23 @@ fn unaligned(evidence: &Evidence) -> Option<Found> {
     }
     let steps = evidence.view.steps.count();
     let message = format!(
-        "products of odd sizes load {} byte(s) at once and not 16: {} of the step more than with aligned rows",
+        "GEMMs of odd sizes load {} byte(s) per access instead of 16: {} of the step more than with aligned rows",
         unaligned.bytes,
         percent(above)
     );
     let advice = match unaligned.name.contains("gemm") {
         true => {
-            "make every size of a product a multiple of 8 (better 64): pad the vocabulary (50257 to 50304), classes, heads or features, \
-             and give the added columns no probability"
+            "make every GEMM dimension a multiple of 8 (better 64): pad the vocabulary (50257 to 50304), \
+             classes, heads or features, and give the added columns no probability"
         }
-        false => "make the channels of every convolution a multiple of 8 (better 64), those of the input as well",
+        false => "make the channels of every convolution, including the input's, a multiple of 8 (better 64)",
     };
     let mut found = Found::new(Some(above), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;
     found.evidence = vec![
         format!(
-            "{:.0} such products per step take {}, about {} with aligned rows",
+            "{:.0} such GEMMs per step take {}, about {} with aligned rows",
             unaligned.kernels.len() as f64 / steps,
             milliseconds(unaligned.seconds / steps),
             milliseconds(unaligned.expected_seconds / steps)
@@ -93,14 +93,14 @@ fn norms(evidence: &Evidence) -> Option<Found> {
     }
     let (why, advice) = match norms.is_by_plane {
         true => (
-            ": batch norms walk through images plane by plane (NCHW)",
-            "lay images out with channels last: model and input .to(memory_format=torch.channels_last), which also spares convolutions \
-             their conversions",
+            ": batch norms read images in NCHW layout",
+            "use the channels-last layout: model and input .to(memory_format=torch.channels_last), which also \
+             avoids layout conversions around convolutions",
         ),
         false => ("", "one fused norm in half precision (torch.nn.functional.layer_norm or rms_norm, torch.compile)"),
     };
     let message = format!(
-        "norms run at {percent_of_rate:.0}% of the memory's rate, {} of the step more than their bytes need{why}",
+        "norms run at {percent_of_rate:.0}% of the memory bandwidth, {} of the step more than their bytes need{why}",
         percent(above)
     );
     let mut found = Found::new(Some(above), message, advice);
@@ -140,12 +140,12 @@ fn of_memory(evidence: &Evidence, row: &MemoryBoundRow) -> Option<Found> {
         return None;
     }
     let message = format!(
-        "`{}` runs at {percent_of_rate:.0}% of the memory's rate: {} of the step more than its bytes need",
+        "`{}` runs at {percent_of_rate:.0}% of the memory bandwidth: {} of the step more than its bytes need",
         row.operator,
         percent(above)
     );
-    let advice = "another order of memory (contiguous, channels last), or an operator that neither sorts nor adds atomically: \
-                  index_add_ or embedding in place of indexing by lists";
+    let advice = "use another memory layout (contiguous, channels last), or an operator that neither sorts nor \
+                  adds atomically: index_add_ or embedding instead of indexing by lists";
     let mut found = Found::new(Some(above), message, advice);
     found.confidence = Confidence::Low;
     found.on_device = true;
@@ -173,19 +173,19 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
         return None;
     }
     let message = format!(
-        "`{}` runs at {:.0}% of what the device allows: {} of the step lies above its roof",
+        "`{}` runs at {:.0}% of its roofline limit: {} of the step is time beyond that limit",
         row.name,
         row.percent_of_roof,
         percent(above)
     );
-    let advice = "larger batches or fused products make each larger; sizes that are multiples of 8 (better 64) fit the units; avoid copies to other layouts";
+    let advice = "use larger batches or fuse GEMMs to make each one larger; make sizes multiples of 8 (better 64); avoid layout copies";
     let mut found = Found::new(Some(above), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;
     let steps = evidence.view.steps.count();
     found.evidence = vec![
         format!(
-            "{} a step, at least {} by the peaks",
+            "{} per step, at least {} at peak rates",
             milliseconds(row.seconds / steps),
             milliseconds(row.roof_seconds / steps)
         ),

@@ -24,11 +24,11 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let spoils = trust.withheld.contains(&"steady-state");
     let rest = match spoils {
-        true => "nothing about the steps after it can be said",
+        true => "the trace says nothing about later steps",
         false => "the other findings leave it out",
     };
     let message = format!(
-        "the window holds a cold start: the device stands for {} of it while the host sets up what is set up once; {rest}",
+        "the window holds a cold start: the device is idle for {} of it during one-time setup on the host; {rest}",
         percent(trust.cold_share)
     );
     let advice = "record after warm-up: torch.profiler.schedule(wait=…, warmup=…, active=…), or some steps before the profiler starts";

@@ -34,17 +34,18 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if communication.collectives == 0 || little || communication.overlap_share >= thresholds.overlap_share {
         return Vec::new();
     }
-    let waiting = if waits.is_empty() { "" } else { ", beside waits for other ranks" };
+    let waiting = if waits.is_empty() { "" } else { ", in addition to waits for other ranks" };
     let message = format!(
         "collectives are exposed for {} of the step{waiting}; {} of them is hidden behind compute",
         percent(share),
         percent(communication.overlap_share)
     );
-    let advice = "overlap them with the backward pass (DDP buckets, FSDP prefetch), no_sync() while accumulating, no collective for logging alone";
+    let advice = "overlap them with the backward pass (DDP buckets, FSDP prefetch), use no_sync() while \
+                  accumulating, avoid collectives that only serve logging";
     let mut found = Found::new(Some(share), message, advice);
     let steps = view.steps.count();
     found.evidence = vec![format!(
-        "{} collectives, {} a step, {} of it exposed",
+        "{} collectives, {} per step, {} of it exposed",
         communication.collectives,
         milliseconds(communication.seconds / steps),
         milliseconds(communication.exposed_seconds / steps)
@@ -58,7 +59,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
 fn rate(row: &CollectiveRow) -> String {
     let giga = |rate: f64| format!("{:.1} GB/s", rate / 1e9);
     let bus = row.bus_bytes_per_second.map(|bus| format!(", {} on the bus", giga(bus))).unwrap_or_default();
-    let link = row.link_bytes_per_second.map(|link| format!(" of {} that the link carries", giga(link)));
+    let link = row.link_bytes_per_second.map(|link| format!(" of the link's {}", giga(link)));
     let link = link.filter(|_| row.bus_bytes_per_second.is_some()).unwrap_or_default();
     format!(
         "{} of {} bytes among {}: {} of transfer{bus}{link}",

@@ -56,10 +56,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return together(evidence).into_iter().collect();
     }
     let message =
-        format!("`{}` runs on the host for {} of the step while the device stands still", row.name, percent(share));
+        format!("`{}` runs on the host for {} of the step while the device is idle", row.name, percent(share));
     let mut found = Found::new(Some(share), message, ADVICE);
     found.evidence =
-        vec![format!("{} calls, {} a step", row.calls, milliseconds(row.host_self_seconds / view.steps.count()))];
+        vec![format!("{} calls, {} per step", row.calls, milliseconds(row.host_self_seconds / view.steps.count()))];
     found.removal = Removal { host: spans, ..Removal::default() };
     vec![found]
 }
@@ -108,7 +108,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
     sums.sort_by_key(|(_, (_, nanos))| std::cmp::Reverse(*nanos));
     let names: Vec<String> = sums.iter().take(3).map(|(name, _)| format!("`{name}`")).collect();
     let message = format!(
-        "operators that order nothing of the device keep the host for {} of the step while it stands still: {}",
+        "host operators that launch nothing on the device take {} of the step while the device is idle: {}",
         percent(share),
         names.join(", ")
     );

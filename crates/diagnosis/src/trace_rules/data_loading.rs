@@ -27,16 +27,19 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let message = format!("{does} takes {} of the step", percent(loading.share_of_steps));
     let advice = match loading.in_process {
         true if loading.by_hand => {
-            "prepare batches beside the step: in the Dataset and collate_fn of a DataLoader with workers, once before the loop, or on the device"
+            "prepare batches outside the step: in the Dataset and collate_fn of a DataLoader with workers, once \
+             before the loop, or on the device"
         }
         true => "prepare batches in worker processes: num_workers, pin_memory and persistent_workers of the DataLoader",
-        false => "more workers, a larger prefetch_factor, less work a sample; keep data decoded and close by",
+        false => {
+            "more workers, a larger prefetch_factor, less work per sample; keep data decoded on fast local storage"
+        }
     };
     let mut found = Found::new(Some(exposed), message, advice);
     let steps = evidence.view.steps.count();
     found.evidence = vec![
         format!(
-            "{} a step, {} of it with the device idle",
+            "{} per step, {} of it with the device idle",
             milliseconds(loading.seconds / steps),
             milliseconds(loading.exposed_seconds / steps)
         ),

@@ -57,7 +57,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let bytes: u64 = copies.iter().map(|&at| device.bytes[at]).sum();
     let steps = view.steps.count();
     let message = format!(
-        "copies on the device take {} of the step and nothing runs beside them: {:.0} per step",
+        "device-to-device copies that nothing overlaps take {} of the step: {:.0} per step",
         percent(share),
         copies.len() as f64 / steps
     );
@@ -66,13 +66,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut found = Found::new(Some(share), message, advice);
     found.on_device = true;
     found.evidence = vec![format!(
-        "{} per step, {:.1} MB known",
+        "{} per step, {:.1} MB recorded",
         milliseconds(exposed as f64 / 1e9 / steps),
         bytes as f64 / 1e6 / steps
     )];
     let mut sums: BTreeMap<(String, String), (u64, i64)> = BTreeMap::new();
     for &at in &copies {
-        let operator = view.operator_of_device(at).map_or("an operator that is not recorded", |at| view.host_name(at));
+        let operator = view.operator_of_device(at).map_or("an unrecorded operator", |at| view.host_name(at));
         let sum = sums.entry((short(view.name(device.name[at])), operator.to_string())).or_default();
         sum.0 += 1;
         sum.1 += device.duration[at];

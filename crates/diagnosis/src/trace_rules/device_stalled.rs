@@ -30,17 +30,17 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let longest = stalled.iter().max_by_key(|stop| stop.stalled().nanos());
     let next = longest.and_then(|stop| stop.after()).map(|at| short(view.name(view.trace.device.name[at])));
     let message = format!(
-        "work is queued and the device stands for {} of the step{}: it waits for another stream, another rank or something outside of the file, \
-         not for the host",
+        "the device is idle with work queued for {} of the step{}: it waits for another stream, another rank or \
+         something outside the trace, not for the host",
         percent(share),
         next.map(|name| format!(", most before `{name}`")).unwrap_or_default()
     );
-    let advice = "look at what the stalled stream waits for: events of other streams, the rank that comes late to a collective, copies to \
-                  the host; a faster host or larger launches change nothing";
+    let advice = "find out what the stalled stream waits for: another stream's event, a late rank in a \
+                  collective, a copy to the host; a faster host or fewer launches change nothing";
     let mut found = Found::new(Some(share), message, advice);
     found.confidence = Confidence::Medium;
     found.evidence = vec![format!(
-        "{} stops, {} per step, the longest {}",
+        "{} stalls, {} per step, the longest {}",
         stalled.len(),
         milliseconds(idle.stalled_seconds / view.steps.count()),
         milliseconds(longest.map_or(0, |stop| stop.stalled().nanos()) as f64 / 1e9)

@@ -16,13 +16,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let again = &evidence.measures.patterns.differentiated_again;
     let said = |share| {
         format!(
-            "several backward passes go through the same graph: {:.0} nodes per step are differentiated again, {} of the step",
+            "several backward passes traverse the same graph: {:.0} nodes per step are differentiated again, {} of the step",
             again.parts_per_step,
             percent(share)
         )
     };
-    let advice = "add the losses up and call backward once (without retain_graph), where no loss needs its gradient by itself; ask for the gradients by \
-         several inputs in one call of torch.autograd.grad";
+    let advice = "add up the losses and call backward once (without retain_graph), unless a loss needs a \
+                  separate gradient; get the gradients of several inputs in one call of torch.autograd.grad";
     let mut found = for_nothing::found(evidence, again, said, advice);
     found.iter_mut().for_each(|found| found.confidence = Confidence::Medium);
     found.into_iter().collect()

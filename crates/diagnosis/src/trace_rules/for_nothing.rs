@@ -30,7 +30,7 @@ pub fn removal(work: &Recomputed) -> Removal {
 pub fn times(evidence: &Evidence, work: &Recomputed) -> String {
     let steps = evidence.view.steps.count();
     format!(
-        "{} of the device's and {} of the host's time per step",
+        "{} of device time and {} of host time per step",
         milliseconds(work.device_seconds / steps),
         milliseconds(work.host_seconds / steps)
     )

@@ -16,13 +16,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let repeated = &evidence.measures.patterns.repeated_forward;
     let said = |share| {
         format!(
-            "{:.1} forward pass(es) per step through the layers that are trained leave no gradient: {} of the step",
+            "{:.1} forward pass(es) per step through the trained layers produce no gradient: {} of the step",
             repeated.parts_per_step,
             percent(share)
         )
     };
-    let advice = "take what the training pass computed (outputs.detach()) and evaluate at an interval; a second model of the same layers \
-                  (a teacher, an average, a reference) has to run";
+    let advice = "reuse the training pass's outputs (outputs.detach()) and evaluate at an interval; a second \
+                  model with the same layers (a teacher, an average, a reference) does need this pass";
     let mut found = for_nothing::found(evidence, repeated, said, advice);
     found.iter_mut().for_each(|found| found.confidence = Confidence::Low);
     found.into_iter().collect()

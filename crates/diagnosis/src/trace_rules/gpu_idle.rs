@@ -52,9 +52,9 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let is_uncertain = least < evidence.thresholds.idle_share;
     let share = if is_uncertain { least } else { middle };
     let steps = view.steps.count();
-    let message = format!("the device stands still for {} of the step", percent(idle.total_seconds / wall));
+    let message = format!("the device is idle for {} of the step", percent(idle.total_seconds / wall));
     let mut found =
-        Found::new(Some(share), message, "look at what the host does in the longest gaps, and order work earlier");
+        Found::new(Some(share), message, "see what the host does in the longest gaps, and launch work earlier");
     found.confidence = if is_uncertain { Confidence::Low } else { Confidence::Medium };
     found.evidence = longest_stops(view, stops, &explained, 3);
     // In stops too long for a launch the host was at something that may be done earlier, or beside the device's work.
@@ -69,7 +69,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         format!("host waiting {}", milliseconds(idle.host_waiting_seconds / steps)),
         format!("launch delay {}", milliseconds(idle.launch_delay_seconds / steps)),
         format!("data loading {}", milliseconds(idle.data_loading_seconds / steps)),
-        format!("work queued and the device standing {}", milliseconds(idle.stalled_seconds / steps)),
+        format!("work queued and the device idle {}", milliseconds(idle.stalled_seconds / steps)),
         format!("unknown {}", milliseconds(idle.unknown_seconds / steps)),
         format!("longest gap {}", milliseconds(idle.longest_seconds)),
     ]);

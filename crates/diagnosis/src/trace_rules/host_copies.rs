@@ -57,7 +57,7 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     let mut message = format!("copies {way}{kind} take {} of the step", percent(share - work / wall));
     let works = work / wall >= WORTH_A_WORD;
     if works {
-        message += &format!(", and the host works on them for {} while the device stands", percent(work / wall));
+        message += &format!(", and the host works on them for {} while the device is idle", percent(work / wall));
     }
     let converted = &evidence.measures.converted;
     let is_converted = row.pageable && row.direction == Direction::HostToDevice && !converted.copies.is_empty();
@@ -68,22 +68,22 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     }
     let advice = match (row.pageable, row.direction) {
         _ if is_converted && converted.made > 0 => {
-            "make masks, noise, positions and constants on the device (device=… of torch.full, torch.randn, torch.arange and their like), \
-             those that do not change once before the loop"
+            "create masks, noise, positions and constants on the device (device=… of torch.full, torch.randn, \
+             torch.arange and the like); create constants once before the loop"
         }
         _ if is_converted => {
-            "copy them as they are (bytes of images and audio, short integers) from pinned memory with non_blocking=True, then convert, scale \
-             and normalise on the device"
+            "copy them unconverted (bytes of images and audio, short integers) from pinned memory with \
+             non_blocking=True, then convert, scale and normalise on the device"
         }
         _ if works => {
-            "do on the device what the host does with them (metrics, histograms, masks, matching) and read back the result alone; or \
-             copy into pinned memory, non-blocking, and work on it beside the next step"
+            "do the host's work on them (metrics, histograms, masks, matching) on the device and read back only \
+             the result; or copy into pinned memory, non-blocking, and work on it during the next step"
         }
         (true, Direction::HostToDevice) => {
             "pin the memory (pin_memory=True of the DataLoader) and copy with non_blocking=True"
         }
         (true, _) => "copy into pinned memory, non-blocking, and use the values later",
-        _ => "copy on a stream of its own while the device computes, or keep the data on the device",
+        _ => "copy on a separate stream while the device computes, or keep the data on the device",
     };
     let mut found = Found::new(Some(share), message, advice);
     found.evidence = vec![format!(

@@ -60,10 +60,11 @@ fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
         return None;
     }
     let message = format!(
-        "a loop reads values back from the device in every round, {:.0} times per step, and orders {:.0} kernels for each",
+        "a loop reads values back from the device in every iteration, {:.0} times per step, and launches {:.0} kernels for each",
         loops.reads_per_step, loops.kernels_per_read
     );
-    let advice = "compute all rounds at once on the device: index, compare and scatter over whole tensors, with nothing to read back";
+    let advice = "compute all iterations together on the device: index, compare and scatter over whole tensors, \
+                  with nothing to read back";
     let mut found = Found::new(Some(share), message, advice);
     let steps = evidence.view.steps.count();
     found.evidence = vec![format!(
@@ -104,12 +105,12 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
     let per_step = |nanos: i64| milliseconds(nanos as f64 / 1e9 / steps);
     found.evidence = vec![
         format!(
-            "{} per step of the host in checks, {} in stacks of the forward pass",
+            "{} of host time per step in checks, {} in stacks of the forward pass",
             per_step(anomaly.checks.iter().map(|span| span.nanos()).sum()),
             per_step(anomaly.stacks.iter().map(|span| span.nanos()).sum())
         ),
         format!(
-            "{} per step of the device in their kernels",
+            "{} of device time per step in their kernels",
             per_step(anomaly.kernels.iter().map(|&at| device.duration[at]).sum())
         ),
     ];
@@ -129,7 +130,7 @@ fn in_the_shadow(groups: &[Waits], of: &Waits) -> Vec<Span> {
 }
 
 /// The profiler, or whoever times steps, waits once at a step's end. Where that costs next to nothing and nobody's code is
-/// known to ask for it, it is no fault.
+/// known to ask for it, it is not a fault.
 fn is_a_step_s_end(waits: &Waits) -> bool {
     let unasked = waits.kind == WaitKind::Explicit && waits.function.is_none();
     unasked && waits.per_step < 1.5 && waits.share_of_steps < 0.01

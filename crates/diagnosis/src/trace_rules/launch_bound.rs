@@ -30,28 +30,28 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let is_uncertain = least < evidence.thresholds.launch_bound_share;
     let share = middle;
     let message = format!(
-        "the step is bound by the host's launches: the device is busy for {} of it and waits for the next launch for {}",
+        "the step is launch-bound: the device is busy for {} of it and waits for the next launch for {}",
         percent(breakdown.busy_share),
         percent(recorded)
     );
     let advice = match view.trace.reading.is_of_xla {
         true => {
-            "launch less or ahead: put more of the step under one jax.jit, scan over layers and steps (jax.lax.scan), donate \
-                 arguments that are replaced, a larger batch"
+            "launch less or earlier: put more of the step under one jax.jit, scan over layers and steps \
+             (jax.lax.scan), donate arguments that are replaced, use a larger batch"
         }
         false => {
-            "launch less or ahead: torch.compile (mode reduce-overhead) or CUDA graphs, fused optimizer and attention, \
-                  a larger batch"
+            "launch less or earlier: torch.compile (mode reduce-overhead) or CUDA graphs, fused optimizer and \
+             attention, a larger batch"
         }
     };
     let mut found = Found::new(Some(share), message, advice);
     found.evidence = vec![
-        format!("{:.0} launches a step of {}", launches.per_step, call_time(launches)),
+        format!("{:.0} launches per step of {}", launches.per_step, call_time(launches)),
         format!("{} of them queue work that is shorter than the launch", percent(launches.shorter_than_launch_share)),
-        format!("{} of them find nothing queued ahead", percent(launches.nothing_ahead_share)),
-        format!("the median kernel runs {:.1} µs", evidence.measures.kernels.median_micros),
+        format!("{} of them find an empty queue", percent(launches.nothing_ahead_share)),
+        format!("the median kernel runs for {:.1} µs", evidence.measures.kernels.median_micros),
         format!(
-            "a step of {}: device busy {}, host busy while it waits {}, launch delay {}",
+            "step of {}: device busy {}, host busy while it waits {}, launch delay {}",
             milliseconds(breakdown.wall_seconds / view.steps.count()),
             milliseconds(breakdown.busy_share * breakdown.wall_seconds / view.steps.count()),
             milliseconds(breakdown.idle.host_busy_seconds / view.steps.count()),
@@ -65,7 +65,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             _ => String::new(),
         };
         found.evidence.push(format!(
-            "the profiler itself takes about {} of the step{bounds} ({from}); of the step without it the wait is {}",
+            "the profiler itself takes about {} of the step{bounds} ({from}); the wait is {} of the step without it",
             percent(overhead),
             percent(middle)
         ));
@@ -91,7 +91,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let rounds = &evidence.measures.patterns.rounds;
     if !rounds.kernels.is_empty() {
         found.evidence.push(format!(
-            "a loop of {} rounds orders the same {} kernels in each: one call for all would do, where no round needs the result of the one before",
+            "a loop of {} iterations launches the same {} kernels in each: one call can replace it if no \
+             iteration needs the previous result",
             rounds.rounds, rounds.kernels_per_round
         ));
         let device = rounds.kernels.iter().copied().collect();
@@ -106,7 +107,7 @@ fn call_time(launches: &Launches) -> String {
     match launches.recorded_call_micros_median {
         Some(recorded) => {
             format!(
-                "about {median:.1} µs each (median; {recorded:.1} µs as recorded, less what recording is fitted to cost)"
+                "about {median:.1} µs each (median; {recorded:.1} µs as recorded, less the fitted cost of recording)"
             )
         }
         None => format!("{median:.1} µs each (median)"),
@@ -129,7 +130,7 @@ fn applies(evidence: &Evidence) -> bool {
             || is_hardly_ahead)
 }
 
-/// Waits per step; a step that is no loop reads a few values.
+/// Waits per step; a step that is not a loop reads a few values.
 const WAITS_OF_A_LOOP: f64 = 10.0;
 
 /// A host that most often has one piece of work ahead, the one that runs, does not keep ahead of the device.

@@ -20,7 +20,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let (first, last) = (live[0], live[live.len() - 1]);
     let a_step = (last - first) as f64 / (live.len() - 1) as f64;
-    let message = format!("live memory grows by {:.1} MB a step: something keeps tensors alive", a_step / 1e6);
+    let message = format!("live memory grows by {:.1} MB per step: something keeps tensors alive", a_step / 1e6);
     let advice = "accumulate loss.detach() (or read it back at the log interval), not the loss itself: it keeps every step's graph";
     let mut found = Found::new(None, message, advice);
     found.evidence =

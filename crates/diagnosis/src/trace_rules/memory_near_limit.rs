@@ -20,8 +20,9 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let gigabytes = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-    let message = format!("{:.0}% of the device's memory is taken at the peak", 100.0 * held);
-    let advice = "checkpoint activations, accumulate gradients over smaller batches, or use bf16; a full device makes the allocator slow before it fails";
+    let message = format!("{:.0}% of the device's memory is in use at the peak", 100.0 * held);
+    let advice = "checkpoint activations, accumulate gradients over smaller batches, or use bf16; a nearly full \
+                  device slows the allocator down before it fails";
     let mut found = Found::new(None, message, advice);
     found.evidence = vec![format!(
         "peak {:.1} GiB allocated, {:.1} GiB reserved, of {:.1} GiB",

@@ -16,13 +16,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let metrics = &evidence.measures.patterns.metrics_each_step;
     let said = |share| {
         format!(
-            "metrics are taken at every step, in {:.0} call(s) of a library: {} of the step",
+            "metrics are computed at every step, in {:.0} library call(s): {} of the step",
             metrics.parts_per_step,
             percent(share)
         )
     };
-    let advice = "take them every so many steps, or in validation alone; keep what is logged on the device until then, and switch the \
-                  library's checks of its inputs off (validate_args=False)";
+    let advice = "compute them at an interval, or only in validation; keep logged values on the device until \
+                  then, and switch off the library's input checks (validate_args=False)";
     let mut found = for_nothing::found(evidence, metrics, said, advice);
     found.iter_mut().for_each(|found| found.confidence = Confidence::Medium);
     found.into_iter().collect()

@@ -30,18 +30,19 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let convolutions = cores.convolution_seconds / cores.without_seconds.max(f64::MIN_POSITIVE);
     let what = match convolutions {
         share if share > 0.9 => "convolutions",
-        share if share > 0.1 => "matrix products and convolutions",
-        _ => "matrix products",
+        share if share > 0.1 => "GEMMs and convolutions",
+        _ => "GEMMs",
     };
     let message = format!(
-        "{} of the time of {what} runs without tensor cores, {} of the step",
+        "{what} spend {} of their time without tensor cores, {} of the step",
         percent(share_of_eligible),
         percent(cores.without_share_of_steps)
     );
     let advice = match part {
         // Volta, Turing and AMD's older parts have no single precision on matrix units.
         Some(part) if part.tf32 == 0.0 => {
-            "train in half precision (torch.autocast with fp16 and a GradScaler, bf16 where the part has it); it changes results slightly"
+            "train in half precision (torch.autocast with fp16 and a GradScaler, or bf16 where the device \
+             supports it); it changes results slightly"
         }
         _ => {
             "train in bf16 (torch.autocast), or allow TF32: torch.set_float32_matmul_precision(\"high\") and torch.backends.cudnn.allow_tf32; both change results slightly"

@@ -57,8 +57,8 @@ fn one_by_one(evidence: &Evidence) -> Found {
 
 const ADVICE: &str = "fused=True (or foreach=True) in the optimizer, zero_grad(set_to_none=True)";
 
-const OF_GROUPS: &str =
-    "one group for all parameters of the same rate and decay, not one per tensor: each group is an update of its own";
+const OF_GROUPS: &str = "one group for all parameters of the same learning rate and decay, not one per tensor: \
+                         each group is a separate update";
 /// Fused updates per step; fewer are groups that differ.
 const FEWEST_GROUPS: f64 = 50.0;
 
@@ -85,7 +85,7 @@ fn several_passes(evidence: &Evidence) -> Option<Found> {
         return None;
     }
     let message = format!(
-        "the optimizer goes through memory several times: {} of the step more than one fused update needs",
+        "the optimizer makes several passes over memory: {} of the step more than one fused update needs",
         percent(share)
     );
     let mut found =
@@ -109,7 +109,7 @@ fn outside(evidence: &Evidence) -> Option<Found> {
         return None;
     }
     let message = format!(
-        "a loop over the parameters outside of the optimizer calls {:.0} operators per step one by one: {} of the step",
+        "a loop over the parameters outside the optimizer calls {:.0} operators per step one by one: {} of the step",
         loops.operators_per_step,
         percent(share)
     );
@@ -118,7 +118,7 @@ fn outside(evidence: &Evidence) -> Option<Found> {
     let mut found = Found::new(Some(share), message, advice);
     let names: Vec<String> = loops.operators.iter().take(4).map(|name| format!("`{name}`")).collect();
     found.evidence = vec![format!(
-        "{} of the host's time per step, in {}",
+        "{} of host time per step, in {}",
         milliseconds(loops.host_seconds / view.steps.count()),
         names.join(", ")
     )];
@@ -139,14 +139,14 @@ fn unused_rows(evidence: &Evidence) -> Option<Found> {
         return None;
     }
     let message = format!(
-        "an embedding of {:.0} rows gets a dense gradient while a step uses {:.0} of them at most: filling and updating the others takes \
-         {} of the step",
+        "an embedding of {:.0} rows gets a dense gradient although a step uses at most {:.0} of them: filling \
+         and updating the others takes {} of the step",
         table.rows,
         table.used_rows,
         percent(share)
     );
-    let advice = "sparse=True in the embedding, with an optimizer for its rows alone (SparseAdam, Adagrad, SGD); the other parameters \
-                  keep theirs";
+    let advice = "sparse=True in the embedding, with a separate optimizer for it (SparseAdam, Adagrad, SGD); \
+                  the other parameters keep theirs";
     let mut found = Found::new(Some(share), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;

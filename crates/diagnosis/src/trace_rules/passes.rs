@@ -48,11 +48,11 @@ fn missing(evidence: &Evidence, pass: &str) -> Vec<Found> {
         Found::new(Some(share), message, &format!("`{flag}`; `headroom optimize` measures and verifies it"));
     found.confidence = Confidence::Medium;
     let roof = match run.header.peaks.precision.as_str() {
-        "" => "roof".to_string(),
-        precision => format!("{precision} roof"),
+        "" => "roofline".to_string(),
+        precision => format!("{precision} roofline"),
     };
     found.evidence = vec![format!(
-        "{} per step, of which {} would stay at the {roof}",
+        "{} per step, of which {} would remain at the {roof}",
         milliseconds(time),
         milliseconds(time - saved)
     )];

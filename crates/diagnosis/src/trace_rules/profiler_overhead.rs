@@ -29,7 +29,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         percent(share)
     );
     let message = message.replace("  ", " ");
-    let advice = "compare with the step's time without the profiler; record without stacks and shapes, or fewer steps";
+    let advice =
+        "compare with the step time without the profiler; record without stacks and shapes, or record fewer steps";
     let mut found = Found::new(None, message, advice);
     found.confidence = if measured { Confidence::High } else { Confidence::Low };
     found.evidence = vec![evidence.trust.overhead_from.unwrap_or("assumed").to_string()];

@@ -26,12 +26,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let message = format!(
-        "the backward pass computes {:.0} part(s) of the forward pass again, {} of the step, with {:.0}% of the device's memory taken",
+        "the backward pass recomputes {:.0} part(s) of the forward pass, {} of the step, with {:.0}% of the device's memory in use",
         recomputed.parts_per_step,
         percent(share),
         100.0 * held_share
     );
-    let advice = "checkpoint fewer layers, or none (torch.utils.checkpoint, gradient_checkpointing_enable): keep what fits into memory";
+    let advice = "checkpoint fewer layers or no layers (torch.utils.checkpoint, gradient_checkpointing_enable): \
+                  keep the activations that fit into memory";
     let mut found = Found::new(Some(share), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;

@@ -27,16 +27,17 @@ fn found(rebuilt: &Rebuilt) -> Found {
         false => "of a single value".to_string(),
     };
     let message = format!(
-        "the same constant {size} is made anew in every step: {}",
+        "the same constant {size} is rebuilt in every step: {}",
         rebuilt.operators.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     );
-    let advice = "make it once, keep it as a buffer (register_buffer with persistent=False) and take a slice";
+    let advice = "build it once, keep it as a buffer (register_buffer with persistent=False) and take a slice";
     let mut found = Found::new(Some(rebuilt.share_of_steps), message, advice);
     found.function = rebuilt.function.clone();
     found.through = rebuilt.through.clone();
     found.first = rebuilt.first;
     found.per_step = rebuilt.per_step;
-    found.evidence = vec![format!("{:.0} a step, {} of the steps", rebuilt.per_step, percent(rebuilt.share_of_steps))];
+    found.evidence =
+        vec![format!("{:.0} per step, in {} of the steps", rebuilt.per_step, percent(rebuilt.share_of_steps))];
     found.removal = Removal {
         host: rebuilt.spans.clone(),
         device: rebuilt.device.iter().map(|&at| (at, 0)).collect(),

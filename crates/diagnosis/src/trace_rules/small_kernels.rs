@@ -38,15 +38,15 @@ fn loops(evidence: &Evidence) -> Option<Found> {
     }
     let steps = view.steps.count();
     let message = format!(
-        "a loop on the device: {:.0} times per step the same {} short kernel(s) run {} times in a row, {} of the step; one call for all \
-         parts would do, where no round needs the result of the one before",
+        "a loop on the device: {:.0} times per step the same {} short kernel(s) run {} times in a row, {} of \
+         the step; one call can replace it if no iteration needs the previous result",
         repeats.loops_per_step,
         repeats.kernels_per_round,
         repeats.rounds,
         percent(view.steps.share(repeats.nanos + repeats.gap_nanos))
     );
-    let advice = "one product and one call of attention for all heads, experts or groups (a batch dimension, torch.bmm, grouped \
-                  convolutions, torch.vmap) in place of a Python loop over modules";
+    let advice = "one GEMM and one attention call for all heads, experts or groups (a batch dimension, \
+                  torch.bmm, grouped convolutions, torch.vmap) instead of a Python loop over modules";
     let mut found = Found::new(Some(share), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;
@@ -84,8 +84,9 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let message = format!(
-        "element-wise work is not fused: it takes {} of the device's time, {:.0} of {kernels:.0} kernels per step stand in runs that one kernel \
-         each could do, and {} of the step is what the runs take beyond their longest kernels",
+        "element-wise work is not fused: it takes {} of device time, {:.0} of {kernels:.0} kernels per step are \
+         in runs that one kernel each could replace, and the runs take {} of the step beyond their longest \
+         kernels",
         percent(small.elementwise_share_of_device),
         small.kernels_per_step,
         percent(small.share_of_steps)
@@ -100,7 +101,7 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
     let steps = evidence.view.steps.count();
     found.evidence = vec![
         format!(
-            "{:.0} runs per step of {:.1} kernels each",
+            "{:.0} runs of {:.1} kernels each per step",
             small.runs_per_step,
             small.kernels_per_step / small.runs_per_step.max(1.0)
         ),
@@ -124,8 +125,8 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
     if !held.kernels.is_empty() {
         found.expected = Some(with_held(LEFT_OF_HELD));
         found.evidence.push(format!(
-            "{} of the step is for results of up to {:.2} billion elements that small tensors are spread over and a reduction takes in \
-             again: fused, or as a product, they need not stand in memory",
+            "{} of the step computes results of up to {:.2} billion elements that are broadcast from small \
+             tensors and then reduced: fused, or as a GEMM, they need not be in memory",
             percent(share_of_held),
             held.most_elements as f64 / 1e9
         ));

@@ -31,13 +31,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let who = match ranks.straggler {
         Some(rank) => format!("rank {rank} arrives last at collectives, and the others wait for it"),
         None if !ranks.missing_ranks.is_empty() => "ranks wait for each other at collectives".to_string(),
-        None => "ranks arrive at their collectives unevenly, now one last, now another".to_string(),
+        None => "ranks arrive at their collectives unevenly, and the last rank varies".to_string(),
     };
     let message = match share > own {
-        true => format!("{who}: {} of the step in the mean over ranks, {} on this one", percent(share), percent(own)),
+        true => format!("{who}: {} of the step on average over ranks, {} on this one", percent(share), percent(own)),
         false => format!("{who}: {} of the step", percent(share)),
     };
-    let advice = "balance the work a rank (length of sequences, data on slow disks), and look at that machine: clocks, heat, other users";
+    let advice = "balance the work per rank (sequence lengths, data on slow disks), and check that machine: clocks, heat, other users";
     let mut found = Found::new(Some(share), message, advice);
     found.evidence = ranks.ranks.iter().map(|row| line(row, evidence.view.steps.count())).collect();
     found.evidence.extend(ranks.notes.iter().cloned());
@@ -52,7 +52,7 @@ fn line(row: &RankRow, steps: f64) -> String {
     let waits_for =
         row.waits_for.map(|rank| format!(", {} of it for rank {rank}", milliseconds(row.waits_for_seconds)));
     format!(
-        "rank {}: last at {} of collectives, waited {} a step{}; {} of transfer",
+        "rank {}: last at {} of collectives, waited {} per step{}; {} of transfer",
         row.rank,
         percent(row.last_share),
         milliseconds(row.waited_seconds / steps),

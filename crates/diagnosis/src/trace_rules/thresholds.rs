@@ -63,11 +63,11 @@ impl Default for Thresholds {
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ThresholdError {
-    #[error("{text:?} is not a threshold\n  help: RULE=VALUE, for instance TR104=5% or TR109=200")]
+    #[error("{text:?} is not a threshold\n  help: write RULE=VALUE, for instance TR104=5% or TR109=200")]
     Form { text: String },
     #[error("{key}: there is no such threshold\n  help: one of {}", known())]
     Unknown { key: String },
-    #[error("{key} = {value:?} is not a value for it\n  help: {help}")]
+    #[error("{key} = {value:?} is not a valid value\n  help: {help}")]
     Value { key: String, value: String, help: &'static str },
 }
 
@@ -87,8 +87,8 @@ impl Thresholds {
             key: key.to_string(),
             value: value.to_string(),
             help: match trigger.unit {
-                Unit::Share => "a share of 0 to 100%, as 5% or 0.05",
-                Unit::Percent => "a percentage of 0 to 100, as 30% or 30",
+                Unit::Share => "a share of 0 to 100%, such as 5% or 0.05",
+                Unit::Percent => "a percentage of 0 to 100, such as 30% or 30",
                 Unit::Number => "a number of 0 or more",
             },
         };

@@ -47,12 +47,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let is_start = slow == [0];
     let message = match is_start {
         true => format!(
-            "the first of {} steps takes {:.1} times the median: a start, or something rare",
+            "the first of {} steps takes {:.1} times the median: start-up, or a rare event",
             steps.len(),
             length(0) as f64 / median.max(1) as f64
         ),
         false => format!(
-            "{} of {} steps take over {:.1} times the median: {} of all time",
+            "{} of {} steps take over {:.1} times the median: {} of the total time",
             slow.len(),
             steps.len(),
             evidence.thresholds.step_spread,
@@ -71,7 +71,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         .map(|&index| {
             let length = milliseconds(steps[index].seconds);
             format!(
-                "{}: {length} against {}; {}",
+                "{}: {length} instead of {}; {}",
                 steps[index].name,
                 milliseconds(median as f64 / 1e9),
                 unusual(evidence, index)
@@ -114,11 +114,11 @@ fn unusual(evidence: &Evidence, slow: usize) -> String {
     match near.min_by_key(|(_, (here, _))| *here) {
         Some((name, (here, usual))) if most > 0 => {
             format!(
-                "`{name}` takes {} in it, {} elsewhere",
+                "`{name}` takes {} in this step, {} elsewhere",
                 milliseconds(*here as f64 / 1e9),
                 milliseconds(*usual as f64 / 1e9)
             )
         }
-        _ => "nothing recorded tells why".to_string(),
+        _ => "nothing recorded explains it".to_string(),
     }
 }

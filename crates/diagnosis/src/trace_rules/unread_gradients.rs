@@ -16,13 +16,14 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let unread = &evidence.measures.patterns.unread_gradients;
     let said = |share| {
         format!(
-            "{:.0} gradients per step are read by no optimizer: computing them takes {} of the step",
+            "no optimizer reads {:.0} gradients per step: computing them takes {} of the step",
             unread.parts_per_step,
             percent(share)
         )
     };
-    let advice = "freeze what is not trained (requires_grad_(False) on its parameters), run it under torch.no_grad() where nothing trained \
-                  comes before it, or detach() what another network made before this pass";
+    let advice = "freeze parameters that are not trained (requires_grad_(False)), run them under \
+                  torch.no_grad() where nothing trained comes before them, or detach() another network's \
+                  outputs before this pass";
     let mut found = for_nothing::found(evidence, unread, said, advice);
     found.iter_mut().for_each(|found| found.confidence = Confidence::Medium);
     found.into_iter().collect()

@@ -50,8 +50,8 @@ fn with_norms(kernel: &'static str, each: f64) -> Analysis {
 fn norms_far_below_the_memorys_rate_are_found_with_their_layout() {
     let analysis = with_norms(BY_PLANE, 3_000.0);
     let wall = 9_000.0 + 4.0 * 3_100.0;
-    let norms = found(&analysis, "TR113", "norms run at 14% of the memory's rate");
-    assert!(norms.message.contains("plane by plane") && norms.advice.contains("channels_last"), "{norms:?}");
+    let norms = found(&analysis, "TR113", "norms run at 14% of the memory bandwidth");
+    assert!(norms.message.contains("NCHW") && norms.advice.contains("channels_last"), "{norms:?}");
     // At 70% of the memory's rate each would take 612 µs; at best three passes at the full rate, and no conversion.
     assert_near(norms.saving_expected_share, 4.0 * (3_000.0 - 428.1 / 0.7) / wall);
     assert_near(norms.saving_bound_share, 4.0 * (3_000.0 - 256.9 + 100.0) / wall);
@@ -62,7 +62,7 @@ fn norms_far_below_the_memorys_rate_are_found_with_their_layout() {
 fn norms_near_the_memorys_rate_are_left_alone() {
     assert!(!has(&with_norms(BY_PLANE, 900.0), "TR113"));
     let analysis = with_norms("void at::native::batch_norm_backward_reduce_channels_last_kernel<4>", 3_000.0);
-    assert!(!found(&analysis, "TR113", "norms run at").message.contains("plane by plane"));
+    assert!(!found(&analysis, "TR113", "norms run at").message.contains("NCHW"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn an_operator_that_moves_bytes_is_held_against_the_memorys_rate() {
         .analysis()
     };
     let analysis = put(4_000.0);
-    let moved = found(&analysis, "TR113", "`aten::_index_put_impl_` runs at 3% of the memory's rate");
+    let moved = found(&analysis, "TR113", "`aten::_index_put_impl_` runs at 3% of the memory bandwidth");
     assert_near(moved.saving_expected_share, (4_000.0 - 381.0) / 13_000.0);
     assert_near(moved.saving_bound_share, (4_000.0 - 133.0) / 13_000.0);
     assert!(!has(&put(500.0), "TR113"), "{:?}", codes(&put(500.0)));
@@ -119,7 +119,7 @@ fn checkpointed(operator: &'static str, peak: u64) -> Analysis {
 fn a_forward_pass_that_is_computed_again_with_free_memory_is_found() {
     let gigabyte = 1_000_000_000;
     let analysis = checkpointed("aten::linear", 20 * gigabyte);
-    let again = found(&analysis, "TR132", "computes 1 part(s) of the forward pass again");
+    let again = found(&analysis, "TR132", "recomputes 1 part(s) of the forward pass");
     // Ten of 34 kernels; the four of the gradient itself stay.
     assert_near(again.share_of_step.unwrap_or(0.0), 10.0 / 34.0);
     assert_near(again.saving_expected_share, 10.0 / 34.0);
@@ -188,7 +188,7 @@ fn an_optimizer_over_lists_that_goes_through_memory_too_often_is_found() {
         ));
     })
     .analysis();
-    let passes = found(&analysis, "TR109", "several times");
+    let passes = found(&analysis, "TR109", "several passes");
     assert_near(passes.share_of_step.unwrap_or(0.0), (1_600.0 - 86.0) / 10_600.0);
     assert_near(passes.saving_expected_share, (1_600.0 - 86.0) / 10_600.0);
 }
@@ -231,7 +231,7 @@ fn a_copy_by_torchs_own_kernel_is_a_copy_unless_it_converts() {
         .analysis()
     };
     let analysis = copied(r#"["float","float"]"#);
-    let copies = found(&analysis, "TR131", "copies on the device");
+    let copies = found(&analysis, "TR131", "device-to-device copies");
     // Half of a second reading of 268 MB at 80% of 4.8 TB/s stays: 35 µs.
     assert_near(copies.saving_expected_share, (2_000.0 - 35.0) / 11_000.0);
     assert!(!has(&copied(r#"["c10::BFloat16","float"]"#), "TR131"), "a conversion is not a copy");
@@ -245,7 +245,7 @@ fn a_constant_costs_what_the_device_takes_to_make_it() {
         shaped(run, "aten::triu", "[[8192,8192],[]]", r#"["float",""]"#, "triu_tril_kernel", 600.0);
     })
     .analysis();
-    let constant = found(&analysis, "TR114", "is made anew in every step");
+    let constant = found(&analysis, "TR114", "is rebuilt in every step");
     assert_near(constant.share_of_step.unwrap_or(0.0), 1_200.0 / 10_200.0);
     assert_near(constant.saving_expected_share, 1_200.0 / 10_200.0);
 }
@@ -264,7 +264,7 @@ fn several_operators_on_the_hosts_own_tensors_are_found_together() {
         .analysis()
     };
     let analysis = augmented(900.0);
-    let own = found(&analysis, "TR119", "operators that order nothing");
+    let own = found(&analysis, "TR119", "operators that launch nothing");
     assert_near(own.share_of_step.unwrap_or(0.0), 2_700.0 / 7_050.0);
     assert!((own.saving_expected_share - 3_000.0 / 7_050.0).abs() < 0.01, "with the Python between them: {own:?}");
     assert!(!has(&augmented(90.0), "TR119"), "views and sizes");
@@ -289,7 +289,7 @@ fn a_constant_goes_on_through_arithmetic_on_its_own_sizes() {
         shaped(run, "aten::mul", "[[16,8192,512],[]]", r#"["float",""]"#, "vectorized_elementwise_kernel", 700.0);
     })
     .analysis();
-    let constant = found(&analysis, "TR114", "is made anew in every step");
+    let constant = found(&analysis, "TR114", "is rebuilt in every step");
     assert!(
         constant.message.ends_with("`aten::arange`, `aten::unsqueeze`, `aten::sub`, `aten::mul`"),
         "{}",
@@ -445,7 +445,7 @@ fn evaluated(times: usize, frozen: bool) -> Analysis {
 #[test]
 fn a_forward_pass_without_a_gradient_beside_the_trained_one_is_told() {
     let analysis = evaluated(1, false);
-    let again = found(&analysis, "TR135", "leave no gradient");
+    let again = found(&analysis, "TR135", "produce no gradient");
     // 2 of 8 ms.
     assert_near(again.share_of_step.unwrap_or(0.0), 0.25);
     assert_near(again.saving_expected_share, 0.25);
@@ -482,7 +482,8 @@ fn reads_in_a_loop(kernels: usize) -> Analysis {
 #[test]
 fn a_loop_that_reads_back_in_every_round_goes_with_its_read_backs() {
     let analysis = reads_in_a_loop(6);
-    let read = found(&analysis, "TR101", "a loop reads values back from the device in every round, 30 times per step");
+    let read =
+        found(&analysis, "TR101", "a loop reads values back from the device in every iteration, 30 times per step");
     assert_eq!(read.function.as_deref(), Some("train.py(47): targets"));
     // All rounds but what comes before the first value: 29 of 230 µs, and the last one's 40.
     let step = 1e6 * analysis.true_step.recorded_seconds;

@@ -37,7 +37,7 @@ fn kernels_that_follow_each_other_are_found() {
     assert!(["gemm", "scale", "shift"].iter().all(|name| first.kernels.iter().any(|found| found == name)));
     assert!(first.share > 0.5);
     let alone = steps(|run, _| run.work()).analysis();
-    assert!(alone.measures.sequences.is_empty(), "one kernel again and again is no sequence");
+    assert!(alone.measures.sequences.is_empty(), "one kernel repeated is not a sequence");
 }
 
 #[test]
@@ -83,11 +83,7 @@ fn traces_of_two_devices_are_said_to_differ() {
     let a100 =
         r#""deviceProperties":[{"id":0,"name":"NVIDIA A100-SXM4-80GB","totalGlobalMem":85000000000,"numSms":108}],"#;
     let comparison = compare(&of(H200), &of(a100));
-    assert!(
-        comparison.notes[0].contains("devices differ, NVIDIA H200 before and NVIDIA A100"),
-        "{:?}",
-        comparison.notes
-    );
+    assert!(comparison.notes[0].contains("devices differ (NVIDIA H200 before, NVIDIA A100"), "{:?}", comparison.notes);
     assert!(compare(&of(H200), &of(H200)).notes.is_empty());
 }
 
@@ -102,7 +98,7 @@ fn a_run_is_held_against_the_peak_of_its_own_precision_and_the_text_says_which()
         let roofline = run.analysis().measures.roofline;
         assert_eq!(roofline.peak_flops_per_second, Some(peak), "{kernel}");
         let source = roofline.peak_source.unwrap();
-        assert!(source.ends_with(&format!("MFU by that of {word}")), "{kernel}: {source}");
+        assert!(source.ends_with(&format!("MFU refers to the {word} peak")), "{kernel}: {source}");
         let rate = roofline.flops_per_step / (10.0 * 3000e-6);
         let mfu = roofline.mfu_percent.unwrap();
         assert!((mfu / (100.0 * rate / peak) - 1.0).abs() < 0.05, "{kernel}: {mfu}");

@@ -48,7 +48,7 @@ impl Drop for Arena {
     }
 }
 
-/// Floats for a kernel's own use, zero at first. Products read them by columns, a page a step: in small pages that takes
+/// Floats for a kernel's own use, zero at first. Products read them by columns, a page per step: in small pages that takes
 /// twice the time.
 pub struct Room {
     arena: Arena,

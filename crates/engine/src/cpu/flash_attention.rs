@@ -2,8 +2,8 @@
 //!
 //! A thread takes a (batch, key-value head), or some query positions of one where there are few, and packs its keys and
 //! values once for all heads that share them. Queries go in blocks, and in each, a block of keys after the other: in
-//! panels of as many rows as the product's inner loop computes at once, with the keys up to the last row. What lies
-//! beyond is never touched.
+//! panels of as many rows as the product's inner loop computes at once, with the keys up to the last row. Keys
+//! beyond it are never touched.
 
 mod gradient;
 mod rows;

@@ -93,7 +93,7 @@ impl Operand {
     }
 }
 
-/// One call's operands. What the call writes can be taken once.
+/// One call's operands. An operand that the call writes can be taken once.
 pub struct Frame<'a> {
     inputs: &'a [Operand],
     outputs: &'a [Operand],

@@ -46,7 +46,7 @@ impl Pool {
     pub fn new(threads: usize) -> io::Result<Pool> {
         let threads = threads.max(1);
         let cpus = affinity::allowed_cpus();
-        // Unknown affinity is no reason to think the machine crowded.
+        // Unknown affinity does not mean that the machine is crowded.
         let crowded = !cpus.is_empty() && threads > cpus.len();
         let shared = Arc::new(Shared {
             number: POOLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),

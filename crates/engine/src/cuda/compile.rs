@@ -101,7 +101,7 @@ pub const ANY_ORDER: &str = "-DANY_ORDER=1";
 pub const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
 
 /// Is it to be compiled for such a device, where none is there to ask? Tensor-core attention exists from Ampere on, and
-/// Hopper's for Hopper alone. What takes longest is compiled once a generation: another size brings no other instruction.
+/// Hopper's for Hopper alone. The slowest parts to compile are compiled once per generation: another size brings no other instruction.
 pub fn compiles_for(unit: &Unit, capability: (u32, u32)) -> bool {
     let largest = unit.options.iter().any(|option| option == LARGEST);
     match unit.source {
@@ -204,7 +204,7 @@ impl Kernels {
     }
 }
 
-/// Written under another name first, so that nobody reads half a file. That it cannot be kept is no reason to stop.
+/// Written under another name first, so that nobody reads half a file. A failure to save it is not a reason to stop.
 fn keep(file: &Path, image: &[u8]) {
     let partial = file.with_extension(format!("{}.partial", std::process::id()));
     let made = file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok());

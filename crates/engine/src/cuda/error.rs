@@ -26,7 +26,7 @@ pub enum CudaError {
     )]
     Precision { precision: &'static str, device: String, capability: (u32, u32), has: String },
     #[error(
-        "{variable}={named} names no level of a device of compute capability {}.{}\n  help: {has}",
+        "{variable}={named} is not a kernel level for a device of compute capability {}.{}\n  help: {has}",
         capability.0,
         capability.1
     )]
@@ -54,7 +54,7 @@ fn hint(name: &str) -> &'static str {
             "\n  help: another process holds the device; wait for it or choose another with --device cuda:N"
         }
         "CUDA_ERROR_LAUNCH_FAILED" | "CUDA_ERROR_ILLEGAL_ADDRESS" | "CUDA_ERROR_ECC_UNCORRECTABLE" => {
-            "\n  help: the device's state is lost; what was saved before is whole. `dmesg` and `nvidia-smi` may say why"
+            "\n  help: the device's state is lost; earlier checkpoints are intact. `dmesg` and `nvidia-smi` may say why"
         }
         _ => "",
     }

@@ -44,7 +44,7 @@ pub struct Limits {
     pub watts: f64,
 }
 
-/// Bits of NVML that mean a clock below what was asked for. Idle and an application's own setting are no such thing.
+/// Bits of NVML that mean a clock below what was asked for. Idle and an application's own setting do not count.
 const REASONS: [(u64, &str); 7] = [
     (0x4, "power limit"),
     (0x8, "hardware slowdown"),

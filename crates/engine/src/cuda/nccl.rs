@@ -311,10 +311,7 @@ mod tests {
         #[cfg(target_os = "linux")]
         {
             let error = Nccl::of_file(Path::new("libc.so.6")).err().unwrap().to_string();
-            assert!(
-                error.starts_with("libc.so.6 is not an NCCL that can be used: it has no ncclGetVersion"),
-                "{error}"
-            );
+            assert!(error.starts_with("libc.so.6 is not a usable NCCL: it has no ncclGetVersion"), "{error}");
         }
     }
 

@@ -198,7 +198,7 @@ impl Products {
         self.queue(stream, workspace, product, &product.algorithm, at)
     }
 
-    /// Keeps the choices made since the last time; that they cannot be kept is no reason to stop.
+    /// Keeps the choices made since the last time; a failure to save them is not a reason to stop.
     pub fn keep(&mut self) {
         let text = self.kept_text();
         let Some(file) = self.file.as_ref().filter(|_| self.fresh > 0) else { return };

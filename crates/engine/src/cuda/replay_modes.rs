@@ -60,7 +60,7 @@ impl fmt::Display for ReplayMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let streams = if self.streams == Streams::One { "one stream" } else { "two streams" };
         let launches = if self.launches == Launches::Early { ", launched early" } else { "" };
-        let update = if *self == UPDATES_BESIDE { ", updates beside" } else { "" };
+        let update = if *self == UPDATES_BESIDE { ", updates overlapped" } else { "" };
         write!(f, "{streams}{launches}{update}")
     }
 }
@@ -102,7 +102,7 @@ impl Trial {
         self.seconds[mode].iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// A step is done. What came before graphs were captured does not count.
+    /// A step is done. Steps before graphs were captured do not count.
     pub fn took(&mut self, step: usize, seconds: f64) {
         if (FIRST + self.modes..FIRST + self.modes * TRIED).contains(&step) {
             self.seconds[step % self.modes].push(seconds);

@@ -169,7 +169,7 @@ impl Cuda {
             ));
         }
         if self.untied > 0 {
-            notes.push(format!("{} kernels of replays could not be told apart and count for no operator", self.untied));
+            notes.push(format!("{} replayed kernels could not be told apart and count for no operator", self.untied));
         }
         if let Some(note) = self.ranges.as_ref().and_then(Ranges::note) {
             notes.push(note);

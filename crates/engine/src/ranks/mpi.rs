@@ -131,7 +131,7 @@ impl Calls {
             self.check(function, code)?;
         }
         if provided < self.funneled {
-            let why = "it serves no program with more than one thread".into();
+            let why = "it does not support programs with more than one thread".into();
             return Err(RanksError::Call { function: "MPI_Init_thread", why });
         }
         let version = self.version();

@@ -419,7 +419,7 @@ fn admitted(name: &[u8], size: usize, meeting: &Meeting, came: &[Option<Line>]) 
     let (Some(rank), Some(its_size)) = (number(), number()) else { return Err("it does not say its rank".into()) };
     let job = parts.next().unwrap_or("");
     if job != meeting.job {
-        return Err(format!("it is of job `{job}`, and rank 0 of job `{}`", meeting.job));
+        return Err(format!("it belongs to job `{job}`, and rank 0 to job `{}`", meeting.job));
     }
     if its_size != size {
         return Err(format!("it is one of {its_size} ranks, and rank 0 one of {size}"));
@@ -437,7 +437,7 @@ fn at(meeting: &Meeting) -> String {
 }
 
 fn listen(meeting: &Meeting) -> Result<TcpListener, RanksError> {
-    let mut why = format!("{} is not known", meeting.host);
+    let mut why = format!("{} is not a known host", meeting.host);
     for port in &meeting.ports {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), *port);
         // A name that stands for a service may not be an address of this machine.

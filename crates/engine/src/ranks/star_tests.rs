@@ -108,7 +108,7 @@ fn a_rank_that_goes_is_noticed_at_once_and_named_to_all() {
 fn a_rank_of_another_job_or_size_is_turned_away_with_the_reason() {
     let ours = meeting("ours");
     for (theirs, size, why) in [
-        (Meeting { job: "theirs".into(), ..ours.clone() }, 2, "it is of job `theirs`, and rank 0 of job `ours`"),
+        (Meeting { job: "theirs".into(), ..ours.clone() }, 2, "it belongs to job `theirs`, and rank 0 to job `ours`"),
         (ours.clone(), 3, "it is one of 3 ranks, and rank 0 one of 2"),
     ] {
         let own = ours.clone();
@@ -116,7 +116,7 @@ fn a_rank_of_another_job_or_size_is_turned_away_with_the_reason() {
         let error = Star::meet(&launched(1, size), &theirs, Duration::from_secs(20)).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
         let error = first.join().unwrap().unwrap_err();
-        assert!(error.to_string().starts_with("rank 1 did not come"), "{error}");
+        assert!(error.to_string().starts_with("rank 1 did not connect"), "{error}");
     }
 }
 

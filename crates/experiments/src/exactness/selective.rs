@@ -55,17 +55,21 @@ fn selective_of(open: &Open, size: &Size, model: &ModelConfig, steps: usize) -> 
             let dense = taken(open, &config("dense", &passes, precision, Target::Cuda), steps)?;
             let all = taken(open, &config("topk:all", &passes, precision, Target::Cuda), steps)?;
             let apart = dense.losses.iter().zip(&all.losses).filter(|(a, b)| a != b).count();
-            checks.push(exact(format!("{what}: topk:all has the bytes of dense"), apart));
+            checks.push(exact(format!("{what}: topk:all gives the same bytes as dense"), apart));
             for (rule, tolerance) in [("topk:3", 0.05), ("path", 0.05), ("random:3", 0.0)] {
                 let have = taken(open, &config(rule, &passes, precision, Target::Cuda), steps)?;
-                checks.push(exact(format!("{what}: {rule} moves what it updates and nothing else"), have.wrong));
+                checks.push(exact(format!("{what}: {rule} changes only the nodes it updates"), have.wrong));
                 if precision == Precision::Fp32 {
                     let want = taken(&on_cpu, &config(rule, &passes, precision, Target::Cpu), steps)?;
                     let pairs = want.shares.concat().into_iter().zip(have.shares.concat());
                     let others = pairs.filter(|(want, have)| want != have).count() as f64;
                     // Norms that are almost equal may change places.
                     let difference = others / want.shares.concat().len().max(1) as f64;
-                    checks.push(Check { what: format!("{what}: {rule} chooses as the CPU"), difference, tolerance });
+                    checks.push(Check {
+                        what: format!("{what}: {rule} chooses the same nodes as the CPU"),
+                        difference,
+                        tolerance,
+                    });
                 }
             }
         }

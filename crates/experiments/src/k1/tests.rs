@@ -59,7 +59,7 @@ fn a_difference_is_found_seed_by_seed_and_noise_is_called_noise() {
     assert!(!of("random:2", "dense", "loss").beyond_noise && !of("topk:2", "dense", "forgetting").beyond_noise);
     let said = statements(&runs(), &found, 6);
     assert!(
-        said[0].starts_with("At equal steps, topk:2 against dense: loss on the source at hand lower by 0.500 (95%")
+        said[0].starts_with("At equal steps, topk:2 against dense: loss on the current source lower by 0.500 (95%")
     );
     assert!(said[0].contains("forgetting within noise"), "{}", said[0]);
     assert!(said.last().unwrap().contains("18 comparisons over 6 seeds"));
@@ -70,7 +70,7 @@ fn one_seed_says_nothing() {
     let runs: Vec<K1Run> = runs().into_iter().filter(|run| run.seed == 1).collect();
     let found = comparisons(&runs, &updates());
     assert!(found.iter().all(|one| !one.beyond_noise && one.p_value.is_none()));
-    assert!(statements(&runs, &found, 1).last().unwrap().contains("nothing can be said"));
+    assert!(statements(&runs, &found, 1).last().unwrap().contains("nothing can be concluded"));
     assert_eq!(arms(&runs, &updates()).len(), 6);
 }
 

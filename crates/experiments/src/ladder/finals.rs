@@ -109,7 +109,7 @@ impl<'a> Finals<'a> {
         for (number, group) in groups.iter().enumerate() {
             let now = Instant::now();
             let until = now + until.saturating_duration_since(now) / (groups.len() - number) as u32;
-            watcher.doing(&format!("measuring {} lists in turns", group.len()));
+            watcher.doing(&format!("measuring {} lists, alternating", group.len()));
             let mut benches = vec![];
             for &at in group {
                 benches.push((at, self.climber.warm(&self.entries[at].list)?));

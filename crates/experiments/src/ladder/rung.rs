@@ -56,7 +56,7 @@ impl Verdict {
             Verdict::Faster => "kept: faster",
             Verdict::Smaller => "kept: less memory",
             Verdict::Together => "kept: part of the best list",
-            Verdict::Overtaken => "not kept: the rows before cost more",
+            Verdict::Overtaken => "not kept: the rows before it cost more",
             Verdict::WithinNoise => "within noise",
             Verdict::Undecided => "undecided",
             Verdict::Slower => "slower",

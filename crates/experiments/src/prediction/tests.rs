@@ -218,7 +218,7 @@ output y = %2
     let mut calibration = apart.clone();
     calibration.learn_factors(&apart, &program(ONE_PRODUCT), &[4.5e-6]);
     near(micros(&calibration, ONE_PRODUCT), 4.5);
-    // Three products are no two: they go by the name.
+    // Three products do not match two: they go by the name.
     near(micros(&calibration, three), 11.0 / 2.0);
     calibration.learn_factors(&apart, &program(three), &[22e-6]);
     near(micros(&calibration, three), 22.0);

@@ -9,7 +9,7 @@ pub const REMEDY: Remedy = remedy!(
     Class::Precision,
     "trained modules run under autocast to bf16",
     answers ["no-tensor-cores", "small-kernels-fusable"],
-    by_hand "run the model under `torch.autocast(..., dtype=torch.bfloat16)`, and its loss outside of it in fp32",
+    by_hand "run the model under `torch.autocast(..., dtype=torch.bfloat16)`, and compute its loss outside, in fp32",
     edits [
         Edit::CallBeforeOptimizer {
             function: "run_in_bf16",

@@ -12,7 +12,7 @@ def applies(facts):
     if not any(module.get("convolutions") for module in modules):
         return "it has no convolution"
     if any(module.get("channels_last") for module in modules):
-        return "its weights lie so already"
+        return "its weights are channels last already"
     return None
 
 
@@ -46,4 +46,4 @@ def lay_out(hook, module):
                 weight.grad = weight.grad.contiguous(memory_format=order)
         hook.did("weight", "laid out channels last")
     if not hook.counts:
-        hook.nothing("its weights lie so already" if found else f"{type(module).__name__} has no convolution")
+        hook.nothing("its weights are channels last already" if found else f"{type(module).__name__} has no convolution")

@@ -1,4 +1,4 @@
-"""DistributedDataParallel takes the first step's graph for that of all steps, and need not search it each time."""
+"""DistributedDataParallel assumes that all steps have the first step's graph, and need not search it each time."""
 
 NAME = "ddp-static-graph"
 CLASS = "same"

@@ -1,4 +1,4 @@
-//! `ddp-static-graph`: DistributedDataParallel takes the first step's graph for that of all.
+//! `ddp-static-graph`: DistributedDataParallel assumes that all steps have the first step's graph.
 
 use super::edit::{At, Edit, Value};
 use super::{Class, Remedy, remedy};
@@ -7,7 +7,7 @@ pub const REMEDY: Remedy = remedy!(
     "ddp_static_graph",
     "ddp-static-graph",
     Class::Same,
-    "DistributedDataParallel takes the first step's graph for that of all",
+    "DistributedDataParallel assumes that all steps have the first step's graph",
     answers ["communication-exposed"],
     by_hand "give DistributedDataParallel `static_graph=True`",
     edits [

@@ -1,4 +1,4 @@
-"""Optimizers update lists of parameters at once (`foreach=True`). On CUDA it is the default; a script may have switched it off."""
+"""Optimizers update whole lists of parameters per call (`foreach=True`). It is the default on CUDA; a script may have switched it off."""
 
 NAME = "foreach-optimizer"
 CLASS = "same"
@@ -22,13 +22,13 @@ def change(hook, optimizer):
     name = type(optimizer).__name__
     for group in optimizer.param_groups:
         if "foreach" not in group:
-            return hook.nothing(f"{name} has no such way")
+            return hook.nothing(f"{name} has no foreach version")
         if group.get("fused"):
             return hook.nothing(f"{name} is fused already")
         if group.get("differentiable") or group["foreach"]:
-            return hook.nothing(f"{name} does so already, or is differentiated through")
+            return hook.nothing(f"{name} uses foreach already, or is differentiated through")
         if group["foreach"] is None and all(parameter.is_cuda for parameter in group["params"]):
-            return hook.nothing(f"{name} does so by default on CUDA")
+            return hook.nothing(f"{name} uses foreach by default on CUDA")
     for group in [*optimizer.param_groups, optimizer.defaults]:
         group["foreach"] = True
     hook.did(name, "told to update lists of parameters")

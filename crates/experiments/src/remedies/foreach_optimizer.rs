@@ -1,4 +1,4 @@
-//! `foreach-optimizer`: optimizers update lists of parameters at once.
+//! `foreach-optimizer`: optimizers update whole lists of parameters per call.
 
 use super::edit::{At, Edit, Value};
 use super::{Class, Remedy, remedy};
@@ -7,7 +7,7 @@ pub const REMEDY: Remedy = remedy!(
     "foreach_optimizer",
     "foreach-optimizer",
     Class::Same,
-    "optimizers update lists of parameters at once",
+    "optimizers update whole lists of parameters per call",
     answers ["optimizer-per-parameter"],
     by_hand "give the optimizer `foreach=True`",
     edits [

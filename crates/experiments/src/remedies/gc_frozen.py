@@ -22,7 +22,7 @@ def install(hook):
 
 def freeze(hook):
     if not gc.isenabled():
-        return hook.nothing("the script has switched collections off")
+        return hook.nothing("the script has switched garbage collection off")
     gc.collect()
     gc.freeze()
     first, *others = gc.get_threshold()

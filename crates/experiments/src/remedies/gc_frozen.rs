@@ -1,4 +1,4 @@
-//! `gc-frozen`: what lives for the whole training is left out of garbage collections.
+//! `gc-frozen`: objects that live for the whole training are left out of garbage collection.
 
 use super::edit::Edit;
 use super::{Class, Remedy, remedy};
@@ -7,7 +7,7 @@ pub const REMEDY: Remedy = remedy!(
     "gc_frozen",
     "gc-frozen",
     Class::Same,
-    "what lives for the whole training is left out of garbage collections",
+    "objects that live for the whole training are left out of garbage collection",
     answers ["uneven-steps"],
     by_hand "call `gc.collect()` and `gc.freeze()` after the first step, and `gc.set_threshold(10_000)`",
     edits [

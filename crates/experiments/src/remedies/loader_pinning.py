@@ -7,7 +7,7 @@ CLASS = "same"
 
 def applies(facts):
     if facts["machine"]["device"] != "cuda":
-        return "there is no device to pin memory for"
+        return "no device reads pinned memory"
     if not facts["loaders"]:
         return "no DataLoader is iterated"
     if all(loader["pinned"] or loader["on_device"] for loader in facts["loaders"]):
@@ -34,7 +34,7 @@ def changed(hook, dataset, arguments, named):
     import torch
 
     if not torch.cuda.is_available():
-        hook.nothing("there is no device to pin memory for")
+        hook.nothing("no device reads pinned memory")
         return named
     tensors = getattr(dataset, "tensors", ())
     if any(getattr(tensor, "is_cuda", False) for tensor in tensors):

@@ -1,5 +1,5 @@
-"""DataLoaders that load in the script's own process, or have fewer workers than there are cores, get workers, which stay and
-fetch ahead.
+"""DataLoaders that load in the script's own process, or have fewer workers than there are cores, get persistent workers
+that prefetch.
 
 The order of samples is drawn in the script's process either way. A dataset that draws random numbers of its own draws them in
 the workers, from other seeds; the digests of batches show it. An iterable dataset gets one worker, since several would each
@@ -23,7 +23,7 @@ def applies(facts):
     if all(loader["on_device"] for loader in loaders):
         return "its data is on the device already"
     if all(is_served(loader) for loader in loaders):
-        return "its loaders have workers that stay and fetch ahead"
+        return "its loaders have persistent workers that prefetch already"
     return None
 
 
@@ -80,7 +80,7 @@ def changed(hook, module, dataset, arguments, named):
     if done:
         hook.did("DataLoader", "got " + ", ".join(done))
     else:
-        hook.nothing("its loaders have workers that stay and fetch ahead")
+        hook.nothing("its loaders have persistent workers that prefetch already")
     return named
 
 

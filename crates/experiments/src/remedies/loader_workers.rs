@@ -1,4 +1,4 @@
-//! `loader-workers`: DataLoaders get workers that stay and fetch ahead.
+//! `loader-workers`: DataLoaders get persistent workers that prefetch.
 
 use super::edit::{At, Edit, Value};
 use super::{Class, Remedy, remedy};
@@ -7,9 +7,9 @@ pub const REMEDY: Remedy = remedy!(
     "loader_workers",
     "loader-workers",
     Class::Same,
-    "DataLoaders get workers that stay and fetch ahead",
+    "DataLoaders get persistent workers that prefetch",
     answers ["data-loading"],
-    by_hand "give the DataLoader `num_workers`, and `persistent_workers=True`; two workers or fewer also `prefetch_factor=4`",
+    by_hand "give the DataLoader `num_workers`, and `persistent_workers=True`; with two workers or fewer, also `prefetch_factor=4`",
     edits [
         Edit::Argument { at: At::Loader, name: "num_workers", value: Value::Workers, position: Some(5) },
         Edit::Argument { at: At::Loader, name: "persistent_workers", value: Value::Persistent, position: None },

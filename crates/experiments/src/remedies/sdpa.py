@@ -47,7 +47,7 @@ def change_transformers(hook, module):
         if getattr(config, "output_attentions", False):
             hook.nothing("the script asks for attention weights")
         elif not getattr(part, "_supports_sdpa", False):
-            hook.nothing(f"{type(part).__name__} has no such way")
+            hook.nothing(f"{type(part).__name__} has no SDPA version")
         else:
             part.set_attn_implementation("sdpa")
             if config._attn_implementation == "sdpa":
@@ -75,7 +75,7 @@ def with_unused_weights(module):
         elif unused_calls(owner, name):
             found.append(attention)
         else:
-            reason = f"{owner.__name__} reads the weights of its attention, or asks for none"
+            reason = f"{owner.__name__} reads its attention weights, or asks for none"
     return found, reason
 
 

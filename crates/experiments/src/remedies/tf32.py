@@ -1,4 +1,4 @@
-"""Products and convolutions of fp32 run on tensor cores in TF32, which keeps 10 bits of the mantissa."""
+"""fp32 matrix products and convolutions run on tensor cores in TF32, which keeps 10 bits of the mantissa."""
 
 NAME = "tf32"
 CLASS = "rounding"

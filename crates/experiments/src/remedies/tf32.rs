@@ -1,4 +1,4 @@
-//! `tf32`: products and convolutions of fp32 run on tensor cores.
+//! `tf32`: fp32 matrix products and convolutions run on tensor cores.
 
 use super::edit::{Edit, Given, Value};
 use super::{Class, Remedy, remedy};
@@ -7,7 +7,7 @@ pub const REMEDY: Remedy = remedy!(
     "tf32",
     "tf32",
     Class::Rounding,
-    "products and convolutions of fp32 run on tensor cores",
+    "fp32 matrix products and convolutions run on tensor cores",
     answers ["no-tensor-cores"],
     by_hand "call `torch.set_float32_matmul_precision(\"high\")` before the first step",
     edits [

@@ -34,7 +34,7 @@ pub struct Rounds {
     pub crowded: Option<Crowded>,
 }
 
-/// How many times as long something takes where all ranks do it at once, by the machine's measured peaks on as many threads.
+/// How many times as long something takes where all ranks do it together, by the machine's measured peaks on as many threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crowded {
     /// The calls of the plan.
@@ -138,16 +138,16 @@ fn predicted(one: &Rounds, two: &Rounds, of: &Rounds) -> Option<f64> {
 fn limited_by(point: &RankPoint) -> Option<String> {
     let efficiency = point.efficiency_percent?;
     if efficiency.value >= GOOD_PERCENT && efficiency.low.is_none_or(|low| low >= STILL_GOOD_PERCENT) {
-        return Some(format!("nothing: {:.0}% of one rank's speed each", efficiency.value));
+        return Some(format!("nothing: each rank keeps {:.0}% of one rank's speed", efficiency.value));
     }
     if !efficiency.is_apart_from(100.0) {
         return Some("not decided: the loss is within the noise".into());
     }
     let (shared, exposed) = (point.shared_seconds?, point.exposed_seconds?);
-    let milliseconds = |figure: Figure| format!("{:.1} ms per step", 1e3 * figure.value);
+    let milliseconds = |figure: Figure| format!("{:.1} ms", 1e3 * figure.value);
     let by_sharing =
-        format!("sharing one machine's cores, caches and memory: computing takes {} longer", milliseconds(shared));
-    let by_exchange = format!("communication: {} of it are waited for", milliseconds(exposed));
+        format!("sharing one machine's cores, caches and memory: a step computes {} longer", milliseconds(shared));
+    let by_exchange = format!("communication: the step waits {} for it", milliseconds(exposed));
     let larger = if shared.value >= exposed.value { (shared, by_sharing) } else { (exposed, by_exchange) };
     Some(match larger {
         (figure, words) if figure.is_apart_from(0.0) => words,
@@ -200,7 +200,7 @@ mod tests {
         assert!(close(points[1].exposed_without_overlap_seconds, 0.02));
         assert_eq!(
             points[1].limited_by.as_deref().unwrap(),
-            "sharing one machine's cores, caches and memory: computing takes 30.0 ms per step longer"
+            "sharing one machine's cores, caches and memory: a step computes 30.0 ms longer"
         );
         assert!(points[0].shared_seconds.is_none() && points[0].limited_by.is_none());
     }
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn communication_that_is_waited_for_is_named() {
         let points = points(&[rounds(1, 0.1, 0.0, 0.0), rounds(2, 0.101, 0.06, 0.01)]);
-        assert_eq!(points[1].limited_by.as_deref().unwrap(), "communication: 50.0 ms per step of it are waited for");
+        assert_eq!(points[1].limited_by.as_deref().unwrap(), "communication: the step waits 50.0 ms for it");
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn good_scaling_has_nothing_to_explain() {
         let points = points(&[rounds(1, 0.1, 0.0, 0.0), rounds(2, 0.1, 0.002, 0.0)]);
-        assert_eq!(points[1].limited_by.as_deref().unwrap(), "nothing: 98% of one rank's speed each");
+        assert_eq!(points[1].limited_by.as_deref().unwrap(), "nothing: each rank keeps 98% of one rank's speed");
         assert!(close(points[1].speedup, mean(&ratios(&points)).unwrap().value));
     }
 

@@ -125,8 +125,8 @@ fn gradients_of(note: &Note) -> Curve {
     note.gradients.clone()
 }
 
-/// The largest relative difference of each step that both have. What is not finite in both is no difference, in one it is an
-/// infinite one; `least` is the share of the largest that small ones are held against.
+/// The largest relative difference of each step that both have. A value that is not finite in both counts as equal, one
+/// that is not finite in one as an infinite difference; small values are compared with the share `least` of the largest.
 fn differences(want: &Curve, have: &Curve, least: impl Fn(usize) -> f64) -> Vec<f64> {
     let steps = want.iter().zip(have).enumerate();
     let of_step = |(at, (want, have)): (usize, (&Vec<Option<f64>>, &Vec<Option<f64>>))| {
@@ -201,14 +201,13 @@ impl Compared {
         let all = proof.proofs.iter().map(worst).max_by(|left, right| nearer(*left, *right));
         let (figure, limit) = all.unwrap_or((f64::INFINITY, least));
         let why = match limit {
-            limit if limit <= least => format!("that `{}` remedies may move them by", proof.class.name()),
+            limit if limit <= least => format!("the share allowed for `{}` remedies", proof.class.name()),
             limit if limit <= spread && apart > 1.0 => {
-                format!("of {apart} times that by which other random numbers of loading move them")
+                format!("{apart} times the effect of other random numbers in data loading")
             }
-            limit if limit <= spread => "by which runs of the script itself differ".to_string(),
+            limit if limit <= spread => "the spread of runs of the script itself".to_string(),
             _ => format!(
-                "of {MOVED} times what rounding of its weights, or other dropout, does to the script by that step \
-                 (runs of that kind: {})",
+                "{MOVED} times the effect of rounding its weights, or of other dropout, by that step (runs of that kind: {})",
                 proof.moved.len()
             ),
         };
@@ -268,24 +267,22 @@ impl Proof {
 
     pub fn losses(&self) -> Gate {
         let Held { figure, limit, why, steps } = LOSSES.held(self, self.class.tolerance());
-        let about = format!("relative difference of the losses of {steps} steps, held against the share {why}");
+        let about = format!("relative difference of the losses over {steps} steps; limit: {why}");
         gate("losses", figure, limit, about)
     }
 
-    /// Norms of gradients: they tell where a script learns too slowly for its losses to. None where no run has them.
+    /// Norms of gradients: they tell where a script learns too slowly for its losses to. `None` where no run has them.
     pub fn gradients(&self) -> Option<Gate> {
         if self.references.iter().chain(&self.proofs).all(|note| note.gradients.is_empty()) {
             return None;
         }
         let Held { figure, limit, why, .. } = GRADIENTS.held(self, self.class.gradient_tolerance());
-        let about = format!(
-            "relative difference of the norms of the gradients of all parameters, early on, held against the share {why}"
-        );
+        let about = format!("relative difference of the gradient norm over all parameters, early on; limit: {why}");
         Some(gate("gradients", figure, limit, about))
     }
 
     /// Digests of the first batches. Where loading draws random numbers, those parts of a batch are compared that other random
-    /// numbers of loading leave alone: labels, in the order of the samples. None without loaders, or where nothing is known
+    /// numbers of loading leave alone: labels, in the order of the samples. `None` without loaders, or where nothing is known
     /// of such parts.
     pub fn batches(&self) -> Option<Gate> {
         let want = self.references.first()?;
@@ -337,7 +334,7 @@ pub fn finite(kept: &[Note]) -> Gate {
 pub fn steps(originals: &[Note], kept: &[Note]) -> Gate {
     let is_short = |have: &&Note| !ended_alike(originals, have);
     let short = kept.iter().filter(is_short).count();
-    gate("steps", short as f64, 0.0, "runs that took fewer steps than the script as it is".into())
+    gate("steps", short as f64, 0.0, "runs that took fewer steps than the unchanged script".into())
 }
 
 /// Did it time all its steps, or end where every run of the script as it is ends?
@@ -356,7 +353,7 @@ pub fn samples(originals: &[Note], kept: &[Note]) -> Option<Gate> {
         false => want.iter().zip(&have.samples).filter(|(want, have)| want != have).count(),
     };
     let different: usize = kept.iter().map(differ).sum();
-    Some(gate("samples", different as f64, 0.0, "steps that saw another number of samples".into()))
+    Some(gate("samples", different as f64, 0.0, "steps with a different number of samples".into()))
 }
 
 /// Memory of the device, else of the process; none where it is not known. A compiler's own memory in the process is not the
@@ -368,20 +365,20 @@ pub fn memory(originals: &[Note], kept: &[Note]) -> Option<Gate> {
     }
     let most = |notes: &[Note]| notes.iter().filter_map(Note::memory).max();
     let (before, after) = (most(originals)?, most(kept)?);
-    let about = format!("peak memory, of the script's own {:.0} MB", before as f64 / (1 << 20) as f64);
+    let about = format!("peak memory relative to the script's own {:.0} MB", before as f64 / (1 << 20) as f64);
     Some(gate("memory", after as f64 / before.max(1) as f64, MEMORY, about))
 }
 
 fn not_slower(speed: Speedup) -> Gate {
     let answer = match (speed.low >= 1.0, speed.high < 1.0) {
-        // One process of each is no proof.
+        // One process of each proves nothing.
         _ if speed.rounds < 2 => Answer::Undecided,
         (true, _) => Answer::Pass,
         (_, true) => Answer::Fail,
         _ => Answer::Undecided,
     };
     let processes = if speed.rounds == 1 { "one process".to_string() } else { format!("{} processes", speed.rounds) };
-    let about = format!("speed of what was kept over the script as it is, {processes} of each");
+    let about = format!("speed of what was kept over the unchanged script, {processes} of each");
     let interval = Some((speed.low, speed.high));
     Gate { name: "speed", answer, figure: speed.ratio, limit: 1.0, about, interval }
 }

@@ -118,9 +118,9 @@ fn the_nearest_run_is_held_against_and_the_worst_proof_counts() {
     near(proof(&[1.1, 1.51]).losses().figure, 0.1);
     let gate = proof(&[1.51]).losses();
     near(gate.limit, 0.5);
-    assert!(gate.about.contains("by which runs of the script itself differ"), "{}", gate.about);
+    assert!(gate.about.contains("the spread of runs of the script itself"), "{}", gate.about);
     let narrow = Proof { references: vec![run(&[1.0])], ..proof(&[1.0]) };
-    assert!(narrow.losses().about.contains("remedies may move them by"), "{}", narrow.losses().about);
+    assert!(narrow.losses().about.contains("the share allowed for"), "{}", narrow.losses().about);
     assert!(narrow.losses().about.contains("losses of 1 steps"), "{}", narrow.losses().about);
     assert_eq!(Proof { proofs: vec![], ..narrow }.losses().figure, f64::INFINITY);
 }
@@ -135,11 +135,7 @@ fn other_loading_allows_twice_as_much_and_says_so() {
     };
     let gate = proof.losses();
     near(gate.limit, 0.2);
-    assert!(
-        gate.about.contains("of 2 times that by which other random numbers of loading move them"),
-        "{}",
-        gate.about
-    );
+    assert!(gate.about.contains("2 times the effect of other random numbers in data loading"), "{}", gate.about);
     near(Proof { other_loadings: vec![], ..proof }.losses().limit, 0.1);
 }
 

@@ -36,7 +36,7 @@ fn a_script_that_amplifies_rounding_is_held_against_how_far_it_does() {
     // Early steps have moved by little, and allow no more than the class does.
     let early = |at: usize| if (2..9).contains(&at) { 3e-3 } else { 0.0 };
     assert!(!proof(&[1.0], apart(&own, early)).holds());
-    // A jump of one step is no fault, one that lasts is, and so is one that nothing explains.
+    // A jump of one step is not a fault; one that lasts is, and so is one that nothing explains.
     let jump =
         |from: usize, until: usize, share: f64| move |at: usize| if (from..until).contains(&at) { share } else { 0.0 };
     let limit = 4e-6 * 1.5f64.powi(22);
@@ -44,7 +44,7 @@ fn a_script_that_amplifies_rounding_is_held_against_how_far_it_does() {
     assert!(!proof(&[1.0], apart(&own, jump(19, 24, 2.0 * limit))).holds());
     assert!(!proof(&[1.0], apart(&own, jump(22, 23, 9.0 * limit))).holds());
     let gate = proof(&[1.0], apart(&own, grown(2.0))).losses();
-    assert!(gate.about.contains("rounding of its weights") && gate.limit > 1e-3, "{gate:?}");
+    assert!(gate.about.contains("rounding its weights") && gate.limit > 1e-3, "{gate:?}");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_backward_pass_that_is_missing_or_not_finite_is_caught() {
     let none = Note { losses: vec![vec![None]], finite: Some(false), ..Note::default() };
     assert!(!losses(&same, std::slice::from_ref(&none), Class::Precision).passed());
     assert!(!finite(&[none]).passed());
-    assert!(!losses(&same, &[Note::default()], Class::Precision).passed(), "no loss is no proof");
+    assert!(!losses(&same, &[Note::default()], Class::Precision).passed(), "runs without losses prove nothing");
 }
 
 #[test]

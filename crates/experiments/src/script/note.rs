@@ -162,7 +162,7 @@ impl Note {
         self.peak_bytes.or(self.peak_resident_bytes)
     }
 
-    /// Why it is no measurement, in a person's words.
+    /// Why it is not a measurement, in a person's words.
     pub fn obstacle(&self) -> Option<String> {
         if let Some(exception) = &self.exception {
             return Some(format!("it ended with {exception}"));
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn bursts_of_a_loader_count_and_a_single_stall_does_not() {
         let seconds = |steps: &[f64]| Note { step_seconds: steps.to_vec(), ..Note::default() }.seconds().unwrap();
-        // Four workers hand out four batches at once: three of four steps wait for nothing.
+        // Four workers hand out four batches together: three of four steps wait for nothing.
         let burst = [0.13, 0.01, 0.01, 0.01].repeat(5);
         assert!((seconds(&burst) - 0.04).abs() < 1e-9, "a median would say 0.01");
         let mut stalled = vec![0.1; 20];

@@ -78,14 +78,14 @@ impl Outcome {
             Outcome::Undecided(Doubt::Noise) => "not decided: processes differ by too much".into(),
             Outcome::Undecided(Doubt::Time) => "not decided: no time was left for another process".into(),
             Outcome::Undecided(Doubt::Proof) => {
-                "not decided: it is faster, and no time was left to prove that its losses are the script's".into()
+                "not decided: it is faster, and no time was left to prove that its losses match the script's".into()
             }
             Outcome::Slower => "slower".into(),
             Outcome::Refused("losses", share, limit) => {
-                format!("not kept: its losses differ by {share:.1e} of them, {limit:.1e} allowed")
+                format!("not kept: its losses differ by {share:.1e} relative, {limit:.1e} allowed")
             }
             Outcome::Refused("gradients", share, limit) => {
-                format!("not kept: its gradients differ by {share:.1e} of them, {limit:.1e} allowed")
+                format!("not kept: its gradients differ by {share:.1e} relative, {limit:.1e} allowed")
             }
             Outcome::Refused("memory", share, limit) => {
                 format!("not kept: it takes {share:.2} times the script's own memory, {limit:.2} allowed")
@@ -96,7 +96,10 @@ impl Outcome {
             Outcome::NothingToDo(why) => format!("nothing to do: {why}"),
             Outcome::Failed(why) => format!("failed: {why}"),
             Outcome::TooLong(limit) => {
-                format!("ended after {:.0} s: neither its share nor --time-limit leaves it more", limit.as_secs_f64())
+                format!(
+                    "ended after {:.0} s: neither its share of the time nor --time-limit allows more",
+                    limit.as_secs_f64()
+                )
             }
             Outcome::NotTried(why) => format!("not tried: {why}"),
         }

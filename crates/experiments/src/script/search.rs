@@ -4,7 +4,7 @@
 //! variant lie apart, over all variants together, says how sure a ratio is: a few processes of each are then enough.
 //!
 //! Many remedies are tried, so that one in twenty would be kept by chance: to be kept, one has to be faster with
-//! a chance of 1% to be wrong. What is told of all that was kept holds with 95%, from turns at the end.
+//! a chance of 1% to be wrong. The final figure of all that was kept holds with 95%: its runs alternate at the end.
 //!
 //! Time is short: `time` says which process may be begun, and how long it may take.
 
@@ -85,7 +85,7 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Runs the script as it is some times. `first` is a run that was already seen.
+    /// Runs the unchanged script some times. `first` is a run that was already seen.
     pub fn begin(
         runner: &'a mut dyn Runner,
         repeats: Repeats,
@@ -359,7 +359,7 @@ impl<'a> Search<'a> {
             Ran::Measured(note) => match note.obstacle() {
                 Some(obstacle) => Err(Outcome::Failed(obstacle)),
                 None if which > 0 && !ended_alike(self.originals(), &note) => Err(Outcome::Failed(format!(
-                    "it ended after {} steps, before the script as it is does",
+                    "it ended after {} steps, earlier than the unchanged script",
                     note.steps
                 ))),
                 None => self.measured[which].take(*note),

@@ -165,7 +165,7 @@ fn a_script_that_cannot_be_measured_gets_its_reason() {
     }
     let mut tell = |_: &Row| {};
     let error = Search::begin(&mut Broken, REPEATS, None, &mut tell).err().unwrap();
-    assert_eq!(error.0, "ended after 60 s: neither its share nor --time-limit leaves it more");
+    assert_eq!(error.0, "ended after 60 s: neither its share of the time nor --time-limit allows more");
 }
 
 #[test]
@@ -368,5 +368,5 @@ fn a_remedy_that_ends_the_script_early_is_no_measurement() {
         fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
     }
     let found = searched(&mut Short(made(1e9, same, (0, false))), vec![candidate("tf32")], false);
-    assert_eq!(found.rows[0].outcome.words(), "failed: it ended after 7 steps, before the script as it is does");
+    assert_eq!(found.rows[0].outcome.words(), "failed: it ended after 7 steps, earlier than the unchanged script");
 }

@@ -100,5 +100,5 @@ fn check_period(period: usize, rows: usize) -> Result<(), ShapeError> {
     if period > 0 && rows.is_multiple_of(period) {
         return Ok(());
     }
-    Err(ShapeError::Attribute(format!("{rows} rows are no multiple of a period of {period}")))
+    Err(ShapeError::Attribute(format!("{rows} rows are not a multiple of a period of {period}")))
 }

@@ -49,7 +49,7 @@ pub fn expect_shared(rule: Rule, inputs: &[TensorType]) -> Result<usize, ShapeEr
     }
     match rule.count() {
         Some(count) if count > leaves => {
-            Err(ShapeError::Attribute(format!("{rule} chooses more than there are: {leaves}")))
+            Err(ShapeError::Attribute(format!("{rule} chooses more nodes than there are: {leaves}")))
         }
         _ => Ok(leaves),
     }

@@ -16,7 +16,7 @@ pub const PLACES: &str = "places";
 /// Output `[r, v]`.
 pub const LOGITS: &str = "logits";
 
-/// `graph` is a forward pass of one sequence of `r` tokens whose logits are `logits`; up to `longest` tokens are kept. What was constant for a
+/// `graph` is a forward pass of one sequence of `r` tokens whose logits are `logits`; up to `longest` tokens are kept. A constant of a
 /// position becomes an input: rows of tables change with the place. The loss is left out.
 pub fn decode(graph: &Graph, logits: ValueId, longest: usize) -> Result<Graph, GraphError> {
     let mut to = Graph::new();

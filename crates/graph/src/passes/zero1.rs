@@ -49,7 +49,8 @@ impl Sharding {
                     continue;
                 }
                 Op::MuonMomentum(_) | Op::MuonUpdate(_) => {
-                    let what = "the optimizer's state is sharded where updates are elementwise (adamw, sgd), and muon's are not".into();
+                    let what =
+                        "only elementwise updates (adamw, sgd) can be sharded, and muon's are not elementwise".into();
                     return Err(GraphError::Invalid { after: ZERO1.into(), what });
                 }
                 _ => continue,

@@ -1,7 +1,7 @@
 //! Values that are put together so that one product can read or write all of them: rows side by side, or one below the other.
 //!
-//! The weights that a fused layer reads lie one below the other already, as they are declared in order. What its product
-//! makes, and what its gradients are made from, is put side by side here.
+//! The weights that a fused layer reads lie one below the other already, as they are declared in order. The results of
+//! its product, and the inputs of its gradients, are put side by side here.
 
 use super::{align, row_bytes};
 use crate::graph::{Graph, Node, Phase, ValueId};

@@ -79,7 +79,7 @@ pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
     is_asked.then(|| asked.id.as_str())
 }
 
-/// `x` of `isinstance(x, tuple)`: what stands behind speaks of something that is no tensor.
+/// `x` of `isinstance(x, tuple)`: the code after it deals with something other than a tensor.
 fn asked_for_another_type(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let ([Expr::Name(asked), types], Expr::Name(function)) = (&*call.arguments.args, &*call.func) else { return None };

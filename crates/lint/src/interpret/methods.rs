@@ -48,7 +48,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Text(None)
             }
             Value::Device | Value::Number { .. } | Value::Clock => receiver.clone(),
-            // `(predicted == labels).sum()`: what has methods is no truth of the host's, but a tensor or an array.
+            // `(predicted == labels).sum()`: a value with methods is a tensor or an array, not a bool of the host.
             _ => self.unknown_method(node, name, arguments),
         }
     }

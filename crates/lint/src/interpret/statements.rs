@@ -234,7 +234,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.names = match after {
             Some(after) if has_else => after,
             Some(after) => {
-                // `if isinstance(x, Tensor): x = x.item()`: who passed it by is no tensor.
+                // `if isinstance(x, Tensor): x = x.item()`: after it, `x` is not a tensor.
                 let mut before = before;
                 if let Some(name) = asked_for_tensor(&branch.test) {
                     before.remove(name);

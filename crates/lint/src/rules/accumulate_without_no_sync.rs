@@ -44,7 +44,8 @@ fn check(check: &mut Check) {
                 && !range.contains_range(ruff_text_size::Ranged::range(call.node))
         });
         if let Some(backward) = backward {
-            let message = "gradients are averaged across ranks at every backward pass, though the optimizer steps only now and then";
+            let message =
+                "gradients are all-reduced at every backward pass, although the optimizer steps only after several";
             let advice = "run all but the last backward pass of an accumulation under `model.no_sync()`";
             let notice = worth::in_step(program, backward.context);
             check.report_as(notice, backward.context, backward.node, message, Fix::shown(advice));

@@ -30,10 +30,10 @@ fn check(check: &mut Check) {
             continue;
         }
         let message = format!(
-            "speed since `{}` was set, before the loop: an average that hides slow steps and slow starts",
+            "speed is averaged since `{}` was set before the loop, which hides slow steps and slow starts",
             speed.start
         );
-        let advice = "also log the speed since the last line: set the clock again after each";
+        let advice = "also log the speed since the last log line: reset the clock after each one";
         // In the loop of steps itself a figure of the last lines is a line away; around it, an average may be what is wanted.
         let notice = if program.step_loop(speed.context).is_some() { Notice::Default } else { Notice::Pedantic };
         check.report_as(notice, speed.context, speed.expression, message, Fix::shown(advice));

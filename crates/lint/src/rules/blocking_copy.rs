@@ -32,9 +32,9 @@ fn check(check: &mut Check) {
         if !from_pinned || has_flag || has_rest || is_seldom || !super::moves_to_device(call) {
             continue;
         }
-        let message = format!("the batch is pinned, yet `.{}` waits until it is copied", call.name);
+        let message = format!("the batch is pinned, but `.{}` still waits for the copy", call.name);
         let fix = Fix::unsafe_(
-            "copy while the host goes on: `non_blocking=True`",
+            "let the host continue during the copy: `non_blocking=True`",
             vec![set_keyword(call.node, "non_blocking", "True")],
         );
         let notice = if program.is_hot(call.context) { Notice::Default } else { Notice::Pedantic };

@@ -46,7 +46,7 @@ fn check(check: &mut Check) {
         // Ranks meet for the gradients anyway, and a helper is not where the number is asked for: only the loop's own.
         let is_own = program.step_loop(call.context).is_some();
         let notice = if is_read || overlaps || !is_own { Notice::Pedantic } else { Notice::Default };
-        let message = format!("`{}` of a number for the log makes all ranks meet at every step", call.name);
+        let message = format!("`{}` on a number for the log synchronises all ranks at every step", call.name);
         let edit = match call.statement {
             Stmt::Expr(_) => cadence_condition(program, call.context)
                 .and_then(|condition| guard_statement(program.source(call.context), call.statement, &condition)),
@@ -66,7 +66,7 @@ fn check_helpers(check: &mut Check) {
             && program.calls_of(function).any(|inner| is_collective(inner) && program.is_hot(inner.context));
         let names = call.node.arguments.args.iter().flat_map(crate::names_in);
         if meets && !program.is_in_parameter_loop(call.context) && names.into_iter().any(is_metric_name) {
-            let message = format!("`{}` of numbers for the log makes all ranks meet at every step", call.name);
+            let message = format!("`{}` on numbers for the log synchronises all ranks at every step", call.name);
             let fix = Fix::shown("average them only when they are logged");
             check.report_as(Notice::Pedantic, call.context, call.node, message, fix);
         }

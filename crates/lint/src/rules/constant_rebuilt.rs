@@ -53,7 +53,7 @@ fn check(check: &mut Check) {
             continue;
         }
         let text = super::short(program.text(call.context, call.node));
-        let message = format!("the same tensor is built again at every step: `{text}` depends on sizes only");
+        let message = format!("the same tensor is rebuilt at every step: `{text}` depends only on sizes");
         let notice = match notice(call) {
             Notice::Default => worth::in_sight(program, call.context),
             Notice::Pedantic => Notice::Pedantic,
@@ -213,7 +213,7 @@ fn fix<'a>(program: &Program<'a>, call: &Call<'a>) -> Fix {
     let advice = match (is_module, function.class) {
         (true, _) => "build it once into a non-persistent buffer and take a slice of it",
         (false, Some(_)) => "build it once, keep it on the object and take a slice of it",
-        (false, None) => "build it once outside and hand it in, or keep it by size (`functools.lru_cache`)",
+        (false, None) => "build it once outside and pass it in, or cache it by size (`functools.lru_cache`)",
     };
     Fix::unsafe_(advice, buffer(program, call).unwrap_or_default())
 }

@@ -27,8 +27,7 @@ fn check(check: &mut Check) {
         if !wants || has(Topic::Benchmark) || has(Topic::Deterministic) {
             continue;
         }
-        let message =
-            "convolutions of fixed size, and `cudnn.benchmark` is off: the first kernel is taken, not the fastest";
+        let message = "convolutions have fixed sizes, but `cudnn.benchmark` is off: cuDNN picks a kernel heuristically, not the fastest";
         let line = "torch.backends.cudnn.benchmark = True";
         let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
         check.report_as(
@@ -36,7 +35,7 @@ fn check(check: &mut Check) {
             call.context,
             call.node,
             message,
-            Fix::unsafe_(format!("let cuDNN try once: `{line}`"), edits),
+            Fix::unsafe_(format!("let cuDNN time its kernels once: `{line}`"), edits),
         );
     }
 }

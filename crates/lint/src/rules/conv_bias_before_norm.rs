@@ -49,7 +49,7 @@ fn check(check: &mut Check) {
 }
 
 fn report(check: &mut Check, context: ContextId, convolution: &ExprCall) {
-    let message = "the batch norm behind this convolution takes its mean away, the bias with it";
+    let message = "the batch norm after this convolution subtracts the mean, and the bias with it";
     let fix = Fix::unsafe_("`bias=False`", vec![set_keyword(convolution, "bias", "False")]);
     check.report_as(Notice::Pedantic, context, convolution, message, fix);
 }

@@ -42,7 +42,7 @@ fn check(check: &mut Check) {
         }
         let at = super::made_at(program, call, made);
         let text = super::short(program.text(at.context, at.node));
-        let message = format!("made on the host and copied to the device at every step: `{text}`");
+        let message = format!("created on the host and copied to the device at every step: `{text}`");
         // Where the loop is in sight, so is what it copies: each such line is a wait of its own.
         let notice = match maker.is_some() && !is_filled_on_the_host(program, call) {
             true => worth::in_sight(program, call.context),
@@ -65,7 +65,7 @@ fn is_filled_on_the_host(program: &Program, call: &Call) -> bool {
 }
 
 fn fix(program: &Program, call: &Call) -> Fix {
-    let advice = "give the factory `device=` and make it where it is used";
+    let advice = "pass `device=` to the factory to create the tensor on the device";
     let Some(Expr::Call(factory)) = call.receiver_expression() else { return Fix::shown(advice) };
     let device = match call.node.arguments.args.first() {
         // `.to(other)` takes the other's type over as well.

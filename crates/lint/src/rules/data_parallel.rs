@@ -21,8 +21,9 @@ fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         if call.external().is_some_and(|dotted| dotted.starts_with("torch.nn") && dotted.ends_with(".DataParallel")) {
-            let message = "`DataParallel` copies the model to every device at every step and gathers on one, all from one process";
-            let advice = "one process a device: `DistributedDataParallel`, started with `torchrun`";
+            let message = "`DataParallel` copies the model to every device at every step and gathers the \
+                           outputs on one, all from one process";
+            let advice = "one process per device: `DistributedDataParallel`, started with `torchrun`";
             // Beside a path with one process a device, this is what is left for those who do not take it.
             let has = |topic| program.groups.mentions_itself(program.file_of(call.context), topic);
             let notice =

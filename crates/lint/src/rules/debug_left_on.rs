@@ -34,19 +34,19 @@ fn check(check: &mut Check) {
                     && on.value
                 {
                     let message =
-                        "anomaly detection checks every gradient for NaN and records a stack at every operator";
+                        "anomaly detection checks every gradient for NaN and records a stack for every operator";
                     let edits = vec![Edit::replace(on.range(), "False")];
                     check.report(
                         call.context,
                         call.node,
                         message,
-                        Fix::unsafe_("turn it off when the NaN is found", edits),
+                        Fix::unsafe_("turn it off once the NaN is found", edits),
                     );
                 }
             }
             "torch.autograd.detect_anomaly" => {
-                let message = "anomaly detection checks every gradient for NaN and records a stack at every operator";
-                check.report(call.context, call.node, message, Fix::shown("take the block away when the NaN is found"));
+                let message = "anomaly detection checks every gradient for NaN and records a stack for every operator";
+                check.report(call.context, call.node, message, Fix::shown("remove the block once the NaN is found"));
             }
             "torch.autograd.gradcheck" | "torch.autograd.gradgradcheck" if program.is_hot(call.context) => {
                 let message = "gradients are checked numerically inside the training step";

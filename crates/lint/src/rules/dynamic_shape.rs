@@ -28,7 +28,7 @@ fn check(check: &mut Check) {
     for call in program.hot_calls() {
         if sizes_by_value(call) {
             let message = format!(
-                "the size of `{}`'s result is known only to the device: the host waits for it at every step",
+                "only the device knows the size of `{}`'s result: the host waits for it at every step",
                 call.name
             );
             let notice = match call.name {
@@ -75,7 +75,7 @@ fn check(check: &mut Check) {
                 false => Notice::Pedantic,
             };
             let message = format!(
-                "indexing by a mask (`{text}`) counts on the device how many there are: the host waits at every step"
+                "indexing by a mask (`{text}`) counts its elements on the device: the host waits for the count at every step"
             );
             check.report_as(notice, subscript.context, subscript.node, message, Fix::shown(advice));
         }

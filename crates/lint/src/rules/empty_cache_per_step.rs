@@ -27,7 +27,7 @@ fn check(check: &mut Check) {
         let message = match dotted {
             "gc.collect" => "the garbage collector walks every object at every step, and the device waits for the host",
             _ if call.name == "empty_cache" && dotted.starts_with("torch.") => {
-                "freed memory is given back to the driver at every step, and asked for again in the next"
+                "freed memory goes back to the driver at every step, and the next step requests it again"
             }
             _ => continue,
         };
@@ -35,7 +35,7 @@ fn check(check: &mut Check) {
             Stmt::Expr(_) => vec![remove_statement(program.source(call.context), call.statement)],
             _ => Vec::new(),
         };
-        let advice = "take it out of the step; keep fewer tensors alive instead";
+        let advice = "remove it from the step; keep fewer tensors alive instead";
         let notice = worth::in_step(program, call.context);
         check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }

@@ -33,12 +33,12 @@ fn check(check: &mut Check) {
         if !is_sync {
             continue;
         }
-        let advice = "take it out of the step; time with CUDA events, or synchronise once around many steps";
+        let advice = "remove it from the step; time with CUDA events, or synchronise once around many steps";
         let edits = match call.statement {
             Stmt::Expr(_) => vec![remove_statement(program.source(call.context), call.statement)],
             _ => Vec::new(),
         };
-        let message = "`synchronize()` at every step: the host waits until the device has finished all it was given";
+        let message = "`synchronize()` at every step: the host waits until the device has finished all queued work";
         let notice = worth::in_step(program, call.context);
         check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }

@@ -28,7 +28,7 @@ fn check(check: &mut Check) {
             call.keyword("strategy") == Some(&Value::Text(Some("ddp_find_unused_parameters_true".to_string())));
         if is_on || by_strategy {
             let message = "`find_unused_parameters` walks the whole graph after every forward pass";
-            let advice = "turn it off if every parameter takes part in every step; freeze or drop those that do not";
+            let advice = "turn it off if every step uses every parameter; freeze or drop unused parameters";
             check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
         }
     }

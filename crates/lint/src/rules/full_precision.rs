@@ -26,7 +26,7 @@ fn check(check: &mut Check) {
         if has(Topic::ReducedPrecision) || has(Topic::Trainer) || !multiplies {
             continue;
         }
-        let message = "products and convolutions run in single precision: no autocast, no bfloat16 anywhere";
+        let message = "GEMMs and convolutions run in single precision: no autocast, no bfloat16 anywhere";
         let advice = "run the forward pass under `torch.autocast(\"cuda\", dtype=torch.bfloat16)`; results change, so compare the losses";
         let is_large = has(Topic::LargeProduct) || has(Topic::Convolution);
         // Whether the results may change is the reader's to say.

@@ -34,7 +34,8 @@ fn check(check: &mut Check) {
             continue;
         }
         let message = format!(
-            "`scaler.step` reads back whether a gradient overflowed at every step, because {name} is not fused and cannot skip on the device"
+            "`scaler.step` reads back at every step whether a gradient overflowed, because {name} is not fused \
+             and cannot skip on the device"
         );
         let is_here = file == program.file_of(call.context);
         let edits = if is_here { vec![set_keyword(site, "fused", "True")] } else { Vec::new() };

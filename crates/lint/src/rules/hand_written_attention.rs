@@ -28,9 +28,9 @@ fn check(check: &mut Check) {
         if !program.is_hot(product.context) || is_fallback(program, product) || is_used_elsewhere(program, product) {
             continue;
         }
-        let message = "scores, softmax and weights are each written to memory at sequence length squared";
+        let message = "scores, softmax and weights, each of sequence length squared, are written to memory";
         let advice =
-            "one call does all three without them: `torch.nn.functional.scaled_dot_product_attention(q, k, v)`";
+            "use one fused call that does not write them: `torch.nn.functional.scaled_dot_product_attention(q, k, v)`";
         // From the scores on, where they are made in the same function.
         let whole = product.weights.cover(product.expression.range());
         let function = program.function_of(product.context).definition.map(|definition| definition.range());

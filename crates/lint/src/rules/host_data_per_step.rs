@@ -66,7 +66,7 @@ fn check(check: &mut Check) {
         let at = made.map_or(call, |made| super::made_at(program, call, made));
         let text = super::short(program.text(at.context, at.node));
         let message = format!("host data is copied to the device at every step, and the copy blocks: `{text}`");
-        let advice = "prepare it in the loader or once before the loop; else pin it and copy without blocking";
+        let advice = "prepare it in the loader or once before the loop; otherwise pin it and copy without blocking";
         let edits = match call.receiver_expression() {
             Some(receiver) if moves => {
                 vec![Edit::insert(receiver.end(), ".pin_memory()"), set_keyword(call.node, "non_blocking", "True")]
@@ -97,7 +97,7 @@ fn check_stored(check: &mut Check) {
         if is_data && subscript.base.is_surely_on_device() {
             let text = super::short(program.text(subscript.context, subscript.node));
             let message = format!("host data is stored into `{text}` on the device at every step, and the copy blocks");
-            let advice = "prepare it in the loader or once before the loop; else pin it and copy without blocking";
+            let advice = "prepare it in the loader or once before the loop; otherwise pin it and copy without blocking";
             check.report_as(Notice::Pedantic, subscript.context, subscript.node, message, Fix::shown(advice));
         }
     }

@@ -42,7 +42,7 @@ fn check(check: &mut Check) {
                 .and_then(|condition| guard_statement(program.source(call.context), call.statement, &condition)),
             _ => None,
         };
-        let fix = Fix::unsafe_("do it every so many steps, or at the end of the epoch", edit.into_iter().collect());
+        let fix = Fix::unsafe_("do it every few steps, or at the end of the epoch", edit.into_iter().collect());
         check.report_as(notice, call.context, call.node, message, fix);
     }
 }

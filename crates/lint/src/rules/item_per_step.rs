@@ -67,8 +67,8 @@ fn check_old_reads(check: &mut Check) {
             continue;
         }
         let text = super::short(program.text(subscript.context, subscript.node));
-        let message = format!("`.data[0]` of one number makes the host wait for the device at every step: `{text}`");
-        let advice = "keep the value on the device (`.detach()`) and read it once, where it is logged";
+        let message = format!("`.data[0]` of a scalar makes the host wait for the device at every step: `{text}`");
+        let advice = "keep the value on the device (`.detach()`) and read it only where it is logged";
         check.report_as(Notice::Pedantic, subscript.context, subscript.node, message, Fix::shown(advice));
     }
 }
@@ -93,13 +93,13 @@ fn is_one_number(value: &Expr) -> bool {
 }
 
 fn fix(program: &Program, call: &Call) -> Fix {
-    let advice = "keep the value on the device (`.detach()`) and read it once, where it is logged";
+    let advice = "keep the value on the device (`.detach()`) and read it only where it is logged";
     if steers(call) {
-        return Fix::shown("decide on the device (`torch.where`), or look at the value every few steps");
+        return Fix::shown("decide on the device (`torch.where`), or check the value every few steps");
     }
     if counts(call) {
         return Fix::shown(
-            "the host needs this number here: take it from what the host knows (shapes, the batch before it was moved), or keep the size fixed",
+            "the host needs this number here: take it from host data (shapes, the batch before it was moved), or keep the size fixed",
         );
     }
     keep_on_device(program, call).map_or_else(|| Fix::shown(advice), |edits| Fix::unsafe_(advice, edits))
@@ -180,7 +180,7 @@ fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     Some(edits)
 }
 
-/// `float(name)` at every use outside the step. None where a use is hot, is no plain read, or leaves the function.
+/// `float(name)` at every use outside the step. `None` where a use is hot, is not a plain read, or leaves the function.
 fn reads_elsewhere(program: &Program, context: ContextId, name: &str, statement: &Stmt) -> Option<Vec<Edit>> {
     let function = program.notes.contexts.get(context).function;
     let mut edits = Vec::new();

@@ -27,8 +27,8 @@ fn check(check: &mut Check) {
     for call in &program.notes.calls {
         if counts_by_reading(program, call) {
             let text = super::short(program.text(call.context, call.node));
-            let message = format!("`{text}` reads and collates every batch only to count them");
-            check.report(call.context, call.node, message, Fix::shown("`len(loader)` knows without reading"));
+            let message = format!("`{text}` reads and collates every batch only to count the batches");
+            check.report(call.context, call.node, message, Fix::shown("use `len(loader)`, which reads nothing"));
         }
     }
 }

@@ -33,7 +33,8 @@ fn check(check: &mut Check) {
         let moved = program.calls_in(file).find(|call| {
             call.name == "to" && matches!(call.receiver, Value::Model(_)) && call.node.arguments.len() == 1
         });
-        let message = "reduced-precision convolutions want channels-last data, and these are handed channels-first: each turns its input around";
+        let message = "reduced-precision convolutions need channels-last data, and these get channels-first: \
+                       each one transposes its input";
         let advice = "move the model and the images with `memory_format=torch.channels_last`";
         match moved {
             Some(call) => {

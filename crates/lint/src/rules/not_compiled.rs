@@ -23,7 +23,7 @@ fn check(check: &mut Check) {
         if program.groups.mentions(program.file_of(call.context), Topic::Compiled) {
             continue;
         }
-        let message = "the step is made of many small kernels and nothing is compiled";
+        let message = "the step consists of many small kernels, and nothing is compiled";
         let fix = Fix::shown("try `model = torch.compile(model)` and measure");
         check.report(call.context, call.node, message, fix);
     }

@@ -35,9 +35,9 @@ fn check(check: &mut Check) {
             Stmt::For(repeat) => repeat.iter.range(),
             other => other.range(),
         };
-        let message = format!("a Python loop over {over} in `forward`: every turn launches its own small kernels");
+        let message = format!("a Python loop over {over} in `forward`: every iteration launches its own small kernels");
         // Samples often differ in length, and then each needs its own turn; a loop over heads is mostly for export.
-        let advice = "put that dimension into the tensors and compute all at once";
+        let advice = "keep that dimension in the tensors and compute everything in one call";
         check.report_as(Notice::Pedantic, around.context, head, message, Fix::shown(advice));
     }
 }

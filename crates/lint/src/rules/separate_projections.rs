@@ -44,15 +44,14 @@ fn check(check: &mut Check) {
             let inputs: Vec<&str> = layers.iter().filter_map(|layer| input_of(program, class, layer)).collect();
             let same = inputs.len() == group.len() && inputs.iter().all(|input| *input == inputs[0]);
             if let (true, Some(first)) = (same, layers.first()) {
-                let message = format!(
-                    "{what} are separate products of one input: each reads it again and launches its own kernels"
-                );
+                let message =
+                    format!("{what} are separate GEMMs on one input: each reads it again and launches its own kernels");
                 check.report_as(
                     Notice::Pedantic,
                     first.context,
                     first.node,
                     message,
-                    Fix::shown("one Linear with the outputs side by side, then a split"),
+                    Fix::shown("use one Linear with concatenated outputs, then split"),
                 );
             }
         }

@@ -33,13 +33,13 @@ fn check(check: &mut Check) {
                 if name == "fused" && matches!(other, Some(Expr::BooleanLiteral(on)) if on.value) {
                     continue;
                 }
-                let message = format!("`{name}=False`: every parameter is updated by its own small kernels");
+                let message = format!("`{name}=False`: separate small kernels update each parameter");
                 let fix = Fix::unsafe_(format!("`{name}=True`"), vec![set_keyword(call.node, name, "True")]);
                 check.report(call.context, call.node, message, fix);
             }
         }
     }
-    let advice = "update all parameters together: an optimizer of `torch.optim`, or `torch._foreach_add_`";
+    let advice = "update all parameters together: an optimizer from `torch.optim`, or `torch._foreach_add_`";
     let message = "parameters are updated one by one in Python: several small kernels each, at every step";
     for call in program.hot_calls() {
         let updates = matches!(call.name, "add_" | "sub_" | "addcdiv_" | "copy_") && call.is_method();
@@ -53,9 +53,8 @@ fn check(check: &mut Check) {
         }
     }
     for call in program.hot_calls().filter(|call| averages_weights(program, call)) {
-        let message =
-            "the average of the weights is moved parameter by parameter: small kernels for each, at every step";
-        let advice = "move all of them together: `torch._foreach_lerp_(averages, weights, 1 - decay)`";
+        let message = "the weight average is updated parameter by parameter: small kernels for each, at every step";
+        let advice = "update them together: `torch._foreach_lerp_(averages, weights, 1 - decay)`";
         check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
     }
     for sum in &program.notes.accumulations {

@@ -33,7 +33,7 @@ fn check(check: &mut Check) {
             .filter(|other| program.file_of(other.context) == file && !super::evaluates(program, other));
         if let Some(larger) = training.filter_map(batch).max().filter(|larger| *larger > size) {
             let message = format!(
-                "evaluation runs in batches of {size}, training in {larger}: without a backward pass more would fit, not less"
+                "evaluation runs in batches of {size}, training in {larger}: without a backward pass a larger batch would fit"
             );
             let notice = notice(size, larger);
             check.report_as(notice, loader.context, loader.node, message, Fix::shown(format!("use at least {larger}")));
@@ -66,9 +66,9 @@ fn check_batches_by_hand(check: &mut Check) {
         let largest = stored.filter_map(|subscript| subscript.stored.as_ref()?.known_integer()).chain(given).max();
         if let Some(larger) = largest.filter(|larger| *larger > size) {
             let message = format!(
-                "evaluation asks for batches of {size}, training for {larger}: without a backward pass more would fit, not less"
+                "evaluation requests batches of {size}, training {larger}: without a backward pass a larger batch would fit"
             );
-            let advice = format!("hand it the batch size that training uses: at least {larger}");
+            let advice = format!("pass it at least the training batch size: {larger}");
             check.report_as(notice(size, larger), call.context, call.node, message, Fix::shown(advice));
         }
     }

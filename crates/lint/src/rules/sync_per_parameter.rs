@@ -24,7 +24,7 @@ fn check(check: &mut Check) {
     for call in program.hot_calls() {
         if program.is_in_parameter_loop(call.context) && (read_of(program, call).is_some() || shows(program, call)) {
             let text = super::short(program.text(call.context, call.node));
-            let message = format!("the host waits for the device once a parameter at every step: `{text}`");
+            let message = format!("the host waits for the device once per parameter at every step: `{text}`");
             let fix = if asks_for_numbers(text.as_str()) { together() } else { parameter_norms::fix(program, call) };
             check.report(call.context, call.node, message, fix);
         }
@@ -34,7 +34,7 @@ fn check(check: &mut Check) {
         let is_read = program.is_hot(shown.context) && shown.value.is_surely_on_device();
         if is_read && program.is_in_parameter_loop(shown.context) {
             let text = super::short(program.text(shown.context, shown.expression));
-            let message = format!("formatting `{text}` makes the host wait once a parameter at every step");
+            let message = format!("formatting `{text}` makes the host wait once per parameter at every step");
             check.report(shown.context, shown.expression, message, advice());
         }
     }
@@ -42,7 +42,7 @@ fn check(check: &mut Check) {
         let is_read = program.is_hot(test.context) && asks_device(program, test);
         if is_read && program.is_in_parameter_loop(test.context) {
             let text = super::short(program.text(test.context, test.expression));
-            let message = format!("the truth of `{text}` makes the host wait once a parameter at every step");
+            let message = format!("the truth value of `{text}` makes the host wait once per parameter at every step");
             let fix = if asks_for_numbers(text.as_str()) { together() } else { advice() };
             check.report(test.context, test.expression, message, fix);
         }
@@ -53,9 +53,9 @@ fn asks_for_numbers(text: &str) -> bool {
     ["isnan", "isinf", "isfinite"].iter().any(|word| text.contains(word))
 }
 
-/// Norms do not help who looks for what is no number.
+/// Norms do not help somebody who looks for NaN.
 fn together() -> Fix {
     Fix::shown(
-        "ask all of them on the device, `torch.stack([p.grad.isfinite().all() for p in …]).all()`, and read one answer",
+        "check all of them on the device, `torch.stack([p.grad.isfinite().all() for p in …]).all()`, and read one result",
     )
 }

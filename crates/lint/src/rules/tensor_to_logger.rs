@@ -32,7 +32,7 @@ fn check(check: &mut Check) {
             continue;
         }
         let text = super::short(program.text(shown.context, shown.expression));
-        let message = format!("formatting `{text}` reads it from the device, and the host waits, at every step");
+        let message = format!("formatting `{text}` reads it from the device at every step, and the host waits");
         let notice = worth::of_logged_value(program, shown.context);
         let fix = fix(program, shown.context, shown.statement);
         check.report_as(notice, shown.context, shown.expression, message, fix);
@@ -41,15 +41,14 @@ fn check(check: &mut Check) {
         if program.is_in_parameter_loop(call.context) || !shows(program, call) {
             continue;
         }
-        let message =
-            format!("`{}` is handed a device value and reads it, and the host waits, at every step", call.name);
+        let message = format!("`{}` gets a device value and reads it at every step, and the host waits", call.name);
         let notice = worth::of_logged_value(program, call.context);
         check.report_as(notice, call.context, call.node, message, fix(program, call.context, call.statement));
     }
 }
 
 fn fix(program: &Program, context: ContextId, statement: &Stmt) -> Fix {
-    let advice = "log every few steps, or hand over a value that was read once for several steps";
+    let advice = "log every few steps, or pass a value that was read once for several steps";
     if !matches!(statement, Stmt::Expr(_)) {
         return Fix::shown(advice);
     }

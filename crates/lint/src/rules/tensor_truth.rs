@@ -28,14 +28,14 @@ fn check(check: &mut Check) {
             continue;
         }
         let text = super::short(program.text(test.context, test.expression));
-        let message = format!("the truth of `{text}` is read from the device, and the host waits, at every step");
+        let message = format!("the truth value of `{text}` is read from the device at every step, and the host waits");
         let notice = worth::of_test(program, test.context, test.statement, test.expression);
         check.report_as(notice, test.context, test.expression, message, Fix::shown(advice));
     }
     for call in program.hot_calls() {
         if read_of(program, call) == Some(Read::Truth) && !program.is_in_parameter_loop(call.context) {
             let text = super::short(program.text(call.context, call.node));
-            let message = format!("`{text}` reads from the device, and the host waits, at every step");
+            let message = format!("`{text}` reads from the device at every step, and the host waits");
             let notice = worth::of_read(program, call.context, call.statement, call.node.range());
             check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
         }

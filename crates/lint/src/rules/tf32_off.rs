@@ -28,10 +28,10 @@ fn check(check: &mut Check) {
         if is_reduced || has(Topic::TensorFloat) || has(Topic::Trainer) || !has(Topic::MatrixProduct) {
             continue;
         }
-        let message = "single-precision products without TF32: `set_float32_matmul_precision` is not called";
+        let message = "single-precision GEMMs without TF32: `set_float32_matmul_precision` is not called";
         let line = "torch.set_float32_matmul_precision(\"high\")";
         let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
-        let advice = format!("allow TF32 for them: `{line}`; 10 bits of mantissa in the products");
+        let advice = format!("allow TF32 for them: `{line}`; GEMMs then use 10 bits of mantissa");
         // Without reduced precision TP401 stands on the line and saves more.
         check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }

@@ -35,7 +35,7 @@ fn check(check: &mut Check) {
         if let Some(size) = unaligned {
             let rounded = size.div_euclid(8) * 8 + 8;
             let message = format!(
-                "a dimension of {size} is no multiple of 8: reduced-precision products over it cannot use full tensor-core tiles"
+                "a dimension of {size} is not a multiple of 8: reduced-precision GEMMs over it cannot use full tensor-core tiles"
             );
             check.report_as(
                 Notice::Pedantic,

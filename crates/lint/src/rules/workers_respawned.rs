@@ -38,9 +38,9 @@ fn check(check: &mut Check) {
         {
             continue;
         }
-        let message = "the workers are stopped and started again in every epoch";
+        let message = "the workers stop and restart at every epoch";
         let fix = Fix::unsafe_(
-            "keep them: `persistent_workers=True`",
+            "keep them running: `persistent_workers=True`",
             super::keyword_edit(loader, set_keyword(loader.node, "persistent_workers", "True"), "persistent_workers"),
         );
         check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);

@@ -29,9 +29,9 @@ fn check(check: &mut Check) {
         let is_captured = || program.calls_in(program.file_of(call.context)).any(works_with_graphs);
         if call.name == "zero_grad" && matches!(keyword, Some(Expr::BooleanLiteral(on)) if !on.value) && !is_captured()
         {
-            let message = "`set_to_none=False` writes zeros into every gradient, which the backward pass then adds to";
+            let message = "`set_to_none=False` writes zeros into every gradient, and the backward pass adds to them";
             let (advice, edits) =
-                ("let them go: `set_to_none=True`", vec![set_keyword(call.node, "set_to_none", "True")]);
+                ("free them: `set_to_none=True`", vec![set_keyword(call.node, "set_to_none", "True")]);
             // Whoever reads `.grad` elsewhere may count on it being there.
             let fix = match reads_gradients(&program.source(call.context).text) {
                 true => Fix::unsafe_(advice, edits),
@@ -54,8 +54,8 @@ fn check_by_hand(check: &mut Check) {
             _ => false,
         };
         if call.name == "zero_" && of_gradient && call.is_method() {
-            let message = "every gradient is filled with zeros by its own kernel, and the backward pass adds to them";
-            let advice = "let them go: `p.grad = None`, or `optimizer.zero_grad(set_to_none=True)`";
+            let message = "a separate kernel fills every gradient with zeros, and the backward pass adds to them";
+            let advice = "free them: `p.grad = None`, or `optimizer.zero_grad(set_to_none=True)`";
             check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
         }
     }

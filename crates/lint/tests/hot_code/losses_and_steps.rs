@@ -163,7 +163,7 @@ class Learner:
         return {'loss': loss.detach().item()}  # <-
 ";
     check("TP101", script);
-    // Gradients of an input are no training.
+    // Gradients of an input are not training.
     check("TP101", &script.replace("self.optimizer", "self.actor").replace("  # <-", ""));
 }
 

@@ -53,7 +53,7 @@ def run(model, criterion, optimizer, loader):
 #[test]
 fn a_step_that_is_handed_over_is_called_by_whoever_gets_it() {
     check("TP101", HANDED_OVER);
-    // Called once, in sight, and by nobody else: that is no step of many.
+    // Called once, in sight, and by nobody else: that is not a step of a loop.
     let once = HANDED_OVER.replace("Engine(one_step).run(loader)", "one_step(None, next(loader))");
     check("TP101", &once.replace("  # <-", "").replace("def run(", "def test_run("));
 }

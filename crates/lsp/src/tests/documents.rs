@@ -113,7 +113,7 @@ fn a_text_that_does_not_parse_is_read_as_far_as_it_goes() {
     let found = editor.diagnostics(&uri, 1);
     assert!(has(&found, "TP101"));
     let said = found.iter().find(|one| one.code.is_none()).expect("what was not read");
-    assert!(said.message.starts_with("not read whole") && said.range.start.line == 14, "{said:?}");
+    assert!(said.message.starts_with("not fully read") && said.range.start.line == 14, "{said:?}");
     editor.end();
 }
 

@@ -72,7 +72,7 @@ fn a_configuration_that_is_not_understood_is_said_and_mended() {
     editor.open(&uri, SCRIPT);
     let said = editor.notification("window/showMessage")["message"].clone();
     let said = said.as_str().unwrap_or_default().to_string();
-    assert!(said.contains("headroom.toml: the file is not understood") && said.contains("selct"), "{said}");
+    assert!(said.contains("headroom.toml: the file is not valid") && said.contains("selct"), "{said}");
     assert!(editor.diagnostics(&uri, 1).is_empty());
     std::fs::write(root.join("headroom.toml"), "").expect("a file");
     editor.notify("textDocument/didSave", json!({"textDocument": {"uri": uri}}));
@@ -119,7 +119,7 @@ fn a_client_that_keeps_no_settings_sends_them() {
     assert!(said.as_str().is_some_and(|text| text.contains("no rule TP9")), "{said}");
     editor.notify("workspace/didChangeConfiguration", json!({"settings": {"headroom": {"select": 9}}}));
     let said = editor.notification("window/showMessage")["message"].clone();
-    assert!(said.as_str().is_some_and(|text| text.contains("not understood")), "{said}");
+    assert!(said.as_str().is_some_and(|text| text.contains("not valid")), "{said}");
     editor.end();
 }
 

@@ -66,7 +66,7 @@ fn cells_come_change_and_go() {
     let added = json!({"start": 1, "deleteCount": 0, "cells": [{"kind": 2, "document": third}]});
     change(&editor, 3, json!({"structure": {"array": added, "didOpen": [cell(third, "def broken(:\n")]}}));
     let broken = editor.diagnostics(third, 1);
-    assert!(broken.iter().any(|one| one.message.starts_with("not read whole")), "{broken:?}");
+    assert!(broken.iter().any(|one| one.message.starts_with("not fully read")), "{broken:?}");
     let removed = json!({"start": 1, "deleteCount": 2});
     let closed = json!([{"uri": third}, {"uri": CELLS[1]}]);
     change(&editor, 4, json!({"structure": {"array": removed, "didClose": closed}}));

@@ -32,7 +32,7 @@ pub const LEAST_ROUNDS: usize = 3;
 const RESAMPLES: usize = 2000;
 
 impl Change {
-    /// By resampling both sides; the same steps give the same interval. None with too few steps.
+    /// By resampling both sides; the same steps give the same interval. `None` with too few steps.
     pub fn of(old: &[f64], new: &[f64]) -> Option<Change> {
         if old.len() < LEAST_STEPS || new.len() < LEAST_STEPS {
             return None;
@@ -47,7 +47,7 @@ impl Change {
     }
 
     /// From rounds in which both took turns, each with the step of the old and of the new: the mean of the logarithms of their
-    /// ratios, with Student's interval. Whatever slowed a whole round cancels out. None with too few rounds.
+    /// ratios, with Student's interval. Whatever slowed a whole round cancels out. `None` with too few rounds.
     pub fn of_turns(rounds: &[(f64, f64)]) -> Option<Change> {
         let logs: Vec<f64> = rounds.iter().map(|(old, new)| (new / old).ln()).collect();
         if logs.len() < LEAST_ROUNDS || logs.iter().any(|log| !log.is_finite()) {

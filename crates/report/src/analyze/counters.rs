@@ -23,9 +23,7 @@ pub fn html(analysis: &Analysis) -> String {
     if rows.len() > SHOWN {
         out += &note(&format!("{} more counters are in the JSON report.", rows.len() - SHOWN));
     }
-    out + &note(
-        "As the profiler sampled them, from the first step's start to the last one's end: the mean of each stretch.",
-    )
+    out + &note("Profiler samples from the start of the first step to the end of the last: the mean of each interval.")
 }
 
 fn picture(row: &CounterRow, end: f64) -> String {

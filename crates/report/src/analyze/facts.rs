@@ -21,14 +21,14 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     let launches = &measures.launches;
     if launches.count > 0 {
         let (median, most) = (launches.queue_depth_median, launches.queue_depth_most);
-        facts.push(("queue", format!("{median:.0} pieces of work ahead of a launch (median), at most {most}")));
+        facts.push(("queue", format!("{median:.0} operations queued ahead of a launch (median), at most {most}")));
     }
     if let Some(parts) = &measures.model_parts {
         let share = |share: f64| format!("{:.0}%", 100.0 * share);
         let (attention, feed_forward) = (share(parts.attention_share), share(parts.feed_forward_share));
         let (rest, products) = (share(parts.rest_share), share(parts.product_share));
         let text = format!(
-            "attention {attention}, feed-forward {feed_forward}, rest {rest} of device time; products {products}"
+            "attention {attention}, feed-forward {feed_forward}, rest {rest} of device time; matrix products {products}"
         );
         facts.push(("by module", text));
     }
@@ -42,14 +42,14 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
         let time = milliseconds(queue.blocked_seconds_per_step);
         facts.push((
             "full queue",
-            format!("the host waits for room in it for {time} per step: the device sets the pace"),
+            format!("the host waits {time} per step for room in the queue: the device sets the pace"),
         ));
     }
     if launches.graph_launches > 0 {
         let share = percent(measures.kernels.in_graphs_share);
         facts.push((
             "graphs",
-            format!("{:.1} launched a step, with {share} of the kernels' time", launches.graph_launches as f64 / steps),
+            format!("{:.1} launched per step, with {share} of kernel time", launches.graph_launches as f64 / steps),
         ));
     }
     let loading = &measures.data_loading;
@@ -57,19 +57,19 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
         let where_ = if loading.in_process { "in the training process" } else { "from workers" };
         let time = milliseconds(loading.seconds / steps);
         let exposed = milliseconds(loading.exposed_seconds / steps);
-        facts.push(("data loading", format!("{time} a step, {exposed} of it with nothing running, {where_}")));
+        facts.push(("data loading", format!("{time} per step, {exposed} of it while nothing runs, {where_}")));
     }
     let waits = &measures.synchronisation;
     if waits.calls > 0 {
         let time = milliseconds(waits.wait_seconds / steps);
-        facts.push(("waits", format!("{:.1} calls a step wait for the device, {time}", waits.calls as f64 / steps)));
+        facts.push(("waits", format!("{:.1} calls per step wait for the device, {time}", waits.calls as f64 / steps)));
     }
     for row in measures.copies.rows.iter().filter(|row| row.direction != Direction::Within) {
         let kind = if row.pageable { ", pageable" } else { "" };
         facts.push((
             "copies",
             format!(
-                "{:.1} a step `{}`, {} at {:.1} GB/s, {} a step exposed{kind}",
+                "{:.1} per step `{}`, {} at {:.1} GB/s, {} per step exposed{kind}",
                 row.count as f64 / steps,
                 row.name,
                 bytes((row.bytes as f64 / steps) as u64),
@@ -83,7 +83,7 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
         facts.push((
             "collectives",
             format!(
-                "{:.1} a step, {}, {} of it hidden behind compute",
+                "{:.1} per step, {}, {} of it hidden behind compute",
                 collectives.collectives as f64 / steps,
                 milliseconds(collectives.seconds / steps),
                 percent(collectives.overlap_share)

@@ -136,7 +136,7 @@ fn summary(analysis: &Analysis) -> Table {
     if measures.kernels.count > 0 {
         let launches = &measures.launches;
         rows.push(row(
-            "kernels a step",
+            "kernels per step",
             grouped(measures.kernels.per_step.round() as u64),
             &format!("median {:.1} µs", measures.kernels.median_micros),
         ));
@@ -145,7 +145,7 @@ fn summary(analysis: &Analysis) -> Table {
             launches.call_micros_median,
             percent(launches.nothing_ahead_share)
         );
-        rows.push(row("launches a step", grouped(launches.per_step.round() as u64), &ahead));
+        rows.push(row("launches per step", grouped(launches.per_step.round() as u64), &ahead));
     }
     if let Some(path) = critical_path(analysis).filter(|_| !withholds_idle(analysis)) {
         rows.push(row("critical path", String::new(), &path));
@@ -154,7 +154,7 @@ fn summary(analysis: &Analysis) -> Table {
         let source = measures.roofline.peak_source.as_deref().unwrap_or("no peak is known for this device");
         let mfu =
             measures.roofline.mfu_percent.map(|mfu| format!("MFU {}, ", numbers::mfu(mfu, 2))).unwrap_or_default();
-        rows.push(row("FLOP a step", metric(measures.roofline.flops_per_step, "FLOP"), &format!("{mfu}{source}")));
+        rows.push(row("FLOPs per step", metric(measures.roofline.flops_per_step, "FLOP"), &format!("{mfu}{source}")));
     }
     if measures.memory.peak_bytes > 0 {
         let capacity = measures.memory.capacity_bytes.map(|all| format!("of {}", bytes(all))).unwrap_or_default();
@@ -216,7 +216,7 @@ fn kernels(analysis: &Analysis) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    table(&Table { head: vec!["kernel", "calls", "a step", "share", "launched by", "module"], rows }, "")
+    table(&Table { head: vec!["kernel", "calls", "per step", "share", "launched by", "module"], rows }, "")
 }
 
 fn memory(analysis: &Analysis) -> String {
@@ -239,7 +239,7 @@ fn memory(analysis: &Analysis) -> String {
             bands: used.iter().map(|(class, name, of)| (*class, *name, mebibytes(of(point)))).collect(),
         })
         .collect();
-    let about = "Read from where an allocation began and ended: made in the backward pass and still there after it is a gradient.";
+    let about = "Inferred from when memory was allocated and freed: a gradient is allocated in the backward pass and still live after it.";
     let caption = format!("<figcaption class=\"legend\">{}{about}</figcaption>", legend(&points));
-    format!("<figure>{}{caption}</figure>", memory_plot(&points, "milliseconds from the first step"))
+    format!("<figure>{}{caption}</figure>", memory_plot(&points, "milliseconds since the first step"))
 }

@@ -96,7 +96,7 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\n## Kernels\n\n| kernel | calls | a step | share | launched by | module |\n|---|---|---|---|---|---|"
+        "\n## Kernels\n\n| kernel | calls | per step | share | launched by | module |\n|---|---|---|---|---|---|"
     )?;
     for row in analysis.measures.kernels.rows.iter().take(25) {
         writeln!(

@@ -27,8 +27,8 @@ pub fn html(analysis: &Analysis) -> String {
     );
     let _ = write!(
         out,
-        "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{0}\" y1=\"{1}\" y2=\"{1}\"/><text class=\"tick\" x=\"{2}\" y=\"14\" text-anchor=\"end\">{3}</text>\
-         <text class=\"tick\" x=\"{2}\" y=\"{4}\" text-anchor=\"end\">0</text>",
+        "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{0}\" y1=\"{1}\" y2=\"{1}\"/><text class=\"tick\" x=\"{2}\" y=\"14\" \
+         text-anchor=\"end\">{3}</text><text class=\"tick\" x=\"{2}\" y=\"{4}\" text-anchor=\"end\">0</text>",
         LEFT + WIDTH,
         y(0.0),
         LEFT - 6.0,
@@ -59,11 +59,12 @@ pub fn html(analysis: &Analysis) -> String {
     let blocked = match queue.blocked_calls {
         0 => String::new(),
         calls => format!(
-            " The host stood before a full queue for {} per step ({calls} launches): the device sets the pace there.",
+            " The host waited on a full queue for {} per step ({calls} launches): the device sets the pace there.",
             milliseconds(queue.blocked_seconds_per_step)
         ),
     };
     out + &note(&format!(
-        "Pieces of work ordered and not finished, from the first step's start: the mean of each stretch, and behind it the most.{blocked}"
+        "Operations queued and not finished, from the start of the first step: the mean of each interval, with its \
+         maximum behind it.{blocked}"
     ))
 }

@@ -16,7 +16,7 @@ const MOST_COLLECTIVES: usize = 15;
 
 pub const HEAD: [&str; 11] = [
     "rank",
-    "a step",
+    "per step",
     "busy",
     "compute",
     "exposed",
@@ -24,7 +24,7 @@ pub const HEAD: [&str; 11] = [
     "waited",
     "waits most for",
     "others wait for it",
-    "came last",
+    "arrived last",
     "pipeline wait",
 ];
 
@@ -48,7 +48,7 @@ fn cells(row: &RankRow, analysis: &Analysis) -> Vec<String> {
 }
 
 pub const COLLECTIVE_HEAD: [&str; 9] =
-    ["collective", "among", "message", "a step", "transfer", "longest wait", "algorithm", "bus", "of the link"];
+    ["collective", "among", "message", "per step", "transfer", "longest wait", "algorithm", "bus", "share of link"];
 
 fn collective(row: &CollectiveRow) -> Vec<String> {
     let rate = |rate: Option<f64>| rate.map(|rate| metric(rate, "B/s")).unwrap_or_else(|| "-".into());
@@ -68,9 +68,9 @@ fn collective(row: &CollectiveRow) -> Vec<String> {
 
 fn who(ranks: &Ranks) -> String {
     match ranks.straggler {
-        Some(rank) => format!("Rank {rank} is the one the others wait for."),
+        Some(rank) => format!("Rank {rank} is the straggler: the others wait for it."),
         None if ranks.meetings >= FEWEST_MEETINGS && ranks.missing_ranks.is_empty() => {
-            "No rank stands out as the one waited for.".into()
+            "No rank stands out as a straggler.".into()
         }
         None => String::new(),
     }
@@ -133,13 +133,13 @@ pub fn html(analysis: &Analysis) -> String {
     out += &timelines(ranks);
     out += &table(&rank_table(ranks, analysis), "narrow ranks");
     out += &note(
-        "Times per step. Exposed: in collectives beside no compute. Waited: in collectives, until the last rank came.",
+        "Times per step. Exposed: in collectives that overlap no compute. Waited: in collectives, until the last rank arrived.",
     );
     if let Some(collectives) = collective_table(ranks) {
         out += &table(&collectives, "narrow");
         out += &note(
-            "Medians. Algorithm: the message over the time of its transfer. Bus: what a link carries of that. Of the link: by the \
-             device's datasheet, within one machine.",
+            "Medians. Algorithm: message size divided by transfer time. Bus: the rate on each link. Share of link: the \
+             bus rate as a share of the datasheet's, within one machine.",
         );
     }
     out

@@ -99,7 +99,7 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         };
         writeln!(
             out,
-            "  {:.0} kernels a step (median {:.1} µs){single}{graphs}",
+            "  {:.0} kernels per step (median {:.1} µs){single}{graphs}",
             measures.kernels.per_step, measures.kernels.median_micros
         )?;
     }
@@ -110,7 +110,7 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         let mfu =
             measures.roofline.mfu_percent.map(|mfu| format!(", MFU {}", numbers::mfu(mfu, 2))).unwrap_or_default();
         let source = measures.roofline.peak_source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
-        writeln!(out, "  {:.2} GFLOP a step{mfu}{source}", measures.roofline.flops_per_step / 1e9)?;
+        writeln!(out, "  {:.2} GFLOP per step{mfu}{source}", measures.roofline.flops_per_step / 1e9)?;
     }
     if measures.memory.peak_bytes > 0 {
         let capacity = measures.memory.capacity_bytes.map(|all| format!(" of {}", bytes(all))).unwrap_or_default();
@@ -143,7 +143,7 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     if measures.kernels.rows.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{:<60} {:>6} {:>11} {:>7}  launched by", "kernel", "calls", "a step", "share")?;
+    writeln!(out, "\n{:<60} {:>6} {:>11} {:>7}  launched by", "kernel", "calls", "per step", "share")?;
     for row in measures.kernels.rows.iter().take(8) {
         writeln!(
             out,
@@ -199,7 +199,7 @@ fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     }
     writeln!(out, "  {}", together(analysis))?;
     if !roadmap.outside_bound.is_empty() {
-        writeln!(out, "  outside of the bound, for want of a model: {}", roadmap.outside_bound.join(", "))?;
+        writeln!(out, "  not in the bound, because no model covers it: {}", roadmap.outside_bound.join(", "))?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub struct Comparison {
     /// Over recorded steps, with an interval.
     pub step: Option<StepChange>,
     pub figures: Vec<FigureChange>,
-    /// Seconds a step.
+    /// Seconds per step.
     pub operators: Vec<Change>,
     pub kernels: Vec<Change>,
     pub findings_gone: Vec<String>,
@@ -121,7 +121,7 @@ fn figures_of_runs(left: &RunRecords, right: &RunRecords) -> Vec<FigureChange> {
     type Figure = (&'static str, Unit, Better, fn(&RunRecords) -> Option<f64>);
     let list: [Figure; 7] = [
         ("step, median", Unit::Seconds, Better::Lower, |run| run.performance.as_ref()?.statistics.median),
-        ("tokens a second", Unit::Rate, Better::Higher, |run| {
+        ("tokens per second", Unit::Rate, Better::Higher, |run| {
             run.performance.as_ref()?.performance_summary.tokens_per_sec
         }),
         ("peak memory", Unit::Bytes, Better::Lower, |run| {
@@ -130,10 +130,10 @@ fn figures_of_runs(left: &RunRecords, right: &RunRecords) -> Vec<FigureChange> {
         ("MFU", Unit::Percent, Better::Higher, |run| {
             Some(run.flops.as_ref()?.efficiency_metrics.mfu_percent).filter(|percent| is_possible_mfu(*percent))
         }),
-        ("kernels a step", Unit::Count, Better::Lower, |run| {
+        ("kernels per step", Unit::Count, Better::Lower, |run| {
             Some(run.operators.as_ref()?.patterns.kernels_per_step as f64)
         }),
-        ("FLOPs a byte", Unit::Plain, Better::Neither, |run| {
+        ("FLOPs per byte", Unit::Plain, Better::Neither, |run| {
             Some(run.intensity.as_ref()?.arithmetic_intensity_flops_per_byte)
         }),
         ("final loss", Unit::Plain, Better::Neither, |run| run.performance.as_ref()?.performance_summary.final_loss),
@@ -145,13 +145,13 @@ fn figures_of_traces(left: &Analysis, right: &Analysis) -> Vec<FigureChange> {
     type Figure = (&'static str, Unit, Better, fn(&Analysis) -> Option<f64>);
     let list: [Figure; 5] = [
         ("busy in the trace", Unit::Share, Better::Higher, |one| Some(one.measures.breakdown.busy_share)),
-        ("device kernels a step", Unit::Count, Better::Lower, |one| {
+        ("device kernels per step", Unit::Count, Better::Lower, |one| {
             Some(one.measures.kernels.per_step).filter(|count| *count > 0.0)
         }),
-        ("launches a step", Unit::Count, Better::Lower, |one| {
+        ("launches per step", Unit::Count, Better::Lower, |one| {
             Some(one.measures.launches.per_step).filter(|count| *count > 0.0)
         }),
-        ("idle a step", Unit::Seconds, Better::Lower, |one| {
+        ("idle per step", Unit::Seconds, Better::Lower, |one| {
             Some(one.measures.breakdown.idle.total_seconds / one.steps.count())
         }),
         ("peak memory in the trace", Unit::Bytes, Better::Lower, |one| {

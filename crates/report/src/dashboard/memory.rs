@@ -57,7 +57,7 @@ pub fn of_trace(analysis: &Analysis) -> MemoryChart {
         peak_bytes: memory.peak_bytes as f64,
         capacity_bytes: memory.capacity_bytes.map(|bytes| bytes as f64),
         note: match &memory.device {
-            Some(device) => format!("on {device}, by what it is for; {} allocations", memory.allocations),
+            Some(device) => format!("on {device}, by purpose; {} allocations", memory.allocations),
             None => "the trace holds no memory events".into(),
         },
     }
@@ -152,7 +152,7 @@ fn allocator(view: &View, event: usize) -> (String, String) {
     let operator = (around != NONE).then_some(around as usize).and_then(|at| view.operator_of(at));
     match operator {
         Some(at) => (view.host_name(at).to_string(), view.module_of(at).unwrap_or_default()),
-        None => ("outside of any operator".into(), String::new()),
+        None => ("outside any operator".into(), String::new()),
     }
 }
 

@@ -95,4 +95,4 @@ pub struct RoadmapRow {
     pub additional_share: Option<f64>,
 }
 
-pub const NOT_PROFILED: &str = "Not profiled: `headroom profile` records the operators that findings are made from.";
+pub const NOT_PROFILED: &str = "Not profiled: `headroom profile` records the operators that findings are based on.";

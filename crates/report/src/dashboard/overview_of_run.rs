@@ -38,7 +38,7 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
         overview.notes.extend(record.warnings.iter().cloned());
         speed(&mut overview.headline, record);
     } else {
-        overview.notes.push("The run has left no summary: it still goes on, or was stopped.".into());
+        overview.notes.push("The run has left no summary: it is still running, or it was stopped.".into());
     }
     if let Some(flops) = &records.flops {
         efficiency(&mut overview.headline, flops);
@@ -57,7 +57,7 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
         overview.roadmap = targets(operators);
         overview.roadmap_by = "priority";
         overview.roadmap_note =
-            "upper bounds, if the operator ran at its roof; each is of its own operator, so they do not overlap".into();
+            "upper bounds, as if the operator ran at its roof; each concerns a different operator, so they do not overlap".into();
     } else if let Some(record) = &records.performance {
         overview.breakdown = phases(record);
         overview.breakdown_note = "means over all steps after the warm-up".into();
@@ -91,7 +91,7 @@ fn speed(list: &mut Vec<Figure>, record: &PerformanceRecord) {
     let place = |key| Place(PERFORMANCE_FILE, &record.provenance, key);
     let (summary, statistics) = (&record.performance_summary, &record.statistics);
     let interval = match (statistics.ci95_low, statistics.ci95_high) {
-        (Some(low), Some(high)) => format!("95% within {} to {}", seconds(low), seconds(high)),
+        (Some(low), Some(high)) => format!("95% between {} and {}", seconds(low), seconds(high)),
         _ => "too few steps for an interval".into(),
     };
     list.push(figure(
@@ -117,7 +117,7 @@ fn speed(list: &mut Vec<Figure>, record: &PerformanceRecord) {
         place("performance_summary.final_loss"),
     ));
     if let Some(share) = summary.profiling_overhead_percent {
-        let note = "recorded steps against others, taken in turns".to_string();
+        let note = "recorded steps against unrecorded ones, alternating".to_string();
         let shown = summary.overhead_words();
         list.push(figure(
             "Recording cost",
@@ -138,7 +138,7 @@ fn efficiency(list: &mut Vec<Figure>, flops: &FlopsRecord) {
 
 fn bound(list: &mut Vec<Figure>, intensity: &IntensityRecord) {
     let note = format!(
-        "{} FLOPs a byte, ridge at {:.1}; nothing ran for {:.1}% of the step",
+        "{} FLOPs per byte, ridge at {:.1}; nothing ran for {:.1}% of the step",
         metric(intensity.arithmetic_intensity_flops_per_byte, "").trim(),
         intensity.ridge_point_flops_per_byte,
         intensity.idle_percent

@@ -48,7 +48,8 @@ pub fn overview(analysis: &Analysis) -> Overview {
             .into_iter()
             .map(|(name, seconds)| Part { name: name.into(), seconds, share: seconds / wall.max(f64::MIN_POSITIVE) })
             .collect();
-        overview.breakdown_note = format!("mean of {} steps; every moment is in one part", analysis.steps.list.len());
+        overview.breakdown_note =
+            format!("mean of {} steps; every moment belongs to exactly one part", analysis.steps.list.len());
     }
     overview
 }
@@ -87,7 +88,7 @@ fn reserves(analysis: &Analysis) -> Vec<String> {
     let trust = &analysis.trust;
     let mut notes: Vec<String> = match trust.verdict {
         Verdict::Sound => vec![],
-        Verdict::Limited => vec!["This trace is to be read with a reserve.".into()],
+        Verdict::Limited => vec!["Read this trace with caution.".into()],
         Verdict::Broken => vec!["This trace cannot be trusted.".into()],
     };
     notes.extend(trust.notes.iter().cloned());
@@ -127,12 +128,12 @@ fn headline(analysis: &Analysis, wall: f64) -> Vec<Figure> {
     if measures.kernels.count > 0 {
         let note = format!("median {:.1} µs, {} distinct", measures.kernels.median_micros, measures.kernels.distinct);
         let count = measures.kernels.per_step;
-        list.push(figure("Kernels a step", format!("{count:.0}"), count, note, "measures.kernels.per_step"));
+        list.push(figure("Kernels per step", format!("{count:.0}"), count, note, "measures.kernels.per_step"));
     }
     let roofline = &measures.roofline;
     if roofline.flops_per_step > 0.0 {
         let flops = figure(
-            "FLOPs a step",
+            "FLOPs per step",
             metric(roofline.flops_per_step, "FLOP"),
             roofline.flops_per_step,
             "from the shapes of the operators".into(),
@@ -190,7 +191,7 @@ fn roadmap_note(analysis: &Analysis) -> String {
         return String::new();
     }
     format!(
-        "{}; together from {} a step to an expected {} and no less than {}",
+        "{}; together, from {} per step to an expected {}, and no less than {}",
         roadmap.method,
         seconds(roadmap.step_seconds_now),
         seconds(roadmap.step_seconds_expected),

@@ -5,7 +5,7 @@ use headroom_lint::{Coverage, SourceReport};
 use super::counted;
 
 /// Arguments of a library's trainer that decide how fast its steps are, and that no rule reads.
-const OF_TRAINERS: &str = "precision, workers of the loader, steps between logs, compilation";
+const OF_TRAINERS: &str = "precision, loader workers, steps between logs, compilation";
 
 /// One line, or two where a library's trainer runs the steps; empty where there are findings.
 pub fn show(report: &SourceReport) -> String {
@@ -25,7 +25,7 @@ pub fn show(report: &SourceReport) -> String {
         many => seen.push(format!("{many} forward passes")),
     }
     let mut out = match seen.as_slice() {
-        [] => "looked at: no training step, loader or forward pass is in sight\n".to_string(),
+        [] => "looked at: no training step, loader or forward pass was found\n".to_string(),
         seen => format!("looked at: {}\n", seen.join(", ")),
     };
     if !trainers.is_empty() {
@@ -60,7 +60,9 @@ mod tests {
     fn forward_passes_and_steps_are_counted() {
         let model = "import torch\n\nclass M(torch.nn.Module):\n    def forward(self, x):\n        return x * 2\n";
         assert_eq!(shown(model), "looked at: 1 forward pass\n");
-        let loop_of_steps = "import torch\n\ndef train(model, optimizer, loader):\n    for x in loader:\n        with torch.autocast('cuda'):\n            loss = model(x.cuda()).mean()\n        loss.backward()\n        optimizer.step()\n";
+        let loop_of_steps = "import torch\n\ndef train(model, optimizer, loader):\n    for x in loader:\n        with \
+            torch.autocast('cuda'):\n            loss = \
+            model(x.cuda()).mean()\n        loss.backward()\n        optimizer.step()\n";
         assert_eq!(shown(loop_of_steps), "looked at: 1 training step\n");
     }
 }

@@ -31,7 +31,7 @@ pub fn show(report: &SourceReport) -> String {
     for (path, problem) in &report.problems {
         let _ = writeln!(
             out,
-            "::error file={},line={},title=not read whole::{}",
+            "::error file={},line={},title=not fully read::{}",
             property(path),
             problem.line.max(1),
             data(&format!("{}{}", in_cell(problem.cell), problem.message)),

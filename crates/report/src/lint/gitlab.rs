@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::evidence;
 
-/// A list of findings, and of files that were not read whole.
+/// A list of findings, and of files that were not fully read.
 pub fn show(report: &SourceReport) -> String {
     // GitLab matches findings of two commits by a text that must not change with the line: findings that are alike are numbered.
     let mut alike: HashMap<String, usize> = HashMap::new();
@@ -35,8 +35,8 @@ pub fn show(report: &SourceReport) -> String {
     let mut entries: Vec<Value> = findings.collect();
     for (path, problem) in &report.problems {
         entries.push(json!({
-            "description": format!("{}not read whole: {}", in_cell(problem.cell), problem.message),
-            "check_name": "not read whole",
+            "description": format!("{}not fully read: {}", in_cell(problem.cell), problem.message),
+            "check_name": "not fully read",
             "fingerprint": numbered(format!("unread:{path}")),
             "severity": "blocker",
             "location": { "path": path, "lines": { "begin": problem.line.max(1) } },

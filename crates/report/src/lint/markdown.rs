@@ -53,9 +53,9 @@ pub fn show(report: &SourceReport) -> String {
     }
     show_rest(&mut out, report);
     out.push_str("## How to verify\n\n```bash\n");
-    let _ = writeln!(out, "headroom lint {paths} --fix --unsafe-fixes --diff   # what would change");
+    let _ = writeln!(out, "headroom lint {paths} --fix --unsafe-fixes --diff   # preview of the changes");
     out.push_str("headroom record -- python <script>                      # a trace before and after\n");
-    let _ = writeln!(out, "headroom analyze <trace> --source {paths}          # what each finding costs");
+    let _ = writeln!(out, "headroom analyze <trace> --source {paths}          # the cost of each finding");
     out.push_str("headroom compare <before> <after>                       # whether it helped\n```\n");
     out
 }
@@ -90,17 +90,17 @@ fn fenced(code: &str) -> String {
 }
 
 fn show_rest(out: &mut String, report: &SourceReport) {
-    out.push_str("## What remains\n\n");
+    out.push_str("## Remaining\n\n");
     let by_hand: Vec<&SourceFinding> =
         report.findings.iter().filter(|finding| finding.fix.safety == Safety::Shown).collect();
     for finding in &by_hand {
         let _ = writeln!(out, "- `{}` {}: by hand, {}", finding.place.shown(), finding.code, finding.fix.title);
     }
     for finding in &report.candidates {
-        let _ = writeln!(out, "- `{}` {}: only a trace can say", finding.place.shown(), finding.code);
+        let _ = writeln!(out, "- `{}` {}: only a trace can tell", finding.place.shown(), finding.code);
     }
     for (path, problem) in &report.problems {
-        let _ = writeln!(out, "- `{}` not read whole: {}", problem.place(path), problem.message);
+        let _ = writeln!(out, "- `{}` not fully read: {}", problem.place(path), problem.message);
     }
     if !report.held_back.is_empty() {
         let count = counted(report.held_back.len(), "finding");
@@ -110,7 +110,7 @@ fn show_rest(out: &mut String, report: &SourceReport) {
         let _ = writeln!(out, "- {} silenced by comments", counted(report.suppressed, "finding"));
     }
     if by_hand.is_empty() && report.candidates.is_empty() && report.problems.is_empty() && report.suppressed == 0 {
-        out.push_str("Nothing that the rules know of.\n");
+        out.push_str("Nothing that the rules know about.\n");
     }
     out.push('\n');
 }
@@ -143,7 +143,7 @@ mod tests {
             "After:",
             "total += loss.detach()",
             "**Evidence:** unmeasured",
-            "## What remains",
+            "## Remaining",
             "## How to verify",
         ];
         let mut at = 0;

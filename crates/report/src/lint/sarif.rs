@@ -36,7 +36,7 @@ pub fn show(report: &SourceReport) -> String {
         .map(|(file, problem)| {
             json!({
                 "level": "error",
-                "message": {"text": format!("not read whole: {}", problem.message)},
+                "message": {"text": format!("not fully read: {}", problem.message)},
                 "locations": [{"physicalLocation": {
                     "artifactLocation": {"uri": uri(file)},
                     "region": {"startLine": problem.line.max(1)},

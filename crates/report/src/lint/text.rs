@@ -18,10 +18,10 @@ pub fn show(report: &SourceReport) -> String {
     out
 }
 
-/// One line for each file that was not read whole.
+/// One line for each file that was not fully read.
 pub fn problems(report: &SourceReport) -> String {
     let line = |(path, problem): &(String, Problem)| {
-        format!("error: {}: not read whole: {}\n", problem.place(path), problem.message)
+        format!("error: {}: not fully read: {}\n", problem.place(path), problem.message)
     };
     report.problems.iter().map(line).collect()
 }
@@ -38,11 +38,11 @@ pub fn summary(report: &SourceReport) -> String {
     }
     let unread = report.problems.len();
     if unread > 0 {
-        let _ = write!(more, "; {} not read whole", counted(unread, "file"));
+        let _ = write!(more, "; {} not fully read", counted(unread, "file"));
     }
     if report.findings.is_empty() {
         return match report.files.saturating_sub(unread) {
-            0 if unread > 0 => format!("no file was read whole{more}"),
+            0 if unread > 0 => format!("no file was fully read{more}"),
             whole => format!("nothing found in {}{more}", counted(whole, "file")),
         };
     }
@@ -94,7 +94,8 @@ mod tests {
     #[test]
     fn a_finding_is_shown_under_its_line() {
         let shown = show(&report());
-        let want = "train.py:12:18: TP101 item-per-step (high, unmeasured)\n   |\n12 |         total += loss.item()\n   |                  ^^^^^^^^^^^ `.item()`";
+        let want = "train.py:12:18: TP101 item-per-step (high, unmeasured)\n   |\n12 |         total += \
+            loss.item()\n   |                  ^^^^^^^^^^^ `.item()`";
         assert!(shown.contains(want), "{shown}");
         assert!(shown.ends_with("2 findings in 1 file: 1 high, 1 low (unmeasured)\n"), "{shown}");
     }

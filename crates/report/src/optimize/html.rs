@@ -19,13 +19,13 @@ pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> Str
         "Findings by priority",
         &(table(&tables::findings(record), "")
             + &note(
-                "\"At most\" is the step's speed-up if the finding fell to the machine's roof: a bound, not a promise.",
+                "\"At most\" is the step's speed-up if the finding's operators ran at the machine's roof: a bound, not a promise.",
             )),
     );
     let notes = tables::notes(record);
     let notes = if notes.is_empty() { String::new() } else { list(&notes) };
     page.section(
-        "Passes, each on top of those above it: the kept ones first",
+        "Passes, each on top of those above it; first those kept in the recommended list",
         &format!(
             "<figure>{}{SAVING_LEGEND}</figure>{}{notes}",
             saving_plot(record),
@@ -33,7 +33,7 @@ pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> Str
         ),
     );
     page.section(
-        "The ladder, against Version 1",
+        "The ladder: lists of passes against Version 1",
         &format!(
             "<figure>{}</figure>{}{}",
             ladder_plot(record),
@@ -52,8 +52,8 @@ pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> Str
     page.section("Roadmap", &table(&tables::roadmap(record), "narrow"));
     page.section("Success metrics", &table(&tables::targets(record), "narrow"));
     let growth = tables::growth(record).map_or(String::new(), |line| note(&line));
-    page.section("Memory over the length of the sequence", &(table(&tables::lengths(record), "narrow") + &growth));
-    page.section("Gates of what was kept", &table(&tables::gates(record), ""));
+    page.section("Memory against sequence length", &(table(&tables::lengths(record), "narrow") + &growth));
+    page.section("Gates: the checks on what was kept", &table(&tables::gates(record), ""));
     if let Some(by) = tables::messages(record) {
         page.section(tables::AMONG_RANKS, &(table(&tables::among_ranks(record), "") + &note(&by)));
     }

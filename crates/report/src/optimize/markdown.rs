@@ -15,8 +15,14 @@ pub fn markdown(record: &ValidationRecord) -> String {
     section("Findings by priority", table(&tables::findings(record)) + UPPER_BOUNDS);
     let notes = tables::notes(record);
     let notes = if notes.is_empty() { String::new() } else { format!("\n{}", list(&notes)) };
-    section("Passes, each on top of those above it: the kept ones first", table(&tables::passes(record)) + &notes);
-    section("The ladder, against Version 1", table(&tables::versions(record)) + &line(&tables::one_race(record)));
+    section(
+        "Passes, each on top of those above it; first those kept in the recommended list",
+        table(&tables::passes(record)) + &notes,
+    );
+    section(
+        "The ladder: lists of passes against Version 1",
+        table(&tables::versions(record)) + &line(&tables::one_race(record)),
+    );
     if !record.ablation.is_empty() {
         section("Ablation: all passes, against all but one", table(&tables::ablation(record)));
     }
@@ -27,8 +33,8 @@ pub fn markdown(record: &ValidationRecord) -> String {
     section("Roadmap", table(&tables::roadmap(record)));
     section("Success metrics", table(&tables::targets(record)));
     let growth = tables::growth(record).map_or(String::new(), |line| format!("\n{line}\n"));
-    section("Memory over the length of the sequence", table(&tables::lengths(record)) + &growth);
-    section("Gates of what was kept", table(&tables::gates(record)));
+    section("Memory against sequence length", table(&tables::lengths(record)) + &growth);
+    section("Gates: the checks on what was kept", table(&tables::gates(record)));
     if let Some(by) = tables::messages(record) {
         section(tables::AMONG_RANKS, table(&tables::among_ranks(record)) + &line(&by));
     }
@@ -39,5 +45,5 @@ fn line(text: &str) -> String {
     format!("\n{text}\n")
 }
 
-const UPPER_BOUNDS: &str =
-    "\n\"At most\" is the step's speed-up if the finding fell to the machine's roof: a bound, not a promise.\n";
+const UPPER_BOUNDS: &str = "\n\"At most\" is the step's speed-up if the finding's operators ran at the machine's roof: \
+    a bound, not a promise.\n";

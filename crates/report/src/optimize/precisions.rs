@@ -4,7 +4,7 @@ use super::tables::{gate_figure, times};
 use crate::table::{Table, columns, markdown_table};
 use headroom_record::precisions::{PrecisionRow, PrecisionsRecord};
 
-pub const TITLE: &str = "Precisions, each on top of the fastest proved before it";
+pub const TITLE: &str = "Precisions, each against the fastest one proved before it";
 
 pub fn table(record: &PrecisionsRecord) -> Table {
     let row = |row: &PrecisionRow| {

@@ -22,8 +22,8 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
     let mut lines = vec![];
     if let Some(kept) = record.versions.last() {
         lines.push(format!(
-            "Recommended: `--passes {}`, the best list that was measured. It runs at {} of Version 1's speed, in {:.0} MiB \
-             instead of {:.0} and {} kernels instead of {}. Version 1 takes {} per step.",
+            "Recommended: `--passes {}`, the best list that was measured. It runs at {} the speed of Version 1, the \
+             naive graph, in {:.0} MiB instead of {:.0} and {} kernels instead of {}. Version 1 takes {} per step.",
             kept_list(record),
             interval(kept),
             kept.memory_after_mb,
@@ -37,7 +37,7 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
         record.versions.last().filter(|row| row.measured_ci95_low < 1.0 && row.measured_ci95_high >= 1.0)
     {
         lines.push(format!(
-            "It is not shown to be faster than Version 1: the interval of its speed-up, {:.2} to {:.2}, holds 1.",
+            "It is not proved faster than Version 1: the interval of its speed-up, {:.2} to {:.2}, contains 1.",
             kept.measured_ci95_low, kept.measured_ci95_high
         ));
     }
@@ -47,8 +47,8 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
             count => format!(", and {} more lists", count - 1),
         };
         lines.push(format!(
-            "Not told apart from it within the noise: {} ({:.2} of its speed, 95% between {:.2} and {:.2}){others}. Another \
-             run may recommend one of those.",
+            "As fast within the noise: {} ({:.2} of its speed, 95% between {:.2} and {:.2}){others}. Another run may \
+             recommend one of these.",
             against_kept(record, &best.passes),
             best.relative_speed,
             best.ci95_low,
@@ -63,7 +63,7 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
             }
         };
         lines.push(format!(
-            "Predicted savings were off by {:.1}% of the step in the median of {} passes; {} lie within 3% of the step or 35% \
+            "Predicted savings were off by a median of {:.1}% of the step over {} passes; {} lie within 3% of the step or 35% \
              of the saving, and {signs}.",
             prediction.median_error_percent_of_step, prediction.passes, prediction.within_limit
         ));
@@ -74,8 +74,8 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
     }
     if record.noise_percent > NOISY {
         lines.push(format!(
-            "The machine was not quiet: the median interval reaches {:.0}% to either side. What is called `undecided` may be \
-             decided on a machine that does nothing else, or with more `--time`.",
+            "The machine was not quiet: the median interval reaches {:.0}% to either side. A pass called `undecided` \
+             may be decided on an idle machine, or with more `--time`.",
             record.noise_percent
         ));
     }
@@ -105,9 +105,9 @@ fn against_kept(record: &ValidationRecord, list: &[String]) -> String {
 pub fn one_race(record: &ValidationRecord) -> String {
     let rounds = record.versions.last().map_or(0, |row| row.rounds);
     format!(
-        "All speeds are from one race: every list takes its turn in every round, {rounds} rounds, and is measured against \
-         Version 1 in the same round. So rows multiply: the kept ones to the kept list's speed-up. Intervals are of 95%, \
-         widened for every look that could have ended the race."
+        "All speeds come from one race of {rounds} rounds: every list runs in every round and is compared with Version \
+         1 in the same round. So the kept rows multiply to the kept list's speed-up. Intervals are 95%, widened for \
+         every look at the data that could have ended the race."
     )
 }
 
@@ -151,7 +151,7 @@ pub fn findings(record: &ValidationRecord) -> Table {
             row.evidence.clone(),
         ]
     });
-    let head = vec!["rank", "finding", "of the step", "at most", "asks for", "evidence"];
+    let head = vec!["rank", "finding", "share of step", "at most", "remedy", "evidence"];
     Table { head, rows: rows.collect() }
 }
 
@@ -242,7 +242,7 @@ pub fn roadmap(record: &ValidationRecord) -> Table {
         let product = |of: fn(&ValidationRow) -> f64| kept.clone().map(|row| of(row)).product::<f64>();
         rows.push(vec![
             phase.to_string(),
-            "kept ones together".into(),
+            "kept passes together".into(),
             times(product(|row| row.predicted_speedup.unwrap_or(1.0))),
             times(product(|row| row.measured_speedup)),
             String::new(),
@@ -290,8 +290,8 @@ pub fn lengths(record: &ValidationRecord) -> Table {
 pub fn growth(record: &ValidationRecord) -> Option<String> {
     let growth = record.memory_growth;
     Some(format!(
-        "Without weights and optimizer state, memory grows with the sequence to the power of {:.2} in Version 1 and of {:.2} \
-         with what was kept (1 is linear). Planned, not run.",
+        "Without weights and optimizer state, memory grows with the sequence to the power of {:.2} in Version 1 and of \
+         {:.2} with the kept list (1 is linear). Planned, not run.",
         growth.baseline_exponent?, growth.kept_exponent?
     ))
 }
@@ -306,7 +306,7 @@ pub fn gates(record: &ValidationRecord) -> Table {
             gate.about.clone(),
         ]
     });
-    Table { head: vec!["gate", "result", "figure", "limit", "what it is"], rows: rows.collect() }
+    Table { head: vec!["gate", "result", "figure", "limit", "meaning"], rows: rows.collect() }
 }
 
 /// The kept list on several ranks, where that was asked for.
@@ -321,7 +321,7 @@ pub fn among_ranks(record: &ValidationRecord) -> Table {
             format!("{:.1} MiB", row.memory_per_rank_mb),
         ]
     });
-    let head = vec!["ranks", "passes", "step", "exposed communication", "of one rank's speed each", "memory per rank"];
+    let head = vec!["ranks", "passes", "step", "exposed communication", "scaling efficiency", "memory per rank"];
     Table { head, rows: rows.collect() }
 }
 
@@ -330,7 +330,7 @@ pub const AMONG_RANKS: &str = "On several ranks, each with the whole batch (pred
 /// Where the figures of that table come from.
 pub fn messages(record: &ValidationRecord) -> Option<String> {
     let first = record.among_ranks.first()?;
-    Some(format!("the kept list's measured step and the plan's exchanges, by {}", first.messages))
+    Some(format!("from the kept list's measured step and the plan's exchanges, by {}", first.messages))
 }
 
 /// `0.54×`, whatever side of 1 it lies on.

@@ -16,15 +16,15 @@ pub fn terminal(record: &ValidationRecord) -> String {
     section("Where Version 1's time goes", &tables::operators(record));
     let mut findings = without(tables::findings(record), "evidence");
     findings.rows.truncate(FINDINGS);
-    section("What holds Version 1 back, by priority", &findings);
-    section("Passes, each on top of those above it: the kept ones first", &tables::passes(record));
+    section("Bottlenecks of Version 1, by priority", &findings);
+    section("Passes, each on top of those above it; first those kept in the recommended list", &tables::passes(record));
     for note in tables::notes(record) {
         let _ = writeln!(out, "  {}", note.replace('`', ""));
     }
     let mut section = |title: &str, table: &Table| {
         let _ = write!(out, "\n{title}\n{}", columns(table));
     };
-    section("The ladder, against Version 1", &tables::versions(record));
+    section("The ladder: lists of passes against Version 1", &tables::versions(record));
     let _ = write!(out, "  {}\n  {}\n", tables::one_race(record), tables::one_step(record));
     let mut section = |title: &str, table: &Table| {
         let _ = write!(out, "\n{title}\n{}", columns(table));
@@ -33,7 +33,7 @@ pub fn terminal(record: &ValidationRecord) -> String {
         section("Ablation: all passes, against all but one", &tables::ablation(record));
     }
     section("Success metrics", &tables::targets(record));
-    section("Gates of what was kept", &without(tables::gates(record), "limit"));
+    section("Gates: the checks on what was kept", &without(tables::gates(record), "limit"));
     if let Some(by) = tables::messages(record) {
         section(tables::AMONG_RANKS, &tables::among_ranks(record));
         let _ = writeln!(out, "  {by}");

@@ -24,7 +24,7 @@ pub fn markdown(profile: &Profile) -> String {
         section(tables::NODES, &table(&nodes));
     }
     if let Some(record) = profile.about.and_then(|about| about.attribution) {
-        section("What was updated", &attribution::markdown(record));
+        section("Updated nodes", &attribution::markdown(record));
     }
     out += &crate::analyze::findings_markdown(profile.analysis);
     out += "\nPlots: `report.html`. Every figure with its provenance: the JSON files beside this report.\n";

@@ -33,7 +33,7 @@ pub fn after(profile: &Profile) -> Vec<(&'static str, String)> {
         sections.push((tables::NODES, table(&nodes, "")));
     }
     if let Some(record) = profile.about.and_then(|about| about.attribution) {
-        sections.push(("What was updated", attribution::html(record)));
+        sections.push(("Updated nodes", attribution::html(record)));
     }
     sections
 }
@@ -64,9 +64,9 @@ fn roofline(profile: &Profile) -> String {
 }
 
 const ROOFLINE_LEGEND: &str = "<figcaption class=\"legend\"><span><i class=\"compute_bound\"></i>compute roof</span> \
-    <span><i class=\"memory_bound\"></i>memory roof</span> <span><i class=\"overhead_bound\"></i>cost of the call itself</span> \
-    <span><i class=\"whole\"></i>the whole step</span> A point is one operator at one kind of place; its area stands for time. \
-    Points above the memory roof found their data in a cache.</figcaption>";
+    <span><i class=\"memory_bound\"></i>memory roof</span> <span><i class=\"overhead_bound\"></i>cost of the call \
+    itself</span> <span><i class=\"whole\"></i>the whole step</span> A point is one operator at one kind of place in \
+    the model; its area stands for time. Points above the memory roof found their data in a cache.</figcaption>";
 
 /// The first recorded step.
 fn memory(profile: &Profile) -> String {

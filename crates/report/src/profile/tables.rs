@@ -11,11 +11,11 @@ pub const TOP: usize = 15;
 pub const NODES: &str = "Nodes of the tree";
 
 pub const ROOF_NOTE: &str =
-    "Bytes count every input once and every output once. Above 100% of its roof an operator found its data in a cache.";
+    "Bytes count every input once and every output once. An operator above 100% of its roof found its data in a cache.";
 pub const BOUND_NOTE: &str =
     "Speed-ups are upper bounds from measured times and the machine's roofs: computed, not promised.";
 pub const CLASS_NOTE: &str =
-    "Fixed thresholds of the workshop, shown beside; this report goes by the machine's own ridge point.";
+    "Fixed thresholds of the workshop, for comparison; this report uses the machine's own ridge point.";
 
 pub fn summary(profile: &Profile) -> Table {
     let (run, flops, intensity) = (profile.run, &profile.run.efficiency_metrics, &profile.run.computational_intensity);
@@ -33,7 +33,7 @@ pub fn summary(profile: &Profile) -> Table {
     if let (Some(share), Some(peak), Some(source)) =
         (flops.mfu_of_datasheet_percent, flops.datasheet_peak_flops, &flops.datasheet_peak_source)
     {
-        let about = format!("of what the units could do, {} ({source})", metric(peak, "FLOP/s"));
+        let about = format!("of the datasheet's peak, {} ({source})", metric(peak, "FLOP/s"));
         rows.push(row(["", &format!("{share:.1}%"), &about]));
     }
     rows.push(row([
@@ -72,7 +72,7 @@ fn speed(record: &PerformanceRecord) -> Vec<Vec<String>> {
     let (summary, statistics) = (&record.performance_summary, &record.statistics);
     let interval = match (statistics.ci95_low, statistics.ci95_high) {
         (Some(low), Some(high)) => {
-            format!("median of {}; 95% within {} to {}", statistics.steps, seconds(low), seconds(high))
+            format!("median of {}; 95% between {} and {}", statistics.steps, seconds(low), seconds(high))
         }
         _ => format!("median of {}", statistics.steps),
     };
@@ -101,7 +101,7 @@ fn recording(profile: &Profile) -> Vec<String> {
         None => profile.run.header.profiling_overhead_percent.map(|share| format!("{share:+.1}%")),
     };
     let turns = profile.about.map_or(String::new(), |about| {
-        format!("; overhead of the median step, over {} pairs taken in turns", about.turns)
+        format!("; overhead of the median step, over {} alternating pairs", about.turns)
     });
     row([
         "Recording",
@@ -135,9 +135,9 @@ fn gpu_state(state: &GpuState) -> String {
         .iter()
         .map(|held| format!("{} in {:.0}% of the samples", held.reason, held.percent_of_samples))
         .collect();
-    let held = if held.is_empty() { "clocks free".into() } else { format!("held back by {}", held.join(", ")) };
+    let held = if held.is_empty() { "clocks not limited".into() } else { format!("limited by {}", held.join(", ")) };
     format!(
-        "median of {} samples, least {:.0}, most possible {:.0}; {:.0} W of {:.0} W, at most {:.0}; up to {:.0} °C; {held}",
+        "median of {} samples, lowest {:.0}, highest possible {:.0}; {:.0} W of {:.0} W, at most {:.0}; up to {:.0} °C; {held}",
         state.samples,
         state.sm_clock_mhz_least,
         state.sm_clock_mhz_most,
@@ -241,7 +241,7 @@ pub fn top_operators(profile: &Profile) -> Table {
         "bytes",
         "FLOPs/byte",
         "bound by",
-        "of its roof",
+        "share of roof",
     ];
     Table { head, rows: rows.collect() }
 }
@@ -255,11 +255,11 @@ pub fn patterns(profile: &Profile) -> Table {
         rows: vec![
             share("matrix products, share of the step", patterns.gemm_percent),
             share("attention, projections included", patterns.attention_percent),
-            share("of it scores, softmax and mix", patterns.attention_core_percent),
+            share("attention's scores, softmax and mix alone", patterns.attention_core_percent),
             share("softmax", patterns.softmax_percent),
             share("q, k and v projections", patterns.qkv_projection_percent),
             share("feed-forward", patterns.ffn_percent),
-            share("of it gate and up projections", patterns.gate_up_percent),
+            share("gate and up projections alone", patterns.gate_up_percent),
             share("norms", patterns.norm_percent),
             share("optimizer", patterns.optimizer_percent),
             share("launch overhead (between calls, and starting them)", patterns.launch_overhead_percent),
@@ -334,7 +334,7 @@ pub fn bottlenecks(profile: &Profile) -> Table {
             row.remedy.clone(),
         ]
     });
-    let head = vec!["rank", "bottleneck", "of the step", "difficulty", "speed-up", "evidence", "what to do"];
+    let head = vec!["rank", "bottleneck", "share of step", "difficulty", "speed-up", "evidence", "advice"];
     Table { head, rows: rows.collect() }
 }
 

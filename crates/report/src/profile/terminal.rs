@@ -51,7 +51,10 @@ fn top(profile: &Profile) -> Table {
             place.label(),
         ]
     });
-    Table { head: vec!["self time", "share", "calls", "of roof", "operator · where · phase"], rows: rows.collect() }
+    Table {
+        head: vec!["self time", "share", "calls", "share of roof", "operator · where · phase"],
+        rows: rows.collect(),
+    }
 }
 
 fn bottlenecks(profile: &Profile) -> Table {

@@ -61,7 +61,7 @@ pub fn regression(answer: &Regression) -> String {
         (_, true) => "regression: more memory than the baseline",
         (Verdict::Faster, _) => "no regression: steps are faster than the baseline's",
         (Verdict::NoRegression, _) => "no regression",
-        (Verdict::Undecided, _) => "not decided: the interval holds the threshold",
+        (Verdict::Undecided, _) => "not decided: the interval contains the threshold",
     };
     let _ = writeln!(out, "{first}");
     let [before, after] = answer.steps();
@@ -74,7 +74,7 @@ pub fn regression(answer: &Regression) -> String {
         answer.threshold_percent
     );
     if !answer.turns.is_empty() {
-        let _ = writeln!(out, "  run again in turns, {} times each", answer.turns.len());
+        let _ = writeln!(out, "  run again, alternating, {} times each", answer.turns.len());
     }
     if let (Some(growth), Some(before), Some(after)) =
         (answer.memory_growth_percent, answer.baseline.figures.peak_memory_mb, answer.run.figures.peak_memory_mb)

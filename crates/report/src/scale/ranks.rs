@@ -11,7 +11,7 @@ pub fn terminal(record: &RankScalingRecord) -> String {
     let mut section = |title: &str, text: String| out += &format!("\n{title}\n{text}");
     section(&weak_title(record), columns(&weak(&record.points)));
     section(&strong_title(record), columns(&strong(&record.points)));
-    section("What limits it", said(record).iter().map(|line| format!("  {line}\n")).collect());
+    section("Limits", said(record).iter().map(|line| format!("  {line}\n")).collect());
     out
 }
 
@@ -20,13 +20,13 @@ pub fn markdown(record: &RankScalingRecord) -> String {
     let mut section = |title: &str, text: String| out += &format!("\n## {title}\n\n{text}");
     section(&weak_title(record), markdown_table(&weak(&record.points)));
     section(&strong_title(record), markdown_table(&strong(&record.points)));
-    section("What limits it", markdown_list(&said(record)));
+    section("Limits", markdown_list(&said(record)));
     out + &format!("\n{NOTE}\n")
 }
 
 pub fn html(record: &RankScalingRecord) -> String {
     let mut page = Page::new(&title(record), &subtitle(record));
-    page.section("What limits it", &page::list(&said(record)));
+    page.section("Limits", &page::list(&said(record)));
     let line = |name: &str, of: fn(&RankPoint) -> Option<f64>| Series {
         name: name.into(),
         points: record
@@ -51,9 +51,10 @@ pub fn html(record: &RankScalingRecord) -> String {
     page.finish()
 }
 
-const NOTE: &str = "Runs take turns; a figure is the mean over rounds of the median step, with its 95% interval. Computing and exchanging are told \
-    apart by runs with several micro-batches per exchange. Predictions use the steps of one and two ranks only: exchanges grow as a ring's do, and how much slower a shared \
-    machine computes and moves bytes follows from its peaks on as many threads (on GPUs: the cost of sharing once per doubling).";
+const NOTE: &str = "Runs alternate; each figure is the mean over rounds of the median step, with its 95% interval. \
+    Runs with several micro-batches per exchange separate compute from communication. Predictions use only the steps \
+    of one and two ranks: exchanges grow as in a ring all-reduce, and the slowdown of compute and of data movement on \
+    a shared machine follows from its peaks on as many threads (on GPUs: the cost of sharing, once per doubling).";
 
 fn title(record: &RankScalingRecord) -> String {
     format!("{} under {} on several ranks", record.size, record.version)
@@ -87,7 +88,7 @@ fn weak(points: &[RankPoint]) -> Table {
             "step",
             "efficiency",
             "predicted",
-            "off by",
+            "error",
             "shared machine",
             "exposed communication",
             "without overlap",
@@ -112,7 +113,7 @@ fn weak(points: &[RankPoint]) -> Table {
 
 fn strong(points: &[RankPoint]) -> Table {
     Table {
-        head: vec!["ranks", "batch per rank", "step", "times as fast", "one rank alone with that batch"],
+        head: vec!["ranks", "batch per rank", "step", "speed-up", "one rank alone with that batch"],
         rows: points
             .iter()
             .filter(|point| point.strong_seconds.is_some())
@@ -175,7 +176,7 @@ mod tests {
             predicted_seconds: Some(0.12),
             predicted_off_percent: Some(-4.0),
             exposed_seconds: figure(0.02),
-            limited_by: Some("communication: 20.0 ms per step of it are waited for".into()),
+            limited_by: Some("communication: the step waits 20.0 ms for it".into()),
             ..RankPoint::default()
         };
         RankScalingRecord {
@@ -200,7 +201,9 @@ mod tests {
     #[test]
     fn every_form_has_the_step_its_prediction_and_its_limit() {
         for text in [terminal(&record()), markdown(&record()), html(&record())] {
-            for words in ["125.0 ± 12.5 ms", "80% (72% to 88%)", "-4%", "4 ranks: communication: 20.0 ms per step"] {
+            for words in
+                ["125.0 ± 12.5 ms", "80% (72% to 88%)", "-4%", "4 ranks: communication: the step waits 20.0 ms"]
+            {
                 assert!(text.contains(words), "{words} is missing:\n{text}");
             }
         }

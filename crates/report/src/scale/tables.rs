@@ -58,7 +58,7 @@ pub fn growth(record: &ScalingRecord) -> Table {
         }
         rows.push(vec![
             axis.into(),
-            "all that is not fixed".into(),
+            "everything not fixed".into(),
             String::new(),
             String::new(),
             exponent(growth.exponent),

@@ -104,12 +104,12 @@ fn every_form_says_how_memory_grows_what_fits_and_what_saves() {
     let record = record();
     for text in [terminal(&record), markdown(&record), html(&record)] {
         for words in [
-            "memory over sequence length: between (what is not fixed grows as sequence length^1.60; the whole 4.00×",
+            "memory over sequence length: between (the part that is not fixed grows as sequence length^1.60; the total 4.00×",
             "attention grows steepest, as sequence length^2.00",
-            "into 2.0 GiB fit 77 sequences of 64 tokens",
-            "at batch 8 sequences of at least 131072 tokens fit",
+            "2.0 GiB holds 77 sequences of 64 tokens",
+            "at batch 8, sequences of at least 131072 tokens fit",
             "--passes v1,+flash-attention",
-            "What would save memory at batch 8 × seq 128",
+            "Memory savings at batch 8 × seq 128",
             "45 → 27",
             "0.80×, within the noise (0.70 to 1.10)",
             "planned for a GPU",

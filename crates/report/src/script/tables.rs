@@ -16,7 +16,7 @@ pub fn subtitle(record: &ScriptRecord) -> String {
 pub fn summary(record: &ScriptRecord) -> Vec<String> {
     let now = seconds(record.baseline_step_seconds);
     if record.dry_run {
-        return vec![format!("The script takes {now} per step as it is. Nothing was tried: this was a dry run.")];
+        return vec![format!("The unchanged script takes {now} per step. Nothing was tried: this was a dry run.")];
     }
     let mut lines = vec![];
     lines.push(match record.kept.is_empty() {
@@ -34,14 +34,14 @@ pub fn summary(record: &ScriptRecord) -> Vec<String> {
     let losses = record.gates.get("losses");
     if let Some(gate) = losses.filter(|gate| gate.result == "pass") {
         lines.push(format!(
-            "Its losses are the script's own: at most {:.1e} of a loss apart, where {:.1e} is allowed (`{}`). Runs of the script \
-             as it is differ by {:.1e}.",
+            "Its losses match the script's: they differ by at most {:.1e} of a loss, where {:.1e} is allowed (`{}`). \
+             Runs of the unchanged script differ by {:.1e}.",
             gate.figure, gate.limit, record.class, record.own_loss_spread
         ));
     }
     if let Some(prediction) = &record.prediction {
         lines.push(format!(
-            "Predictions: off by {:.0}% of the saving in the median, over {} that saved more than 5% of the step.",
+            "Predictions were off by a median of {:.0}% of the saving, over {} that saved more than 5% of the step.",
             prediction.median_error_percent_of_saving,
             match prediction.remedies {
                 1 => "one remedy".to_string(),
@@ -64,12 +64,12 @@ fn nothing_kept(record: &ScriptRecord, now: &str) -> String {
     let open = record.remedies.iter().filter(is_open).count();
     match open {
         0 => format!(
-            "Nothing to gain: the script takes {now} per step as it is, and no remedy that was tried made it faster beyond the \
+            "Nothing to gain: the unchanged script takes {now} per step, and no remedy that was tried made it faster beyond the \
              noise."
         ),
         open => format!(
-            "Nothing was kept: the script takes {now} per step as it is. {} not decided or not tried: a machine that does \
-             nothing else, or a longer --time-limit, would tell.",
+            "Nothing was kept: the unchanged script takes {now} per step. {} not decided or not tried: an idle \
+             machine, or a longer --time-limit, would tell.",
             if open == 1 { "One remedy was".to_string() } else { format!("{open} remedies were") }
         ),
     }
@@ -94,7 +94,7 @@ pub fn findings(record: &ScriptRecord) -> Table {
             finding.message.clone(),
         ]
     });
-    Table { head: vec!["code", "finding", "of the step", "expected saving", "what was seen"], rows: rows.collect() }
+    Table { head: vec!["code", "finding", "share of step", "expected saving", "evidence"], rows: rows.collect() }
 }
 
 pub fn remedies(record: &ScriptRecord) -> Table {
@@ -104,7 +104,7 @@ pub fn remedies(record: &ScriptRecord) -> Table {
     if record.dry_run {
         let rows =
             tried.map(|row| vec![row.name.clone(), row.class.clone(), answers(row), predicted(row), row.about.clone()]);
-        return Table { head: vec!["remedy", "class", "answers", "predicted", "what it does"], rows: rows.collect() };
+        return Table { head: vec!["remedy", "class", "answers", "predicted", "effect"], rows: rows.collect() };
     }
     let rows = tried.map(|row| {
         vec![
@@ -149,7 +149,7 @@ pub fn below_remedies(record: &ScriptRecord) -> Vec<String> {
         .collect();
     if !record.dry_run && record.remedies.iter().any(|row| row.was_tried) {
         lines.push(
-            "Savings are shares of the step of the script as it is; speed-ups are over what was kept before.".into(),
+            "Savings are shares of the unchanged script's step; speed-ups are over the remedies kept before.".into(),
         );
     }
     lines
@@ -159,7 +159,7 @@ pub fn not_tried(record: &ScriptRecord) -> Table {
     let rows = record.remedies.iter().filter(|row| !row.was_tried);
     let why = |row: &RemedyRow| row.outcome.trim_start_matches("not tried: ").to_string();
     let rows = rows.map(|row| vec![row.name.clone(), row.class.clone(), why(row)]);
-    Table { head: vec!["remedy", "class", "why not"], rows: rows.collect() }
+    Table { head: vec!["remedy", "class", "reason"], rows: rows.collect() }
 }
 
 pub fn gates(record: &ScriptRecord) -> Table {
@@ -172,7 +172,7 @@ pub fn gates(record: &ScriptRecord) -> Table {
             gate.about.clone(),
         ]
     });
-    Table { head: vec!["gate", "result", "figure", "limit", "what it is"], rows: rows.collect() }
+    Table { head: vec!["gate", "result", "figure", "limit", "meaning"], rows: rows.collect() }
 }
 
 /// A gate's figure or limit.
@@ -194,8 +194,7 @@ pub fn patch(record: &ScriptRecord) -> Vec<String> {
     }
     if let (Some(ratio), Some(low), Some(high)) = (patch.speedup, patch.ci95_low, patch.ci95_high) {
         lines.push(format!(
-            "Applied to a copy and run without the hook's remedies it is {} as fast as the script as it is ({low:.2} to \
-             {high:.2}, {}).",
+            "Applied to a copy and run without the hook's remedies, it is {} as fast as the unchanged script ({low:.2} to {high:.2}, {}).",
             times(ratio),
             processes(patch.rounds)
         ));

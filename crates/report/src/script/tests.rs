@@ -94,12 +94,12 @@ fn the_terminal_has_findings_remedies_gates_and_the_answer() {
     for part in [
         "Optimisation of python train.py",
         "1.50× as fast (1.45 to 1.55, 95%, 4 processes of each): 90.00 ms → 60.00 ms per step, by tf32.",
-        "at most 2.0e-4 of a loss apart",
-        "off by 20% of the saving in the median, over one remedy",
+        "at most 2.0e-4 of a loss, where",
+        "off by a median of 20% of the saving, over one remedy",
         "tf32     rounding      40.0%     33.3%  1.50× (1.40 to 1.60)    -20%  kept: faster",
         "sdpa    rounding  it computes no attention",
         "The patch, optimize.patch, changes train.py.",
-        "1.49× as fast as the script as it is (1.44 to 1.54, 3 processes)",
+        "1.49× as fast as the unchanged script (1.44 to 1.54, 3 processes)",
         "By hand: give the loader workers",
     ] {
         assert!(shown.contains(part), "{part}\n{shown}");
@@ -109,7 +109,7 @@ fn the_terminal_has_findings_remedies_gates_and_the_answer() {
 #[test]
 fn a_script_with_nothing_to_gain_is_told_so() {
     let nothing = ScriptRecord { kept: vec![], speedup: 1.0, ..record() };
-    assert!(terminal(&nothing).contains("Nothing to gain: the script takes 90.00 ms per step as it is"));
+    assert!(terminal(&nothing).contains("Nothing to gain: the unchanged script takes 90.00 ms per step"));
     let dry = ScriptRecord { dry_run: true, ..record() };
     let shown = terminal(&dry);
     assert!(shown.contains("this was a dry run") && shown.contains("what tf32 does"), "{shown}");

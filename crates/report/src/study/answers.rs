@@ -19,11 +19,11 @@ pub fn answers(record: &StudyRecord) -> Vec<(&'static str, Vec<String>)> {
     let questions = [
         ("Does throughput fall with size?", of_versions(throughput)),
         ("Where does the device saturate?", of_versions(saturation)),
-        ("What bounds a step?", of_versions(bounds)),
+        ("Is a step bound by compute, memory or overhead?", of_versions(bounds)),
         ("Does memory grow with the parameters?", of_versions(memory)),
         ("Where does attention's memory take over?", of_versions(attention)),
-        ("Which batch?", of_versions(batch)),
-        ("What do the versions change?", versions(record)),
+        ("Best batch size?", of_versions(batch)),
+        ("How do the versions differ?", versions(record)),
     ];
     questions.into_iter().filter(|(_, said)| !said.is_empty()).collect()
 }
@@ -41,14 +41,14 @@ fn throughput(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String
     let ratio = first.measured.samples_per_sec? / last.measured.samples_per_sec?;
     let verdict = match exponent {
         exponent if exponent > -0.1 => "no",
-        exponent if exponent > -0.9 => "yes, less than in proportion",
-        exponent if exponent > -1.1 => "yes, in proportion",
-        _ => "yes, more than in proportion (longer sequences cost too)",
+        exponent if exponent > -0.9 => "yes, less than proportionally",
+        exponent if exponent > -1.1 => "yes, proportionally",
+        _ => "yes, more than proportionally (longer sequences cost too)",
     };
     let tokens =
         analysis.token_exponent.map_or(String::new(), |exponent| format!(", tokens/s as parameters^{exponent:.2}"));
     Some(format!(
-        "{verdict}: from {} to {} parameters grow {grown:.1}×, samples/s fall {ratio:.1}× (as parameters^{exponent:.2}{tokens})",
+        "{verdict}: from {} to {}, parameters grow {grown:.1}×, samples/s fall {ratio:.1}× (as parameters^{exponent:.2}{tokens})",
         first.size, last.size
     ))
 }
@@ -57,7 +57,7 @@ fn saturation(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String
     let rows = rows(record, &analysis.version);
     let used = || rows.iter().filter_map(|row| row.measured.mfu_percent.map(|percent| (&row.size, percent)));
     if let Some((size, percent)) = used().find(|(_, percent)| !is_possible_mfu(*percent)) {
-        return Some(format!("not told: MFU of {size} is {}", mfu(percent, 1)));
+        return Some(format!("unknown: MFU of {size} is {}", mfu(percent, 1)));
     }
     let (size, best) = (analysis.saturates_at.as_ref()?, analysis.best_mfu_percent?);
     let each: Vec<String> = used().map(|(size, percent)| format!("{size} {percent:.1}%")).collect();
@@ -73,7 +73,7 @@ fn bounds(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
         .iter()
         .filter_map(|row| {
             let bound = row.measured.bound?.word();
-            Some(format!("{} {bound} ({:.1} FLOPs a byte)", row.size, row.planned.arithmetic_intensity))
+            Some(format!("{} {bound} ({:.1} FLOPs per byte)", row.size, row.planned.arithmetic_intensity))
         })
         .collect();
     (!each.is_empty()).then(|| format!("{}; the machine's ridge lies at {ridge:.1}", each.join(", ")))
@@ -86,7 +86,7 @@ fn memory(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
         return None;
     }
     let grows = analysis.memory_exponent.map_or(String::new(), |exponent| format!("as parameters^{exponent:.2}; "));
-    Some(format!("{grows}peak over the parameters' own bytes: {}", each.join(", ")))
+    Some(format!("{grows}peak memory divided by the parameters' bytes: {}", each.join(", ")))
 }
 
 fn attention(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
@@ -103,7 +103,7 @@ fn attention(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
         return None;
     }
     if analysis.sizes.iter().all(|size| size.attention_share_percent == 0.0) {
-        return Some("nowhere: tiled attention keeps no tensor of seq × seq".into());
+        return Some("nowhere: tiled attention keeps no seq × seq tensor".into());
     }
     Some(analysis.sizes.iter().map(say).collect::<Vec<_>>().join("; "))
 }
@@ -136,7 +136,7 @@ fn versions(record: &StudyRecord) -> Vec<String> {
                 format!(", which is within the noise (95% between {low:.2} and {high:.2})")
             }
             (_, Some(low), Some(high)) => format!(" (95% between {low:.2} and {high:.2})"),
-            _ => " (too few steps to say how sure that is)".into(),
+            _ => " (too few steps for an interval)".into(),
         };
         Some(format!(
             "{}: {} takes {:.2}× the time per step of {}{sure}; {memory:.2}× the memory, {} kernels instead of {}",
@@ -151,8 +151,8 @@ fn versions(record: &StudyRecord) -> Vec<String> {
     let mut said: Vec<String> = record.comparisons.iter().filter_map(say).collect();
     if !said.is_empty() {
         said.push(
-            "each from one run after the other: what the machine did meanwhile is not in the intervals (`headroom optimize` \
-             measures in turns)"
+            "runs followed one another: the intervals leave out changes of the machine between them (`headroom \
+             optimize` alternates its runs)"
                 .into(),
         );
     }

@@ -80,7 +80,7 @@ fn every_form_answers_the_workshops_questions_and_names_what_did_not_fit() {
     let record = record();
     for text in [terminal(&record), markdown(&record), html(&record)] {
         for words in [
-            "yes, in proportion: from tiny to small parameters grow 10.0×, samples/s fall 10.0×",
+            "yes, proportionally: from tiny to small, parameters grow 10.0×, samples/s fall 10.0×",
             "from tiny on (nine tenths of the best MFU, 50.0%)",
             "tiny: 12% of its memory, half from seq 845 on",
             "tiny 9.5×",

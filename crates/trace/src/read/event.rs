@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::json::{Cursor, RawString, Step, integer, thousandths};
 
-/// An event's fields. What is missing is empty or `None`.
+/// An event's fields. A missing field is empty or `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent<'a> {
     pub phase: u8,

@@ -421,7 +421,7 @@ fn category_of(text: &[u8]) -> Category {
     std::str::from_utf8(text).map_or(Category::Other, Category::from_kineto)
 }
 
-/// Operators whose cost or meaning hangs on arguments that are no tensors: strides, causality, the size to make.
+/// Operators whose cost or meaning depends on arguments that are not tensors: strides, causality, the size to make.
 fn needs_concrete_inputs(name: &[u8]) -> bool {
     let Some(name) = name.strip_prefix(b"aten::") else {
         return false;

@@ -31,7 +31,7 @@ pub fn up_to_events(text: &[u8], members: &mut Members) -> Found {
         Ok(b'[') => {
             cursor.at += 1;
             let events = Found::Events(skipped + cursor.at);
-            // A list of something else (a TOML section, a list of numbers) is no list of events.
+            // A list of something else (a TOML section, a list of numbers) is not a list of events.
             return match cursor.peek() {
                 Ok(b'{' | b']') => events,
                 Ok(_) => Found::NoEvents("its list holds something other than events"),

@@ -178,7 +178,7 @@ impl RawString<'_> {
     }
 }
 
-/// Thousandths of a decimal number, cut and not rounded: nanoseconds of microseconds. `None` when it is no number or too
+/// Thousandths of a decimal number, cut and not rounded: nanoseconds of microseconds. `None` when it is not a number or too
 /// large for one. `6.2309999999999999`, as some write the binary number nearest to 6.231, is 6231.
 #[inline]
 pub fn thousandths(text: &[u8]) -> Option<i64> {

@@ -1,4 +1,4 @@
-//! TensorBoard's event file: scalars a step, as protobuf records with masked checksums.
+//! TensorBoard's event file: scalars per step, as protobuf records with masked checksums.
 
 use std::io::{self, Write};
 

@@ -40,7 +40,7 @@ pub enum CheckpointError {
     )]
     StateChanged { path: PathBuf, want: String, have: String },
 
-    #[error("tensor {name} was given {have} elements to save, and its shape has {want}")]
+    #[error("tensor {name} was given {have} elements to save, but its shape has {want}")]
     WrongLength { name: String, want: usize, have: usize },
 
     #[error(transparent)]

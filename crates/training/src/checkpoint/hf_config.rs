@@ -1,5 +1,5 @@
-//! Hugging Face's `config.json`: read by the family it names, written so that transformers loads it. What a file says beyond the
-//! model is kept: a model that was loaded is saved with its own tokens, lengths and types.
+//! Hugging Face's `config.json`: read by the family it names, written so that transformers loads it. Keys that do not describe
+//! the model are kept: a model that was loaded is saved with its own tokens, lengths and types.
 
 use std::collections::BTreeMap;
 use std::path::Path;

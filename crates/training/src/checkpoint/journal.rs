@@ -78,7 +78,7 @@ pub(super) fn roll_forward(folder: &Path, moments: &mut Moments) -> Result<(), C
     for name in &journal.files {
         // Only our own files are ever renamed, whatever a damaged journal may say.
         if !FILES.contains(&name.as_str()) {
-            return Err(unreadable(format!("it names {name}, which is no file of a checkpoint")));
+            return Err(unreadable(format!("it names {name}, which is not a checkpoint file")));
         }
         let target = folder.join(name);
         moments.pass()?;

@@ -94,7 +94,7 @@ impl Checkpoint {
         Ok(&self.state_file()?.state)
     }
 
-    /// The weights as float32, from float32, float16 or bfloat16. What else lies in the folder is not looked at.
+    /// The weights as float32, from float32, float16 or bfloat16. Other files in the folder are not looked at.
     pub fn read_weights(&self, parameters: &[TensorSpec], take: &mut TakeElements) -> Result<(), CheckpointError> {
         self.check_weights(parameters)?;
         let wanted = self.wanted_weights(parameters);
@@ -204,7 +204,7 @@ fn open_shards(folder: &Path, path: &Path) -> Result<Vec<SafetensorsFile>, Check
     let mut names = BTreeSet::new();
     for name in map.values() {
         let plain = name.as_str().filter(|name| Path::new(name).file_name().is_some_and(|last| last == *name));
-        names.insert(plain.ok_or_else(|| unreadable(format!("{name} is no file beside it")))?);
+        names.insert(plain.ok_or_else(|| unreadable(format!("{name} is not a file beside it")))?);
     }
     let shards = names
         .into_iter()
@@ -246,10 +246,10 @@ fn differences(
         match have.get(name.as_str()) {
             None => lines.push(format!("tensor {name} is missing")),
             Some(info) if info.shape != tensor.shape => {
-                lines.push(format!("tensor {name} is {:?}, and the model wants {:?}", info.shape, tensor.shape));
+                lines.push(format!("tensor {name} is {:?}, but the model wants {:?}", info.shape, tensor.shape));
             }
             Some(info) if !dtypes.contains(&info.dtype) => {
-                lines.push(format!("tensor {name} is {:?}, and only {dtypes:?} can be read", info.dtype));
+                lines.push(format!("tensor {name} is {:?}, but only {dtypes:?} can be read", info.dtype));
             }
             Some(_) => {}
         }

@@ -109,7 +109,7 @@ impl StateFile {
         let mut value: Value = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
         if value["schema_version"] != SCHEMA_VERSION {
             return Err(unreadable(format!(
-                "its schema_version is {}, and this program reads {SCHEMA_VERSION}",
+                "its schema_version is {}, but this program reads {SCHEMA_VERSION}",
                 value["schema_version"]
             )));
         }
@@ -189,7 +189,7 @@ mod tests {
         assert!(read(&state(7, 9, &[7, 8]), same).unwrap_err().contains("p1 was updated at 8 of 7 steps"));
         let later = |text: String| text.replace("\"schema_version\": 1", "\"schema_version\": 2");
         assert!(
-            read(&state(7, 9, &[]), later).unwrap_err().contains("its schema_version is 2, and this program reads 1")
+            read(&state(7, 9, &[]), later).unwrap_err().contains("its schema_version is 2, but this program reads 1")
         );
     }
 

@@ -10,12 +10,13 @@ use crate::safetensors_file::SafetensorsError;
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// A test's stand-in for a file that went bad.
-    #[error("there is no batch for step {step}: the fault was asked for")]
+    #[error("there is no batch for step {step}: this fault was requested")]
     Injected { step: u64 },
 
     #[error(
-        "data `{given}` is neither a generator nor a file that can be read{why}\n  help: choose synthetic, markov, a text file \
-         (.txt and others), a folder or pattern of text and JSONL files, a token file (.bin or .u16: 16-bit ids, .u32: 32-bit ids) or a batch (.safetensors)"
+        "data `{given}` is neither a generator nor a file that can be read{why}\n  help: choose synthetic, markov, a \
+         text file (.txt and others), a folder or pattern of text and JSONL files, a token file (.bin or .u16: 16-bit \
+         ids, .u32: 32-bit ids) or a batch (.safetensors)"
     )]
     Unknown { given: String, why: String },
 
@@ -35,11 +36,11 @@ pub enum DataError {
     #[error("{source_name} needs a vocabulary of at least {least}, not {vocab_size}\n  help: --vocab-size {least}")]
     VocabularyTooSmall { source_name: &'static str, least: usize, vocab_size: usize },
 
-    #[error("a vocabulary of {vocab_size} is beyond the {most} that token ids can tell apart")]
+    #[error("a vocabulary of {vocab_size} is more than the {most} that token ids can distinguish")]
     VocabularyTooLarge { vocab_size: usize, most: usize },
 
     #[error(
-        "{path} has {have} tokens{}, and one sequence of length {seq_len} needs {} (its inputs and the token after the last)
+        "{path} has {have} tokens{}, but one sequence of length {seq_len} needs {} (its inputs and the token after the last)
   \
          help: --seq-len {} or less, or a longer file{}",
         part.words(),
@@ -50,7 +51,7 @@ pub enum DataError {
     TooShort { path: PathBuf, have: u64, seq_len: usize, part: Part },
 
     #[error(
-        "{path} has {bytes} bytes, which is no whole number of {token_bytes}-byte tokens: it is truncated or of another kind"
+        "{path} has {bytes} bytes, which is not a whole number of {token_bytes}-byte tokens: it is truncated or of another kind"
     )]
     OddSize { path: PathBuf, bytes: u64, token_bytes: usize },
 
@@ -66,17 +67,17 @@ pub enum DataError {
     #[error("{path}: {why}\n  help: a batch file holds `input_ids` and `targets`, int64 or int32, both [B, S]")]
     BadBatch { path: PathBuf, why: String },
 
-    #[error("the batch to fill has room for {have} tokens, and the data's shape is {} × {}", shape.batch_size, shape.seq_len)]
+    #[error("the batch to fill has room for {have} tokens, but the data's shape is {} × {}", shape.batch_size, shape.seq_len)]
     WrongRoom { have: usize, shape: BatchShape },
 
     #[error("the Markov source's stationary distribution did not settle: the last change was {change:e}")]
     NotSettled { change: f64 },
 
-    #[error("a tokenizer was given, and `{0}` is no text to cut")]
+    #[error("a tokenizer was given, but `{0}` is not text to tokenize")]
     TokenizerWithoutText(String),
 
     #[error(
-        "tokenizer {0} was given, and this build cannot read one\n  help: build with `cargo build --release --features \
+        "tokenizer {0} was given, but this build cannot read one\n  help: build with `cargo build --release --features \
          tokenizers`, or leave the tokenizer out for byte tokens"
     )]
     TokenizerNotBuilt(PathBuf),
@@ -85,24 +86,26 @@ pub enum DataError {
     BadTokenizer { path: PathBuf, why: String },
 
     #[error(
-        "{path} is not UTF-8 at byte {position}, and a tokenizer needs text\n  help: without a tokenizer it is read as bytes"
+        "{path} is not UTF-8 at byte {position}, but a tokenizer needs text\n  help: without a tokenizer it is read as bytes"
     )]
     NotUtf8 { path: PathBuf, position: u64 },
 
     #[error(
-        "{path} holds no file to read\n  help: text files (.txt, .md and others) and JSONL files; names that begin with a dot are left out"
+        "{path} holds no file to read\n  help: text files (.txt, .md and others) and JSONL files; names that begin \
+         with a dot are left out"
     )]
     NoFiles { path: PathBuf },
 
     #[error(
-        "{path} is not text: byte {position} is {what}\n  help: take it out of the folder, or name the files by a pattern such as '{folder}/*.txt'"
+        "{path} is not text: byte {position} is {what}\n  help: take it out of the folder, or name the files by a \
+         pattern such as '{folder}/*.txt'"
     )]
     NotTextAmongFiles { path: PathBuf, position: u64, what: &'static str, folder: PathBuf },
 
     #[error("line {line} of {path} {why}")]
     BadLine { path: PathBuf, line: u64, why: String },
 
-    #[error("--text-column {column} is given, and {path} has no JSONL file that has columns")]
+    #[error("--text-column {column} is given, but {path} has no JSONL file that has columns")]
     ColumnWithoutJsonl { path: PathBuf, column: String },
 
     #[error("{path} changed while it was read\n  help: start again once it is whole")]

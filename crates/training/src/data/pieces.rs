@@ -86,7 +86,7 @@ mod tests {
             let text = character.repeat(piece / character.len() + 8);
             assert_eq!(lengths(&text), [first, text.len() - first], "{character}");
         }
-        // A space at the very front is no place to end.
+        // A space at the very front is not a place to end.
         let spaced = format!(" {}", "x".repeat(piece + 5));
         assert_eq!(lengths(&spaced), [piece - 1, spaced.len() + 1 - piece]);
     }

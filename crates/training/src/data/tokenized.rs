@@ -89,7 +89,7 @@ pub(super) fn write_whole<T>(
         // An error of the data travels beside the write's, which it ends.
         Err(Stop::Data(error)) => {
             outcome = Some(Err(error));
-            Err(io::Error::other("the text cannot be cut"))
+            Err(io::Error::other("the text cannot be tokenized"))
         }
     });
     match outcome {

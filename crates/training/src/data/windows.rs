@@ -1,4 +1,4 @@
-//! The window of tokens that a sample reads: drawn by lot, or each window once per epoch in a seeded order.
+//! The window of tokens that a sample reads: drawn at random, or each window once per epoch in a seeded order.
 //!
 //! Both are functions of (seed, sample) alone: nothing is stored, and a run resumes at any sample.
 
@@ -57,7 +57,7 @@ impl Windows {
             }
     }
 
-    /// Windows of an epoch; none where they are drawn by lot.
+    /// Windows of an epoch; none where they are drawn at random.
     pub fn per_epoch(&self) -> Option<u64> {
         match self.order {
             Order::ByLot { .. } => None,

@@ -14,7 +14,7 @@ pub enum VocabularyError {
     #[cfg(not(feature = "tokenizers"))]
     #[error("{} cannot be read: this program was built without tokenizers", .0.display())]
     NotBuilt(PathBuf),
-    #[error("the text cannot be cut into tokens: {0}")]
+    #[error("the text cannot be tokenized: {0}")]
     NotCut(String),
 }
 

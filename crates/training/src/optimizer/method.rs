@@ -98,7 +98,7 @@ impl FromStr for Method {
     fn from_str(text: &str) -> Result<Method, String> {
         let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
         let found = Method::ALL.into_iter().find(|method| method.name() == text);
-        found.ok_or_else(|| format!("there is no optimizer `{text}` (there are {})", names.join(", ")))
+        found.ok_or_else(|| format!("no optimizer is called `{text}` (choose from {})", names.join(", ")))
     }
 }
 

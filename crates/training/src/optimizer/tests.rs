@@ -142,7 +142,7 @@ fn methods_are_known_by_their_names() {
         assert_eq!(method.to_string().parse(), Ok(method));
     }
     let error = "adam".parse::<Method>().unwrap_err();
-    assert_eq!(error, "there is no optimizer `adam` (there are adamw, sgd, muon)");
+    assert_eq!(error, "no optimizer is called `adam` (choose from adamw, sgd, muon)");
     assert_eq!(Method::ALL.map(Method::torch_name), ["AdamW", "SGD", "Muon"]);
     assert_eq!(Method::ALL.map(Method::momentum), [None, Some(0.9), Some(0.95)]);
     let other = Method::ALL.map(|method| method.with_momentum(0.5).momentum());

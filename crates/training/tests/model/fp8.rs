@@ -46,7 +46,7 @@ fn gradients_and_loss_curve_stay_near_those_in_single_precision() {
     }
 }
 
-/// Its sizes are no multiples of 16, which the units want: nothing is rounded.
+/// Its sizes are not multiples of 16, as the units need: nothing is rounded.
 #[test]
 fn layers_of_odd_sizes_stay_in_half_precision() {
     let case = Case::load("nano_tied");

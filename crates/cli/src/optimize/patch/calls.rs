@@ -50,10 +50,10 @@ impl Writer<'_> {
         value: String,
     ) -> Result<(), String> {
         let Some(place) = call.place else {
-            return Err(format!("no file of the script leads to {}", thing(at)));
+            return Err(format!("the script's own files never reach {}", thing(at)));
         };
         if !place.direct {
-            return Err(format!("a library that {} calls has {}", shown(place), thing(at)));
+            return Err(format!("{1} is in a library that {0} calls", shown(place), thing(at)));
         }
         let rewrite = &mut self.files.change(&place.file, remedy)?.rewrite;
         let result = match *edit {
@@ -138,9 +138,9 @@ fn thing(at: At) -> &'static str {
         At::Loader => "the DataLoader",
         At::Optimizer => "the optimizer",
         At::Distributed => "DistributedDataParallel",
-        At::ZeroGrad => "the call of zero_grad",
+        At::ZeroGrad => "the call to zero_grad",
         At::Copy => "the copy",
-        At::Attention => "the call of attention",
+        At::Attention => "the call to attention",
         At::Module => "the module",
     }
 }

@@ -47,7 +47,7 @@ impl Writer<'_> {
         (line, value): (&str, Value),
         newer: Option<(&str, &str)>,
     ) -> Result<(), String> {
-        let value = value_of(value, self.note, 0).ok_or("its value is not known")?;
+        let value = value_of(value, self.note, 0).ok_or("its value is unknown")?;
         self.open_known();
         let is_newer = newer.is_some_and(|(name, _)| self.files.all().any(|file| file.rewrite.mentions(name)));
         let line = newer.filter(|_| is_newer).map_or(line, |(_, line)| line);

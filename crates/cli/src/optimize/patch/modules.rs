@@ -30,14 +30,14 @@ impl Writer<'_> {
         module: &Trained,
     ) -> Result<(), String> {
         let Some(place) = &module.place else {
-            return Err(format!("no file of the script leads to the optimizer of {}", module.class));
+            return Err(format!("the script's own files never reach the optimizer of {}", module.class));
         };
         let Some(expression) = &module.expression else {
-            return Err(format!("{} knows {} by no name", shown(place), module.class));
+            return Err(format!("{} has no name for {}", shown(place), module.class));
         };
         let base = expression.split(['.', '[']).next().unwrap_or(expression);
         if self.files.change(&place.file, remedy)?.rewrite.binds_within(spot(place), base) {
-            return Err(format!("{} knows {} by no name", shown(place), module.class));
+            return Err(format!("{} has no name for {}", shown(place), module.class));
         }
         let device = self.note.modules.get(number).map_or("cuda", |facts| facts.device.as_str());
         let file = self.files.change(&place.file, remedy)?;

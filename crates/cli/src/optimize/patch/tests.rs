@@ -268,10 +268,10 @@ fn what_cannot_be_written_is_said() {
     assert_eq!(
         patch.by_hand,
         [
-            "loader-pinning: a library that train.py:10 calls has the DataLoader; give the DataLoader `pin_memory=True`",
-            "ddp-bucket-view: no line of the script's own files is known for it; give DistributedDataParallel \
+            "loader-pinning: the DataLoader is in a library that train.py:10 calls; give the DataLoader `pin_memory=True`",
+            "ddp-bucket-view: no line for it was found in the script's own files; give DistributedDataParallel \
              `gradient_as_bucket_view=True`",
-            "compile: train.py:5 knows Net by no name; call `.compile()` on the model before its first step",
+            "compile: train.py:5 has no name for Net; call `.compile()` on the model before its first step",
         ]
     );
     let patch = patch_of("def f(:\n", &note(places_of(LOOP)), &["tf32"]);
@@ -285,7 +285,7 @@ fn a_name_of_a_comprehension_is_not_known_before_its_statement() {
     let places = json!({ "modules": [module(at(text, "Adam("), "net.body")] });
     let patch = patch_of(text, &note(places), &["compile"]);
     assert_eq!(patch.files, []);
-    assert!(patch.by_hand[0].starts_with("compile: train.py:1 knows Net by no name;"), "{patch:?}");
+    assert!(patch.by_hand[0].starts_with("compile: train.py:1 has no name for Net;"), "{patch:?}");
 }
 
 #[test]

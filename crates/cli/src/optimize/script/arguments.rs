@@ -9,31 +9,31 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(next_help_heading = "For a PyTorch script (after --)")]
 pub struct ScriptArguments {
-    /// Also try remedies of this class: `precision` (bf16) moves losses by more than rounding does
+    /// Also try remedies of this class: `precision` (bf16) changes losses by more than rounding
     #[arg(long, value_name = "CLASS", value_parser = ["precision"], requires = "command")]
     pub(super) allow: Option<String>,
-    /// Try these remedies alone
+    /// Try only these remedies
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "command", value_parser = remedy_name)]
     pub(super) only: Vec<String>,
     /// Leave these remedies out
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "command", value_parser = remedy_name)]
     pub(super) skip: Vec<String>,
-    /// Steps that are timed in each process, and more until two seconds are full
+    /// Steps to time in each process, and more until two seconds have passed
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
     pub(super) steps: u32,
-    /// Steps before them; more while something is being compiled
+    /// Warm-up steps before them; more while something is being compiled
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) warmup_steps: u32,
-    /// For everything, in seconds or as `5m`: remedies that no time is left for are not tried
+    /// Time limit for everything, in seconds or as `5m`: remedies that do not fit into it are not tried
     #[arg(long, default_value = "5m", value_name = "TIME", value_parser = duration)]
     pub(super) time_limit: Duration,
-    /// Show remedies and predictions, and try none
+    /// Show remedies and predictions, but try none
     #[arg(long, requires = "command")]
     pub(super) dry_run: bool,
     /// Write the patch into the script's files, if every gate passed
     #[arg(long, requires = "command", conflicts_with = "dry_run")]
     pub(super) apply: bool,
-    /// Run in the working folder itself, not in copies of it: whatever the script writes lands there, many times
+    /// Run in the working folder itself, not in copies: everything that the script writes lands there, many times
     #[arg(long, requires = "command")]
     pub(super) in_place: bool,
     /// The script's command: python train.py …, accelerate launch …, torchrun …
@@ -52,7 +52,7 @@ fn remedy_name(name: &str) -> Result<String, String> {
         return Ok(name.to_string());
     }
     let names: Vec<&str> = REMEDIES.iter().map(|remedy| remedy.name).collect();
-    Err(format!("there is no such remedy; there are {}", names.join(", ")))
+    Err(format!("there is no such remedy; choose from {}", names.join(", ")))
 }
 
 /// `300`, `300s`, `5m` or `1h`.

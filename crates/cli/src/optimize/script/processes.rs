@@ -115,7 +115,7 @@ impl<'a> Processes<'a> {
     /// Keeps the measurements of a process. Where that fails it is said, and the figures go on.
     fn keep(&mut self, place: &Place, variant: &Variant, way: Way) {
         if let Err(error) = self.measurements.keep(&place.notes(), variant, way) {
-            crate::output::note(&format!("a measurement is not kept: {error}"));
+            crate::output::note(&format!("a measurement was not saved: {error}"));
         }
     }
 
@@ -235,7 +235,7 @@ impl<'a> Processes<'a> {
     fn python_path(&self, place: &Place) -> Result<OsString> {
         let path = python_path(&self.home.path().join("hook"))?;
         let folders = std::env::split_paths(&path).map(|folder| place.word(self.original.as_ref(), folder.as_os_str()));
-        std::env::join_paths(folders).context("a folder's name cannot stand in PYTHONPATH")
+        std::env::join_paths(folders).context("a folder's name is not valid in PYTHONPATH")
     }
 
     fn limit(&self, within: f64) -> Duration {
@@ -360,7 +360,7 @@ fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
     traces.dedup();
     match (traces.is_empty(), steps) {
         (false, _) => Ok(traces),
-        (true, 1..) if ended.is_well() => Err(format!("it ends after {steps} optimizer steps, too few to be recorded")),
+        (true, 1..) if ended.is_well() => Err(format!("it ends after {steps} optimizer steps, too few to record")),
         (true, _) => Err(ended.words(place)),
     }
 }
@@ -417,11 +417,11 @@ impl Ended {
             Ended::By(status) if status.success() => "it ended before its first optimizer step".to_string(),
             Ended::By(status) => format!("it ended with {status}"),
             Ended::TooLong(limit) => {
-                format!("it was ended after {:.0} s, for it may take no longer (--time-limit)", limit.as_secs_f64())
+                format!("it was stopped after {:.0} s, the most that it may take (--time-limit)", limit.as_secs_f64())
             }
             Ended::Interrupted => return "interrupted".into(),
         };
-        if last.is_empty() { how } else { format!("{how}; the last it printed:\n    {last}") }
+        if last.is_empty() { how } else { format!("{how}; its last output:\n    {last}") }
     }
 }
 

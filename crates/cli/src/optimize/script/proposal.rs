@@ -44,9 +44,7 @@ impl Proposal {
         self.patch.files = inside;
         for Changed { path, .. } in outside {
             let place = path.display();
-            self.patch
-                .by_hand
-                .push(format!("{place} lies outside of the working folder: run the command in its folder"));
+            self.patch.by_hand.push(format!("{place} is outside the working folder: run the command in its folder"));
         }
     }
 
@@ -60,7 +58,7 @@ impl Proposal {
         (!self.is_empty()).then(|| files.collect())
     }
 
-    /// Takes up how copies of the script ran with the patch in them, and without remedies from outside.
+    /// Records how copies of the script ran with the patch applied and without remedies from outside.
     pub fn ran(&mut self, found: &Found) {
         let Some(patched) = &found.patched else { return };
         match (patched.speedup, &patched.why) {
@@ -73,20 +71,20 @@ impl Proposal {
         }
     }
 
-    /// Only a patch that was run and reaches what the remedies reached. All files, or none where one was changed meanwhile.
+    /// Applies only a patch that was run and is as fast as the remedies were. Writes all files, or none if one has changed in the
+    /// meantime.
     pub fn apply(&mut self, folder: &Path, reached: &Speedup) -> Result<()> {
         let Some((interval, _)) = self.measured else {
             self.note.get_or_insert("The patch is not applied: it was not measured.".into());
             return Ok(());
         };
         if interval.high < reached.low {
-            self.note =
-                Some("The patch is not applied: it does not reach what the remedies reach from outside.".into());
+            self.note = Some("The patch is not applied: it is slower than the remedies applied from outside.".into());
             return Ok(());
         }
         for Changed { path, before, .. } in &self.patch.files {
             if fs::read_to_string(folder.join(path)).ok().as_ref() != Some(before) {
-                self.note = Some(format!("The patch is not applied: {} was changed meanwhile.", path.display()));
+                self.note = Some(format!("The patch is not applied: {} has changed in the meantime.", path.display()));
                 return Ok(());
             }
         }

@@ -83,8 +83,8 @@ impl Scratch {
         for linked in &self.linked {
             if Linked::of(&linked.path) != *linked {
                 bail!(
-                    "the script wrote to {}, which is a large file of yours that its copy led to: nothing more is run\n  \
-                     help: move it away, or let the script write elsewhere",
+                    "the script wrote to {}, a large file of yours that its copy links to: nothing more is run\n  help: move it \
+                     away, or make the script write elsewhere",
                     linked.path.display()
                 );
             }
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!([is_link("train.py"), is_link("weights.pt"), is_link("images")], [false, true, true]);
         assert_eq!(fs::read_to_string(scratch.folder.join("package/model.py")).unwrap(), "x = 1");
         assert!(!scratch.folder.join("package/__pycache__").exists());
-        assert!(!scratch.folder.join("runs/optimize-train").exists(), "its own results are no part of the script");
+        assert!(!scratch.folder.join("runs/optimize-train").exists(), "its own results do not belong to the script");
         assert_eq!(fs::read_to_string(scratch.folder.join("../data/words.txt")).unwrap(), "one two");
         fs::write(scratch.folder.join("train.py"), "changed").unwrap();
         fs::write(scratch.folder.join("checkpoint.pt"), "new").unwrap();

@@ -172,7 +172,7 @@ class Batches:
         return min(MOST_BURST, max([one["workers"] for one in self.trained_on()], default=0))
 
     def has_ahead(self, timed):
-        """Whether the loop still takes batches that workers made before it could wait for them: steps on those are no steps of
+        """Whether the loop still takes batches that workers made before it could wait for them: steps on those are not steps of
         a loader that is too slow. It is over once the loop has waited for a batch, or workers fill the queue as fast as it is
         emptied. An epoch that is too short for the steps to time after them leaves no choice."""
         for one in self.trained_on():
@@ -206,7 +206,7 @@ class Batches:
 
     def used_up(self):
         """Batches that the timed steps took from the queue beyond those that workers made meanwhile, of all that they took: a
-        step of a loader that is too slow takes as much longer. `None` where it cannot be told. Bursts of workers are no trend:
+        step of a loader that is too slow takes as much longer. `None` where it cannot be told. Bursts of workers are not a trend:
         the means of two halves are compared."""
         half = len(self.ready) // 2
         taken = self.taken() - self.taken_before

@@ -278,9 +278,9 @@ class Meter:
         found = []
         if not self.steps:
             if not self.moments.optimizers_made:
-                found.append(("no-optimizer", "the process loads torch and makes no optimizer of torch.optim"))
+                found.append(("no-optimizer", "the process loads torch but makes no optimizer of torch.optim"))
             else:
-                found.append(("no-step", "an optimizer is made and never takes a step"))
+                found.append(("no-step", "an optimizer is made but never takes a step"))
             return found
         if TIMED > 0 and self.phase != "done":
             needed = WARMUP + TIMED
@@ -290,7 +290,7 @@ class Meter:
         if not self.moments.roots:
             found.append(("no-module", "no trained module is called as a function"))
         if self.own_profiler:
-            found.append(("own-profiler", "the script profiles itself, so that its steps are slower than they are"))
+            found.append(("own-profiler", "the script profiles itself, so its steps are slower than without a profiler"))
         return found
 
     def content(self):

@@ -107,7 +107,7 @@ class Hook:
     def outcome(self):
         did = [f"{count} {thing}{'s' if count > 1 else ''} {what}" for (thing, what), count in self.counts.items()]
         did += self.sentences
-        nothing = None if did else self.reason or "it met nothing to act on"
+        nothing = None if did else self.reason or "it found nothing to act on"
         return {"class": self.kind, "did": did, "nothing": nothing, "errors": self.errors}
 
 

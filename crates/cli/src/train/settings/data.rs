@@ -60,7 +60,7 @@ impl Wanted {
                 ("--eval-batches", flags.eval_batches.is_some()),
                 ("--eval-data", flags.eval_data.is_some()),
             ] {
-                ensure!(!given, "{flag} is given, but nothing is evaluated\n  help: --eval-every says how often");
+                ensure!(!given, "{flag} is given, but nothing is evaluated\n  help: --eval-every turns evaluation on");
             }
         }
         Ok(wanted)
@@ -76,7 +76,7 @@ impl Wanted {
             );
             ensure!(
                 share == 0.0 || spec.has_parts(),
-                "--held-out has no effect on {spec}, which has no end\n  help: it goes with files, folders and patterns"
+                "--held-out has no effect on {spec}, which has no end\n  help: use it with files, folders and patterns"
             );
             return Ok(share);
         }
@@ -85,7 +85,7 @@ impl Wanted {
             Some(share) if !has_own_data => {
                 if share == 0.0 && evaluates_itself && spec.has_parts() {
                     output::note(
-                        "note: the resumed run held nothing out, so evaluation reads what was trained on; --eval-data names other data",
+                        "note: the resumed run held nothing out, so evaluation reads training data; --eval-data names other data",
                     );
                 }
                 Ok(share)
@@ -104,7 +104,7 @@ impl Wanted {
         let part = if self.held_out > 0.0 { Part::AllButLast(self.held_out) } else { Part::Whole };
         ensure!(
             self.text_column.is_none() || matches!(spec, DataSpec::Corpus { .. }),
-            "--text-column has no effect on {spec}\n  help: it goes with JSONL files"
+            "--text-column has no effect on {spec}\n  help: use it with JSONL files"
         );
         let training = Source::open(&spec, &SourceSettings { tokenizer, part, ..asked.clone() })?;
         let evaluation = match self.eval_every {
@@ -207,6 +207,6 @@ pub fn whole(given: &str) -> String {
 }
 
 pub fn tokenizer(path: &Path) -> anyhow::Result<TokenizerSettings> {
-    let cache = kept::folder().context("there is no folder to keep tokens in\n  help: set HEADROOM_HOME or HOME")?;
+    let cache = kept::folder().context("there is no folder to cache tokens in\n  help: set HEADROOM_HOME or HOME")?;
     Ok(TokenizerSettings { path: path.to_path_buf(), cache: cache.join("tokens") })
 }

@@ -116,7 +116,7 @@ fn branching_of(base: &ModelConfig, flags: &ModelArguments) -> anyhow::Result<Op
     match text.split('-').map(str::parse).collect() {
         Ok(children) => Ok(Some(children)),
         Err(_) => bail!(
-            "--branching {text} is not a list of numbers\n  help: 4-3-2 is 4 children, 3 of each, 2 of each of those"
+            "--branching {text} is not a list of numbers\n  help: 4-3-2 means 4 children, 3 below each, 2 below each of those"
         ),
     }
 }
@@ -151,8 +151,8 @@ fn refuse_differences(asked: &ModelConfig, loaded: &ModelConfig) -> anyhow::Resu
         .collect();
     ensure!(
         differences.is_empty(),
-        "the flags ask for another model than the checkpoint holds{}\n  help: leave these out, the model comes from \
-         the checkpoint",
+        "the flags describe a different model from the checkpoint's{}\n  help: leave these flags out, the model comes from the \
+         checkpoint",
         differences.concat()
     );
     Ok(())

@@ -78,7 +78,7 @@ pub fn resolved(
     let floor = schedule.floor;
     ensure!((0.0..=1.0).contains(&floor), "--lr-floor is {floor}\n  help: a share of the learning rate, from 0 to 1");
     let unused = |flag: &str, shapes: &str| {
-        format!("{flag} has no effect with --lr-schedule {}\n  help: it goes with {shapes}", schedule.shape)
+        format!("{flag} has no effect with --lr-schedule {}\n  help: use it with {shapes}", schedule.shape)
     };
     ensure!(
         flags.lr_floor.is_none() || schedule.shape != Shape::Constant,
@@ -97,33 +97,34 @@ fn method_of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Method> 
     if let (Some(asked), Some(noted)) = (asked, resumed) {
         ensure!(
             asked == noted,
-            "--optimizer {asked} cannot go on from a state of {noted}\n  help: --init-from starts anew from the weights"
+            "--optimizer {asked} cannot continue from a state of {noted}\n  help: --init-from starts a new run from the weights"
         );
     }
     let method: Method = asked.or(resumed).unwrap_or(Method::AdamW.name()).parse().map_err(anyhow::Error::msg)?;
     let Some(usual) = method.momentum() else {
         ensure!(
             flags.momentum.is_none(),
-            "--momentum has no effect with --optimizer adamw\n  help: --betas are its shares"
+            "--momentum has no effect with --optimizer adamw\n  help: adamw takes --betas"
         );
         return Ok(method);
     };
     for (given, flag) in [(flags.betas.is_some(), "--betas"), (flags.eps.is_some(), "--eps")] {
         ensure!(
             !given || matches!(method, Method::Muon { .. }),
-            "{flag} has no effect with --optimizer {method}\n  help: it goes with adamw and muon"
+            "{flag} has no effect with --optimizer {method}\n  help: use it with adamw and muon"
         );
     }
     let momentum = flags.momentum.or(before.momentum).unwrap_or(usual);
     ensure!((0.0..1.0).contains(&momentum), "--momentum is {momentum}\n  help: a share from 0 to below 1");
     ensure!(
         momentum > 0.0 || before.momentum.is_none_or(|before| before == 0.0),
-        "--momentum 0 drops the state of a run with momentum {}\n  help: --init-from starts anew from the weights",
+        "--momentum 0 drops the state of a run with momentum {}\n  help: --init-from starts a new run from the weights",
         before.momentum.unwrap_or_default()
     );
     ensure!(
         momentum == 0.0 || before.momentum != Some(0.0),
-        "--momentum {momentum} has no state to go on from: the run before had none\n  help: --init-from starts anew from the weights"
+        "--momentum {momentum} has no state to continue from: the resumed run had none\n  help: --init-from starts a new run from \
+         the weights"
     );
     Ok(method.with_momentum(momentum))
 }

@@ -51,7 +51,7 @@ pub struct Resumed {
 impl Resumed {
     pub fn of(state: &TrainingState) -> anyhow::Result<Resumed> {
         serde_json::from_value(Value::Object(state.extra.clone()))
-            .context("the checkpoint's training_state.json has `extra` settings that do not read")
+            .context("the checkpoint's training_state.json has `extra` settings that cannot be read")
     }
 
     /// The course of the evaluations so far.

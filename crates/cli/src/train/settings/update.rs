@@ -34,8 +34,8 @@ pub fn update_of(
         // Steps of one count for all cannot follow steps that chose; those that choose everything compute the same.
         Update::Dense if state.is_some_and(TrainingState::has_uneven_steps) => {
             output::note(
-                "note: the checkpoint's parameters were updated at different numbers of steps; everything is updated from now \
-                 on, each by its own count (--update topk:all)",
+                "note: the checkpoint's parameters have different numbers of updates; from now on all are updated, each by its own \
+                 count (--update topk:all)",
             );
             Update::Chosen { rule: Rule::All, seed }
         }

@@ -119,11 +119,11 @@ fn why_apart(traces: &[Trace], times: &[Span], at: usize, members: &[usize]) -> 
     let why = if rank_of(trace).is_none() || rank_of(first).is_none() {
         "names no rank".to_string()
     } else if world_of(trace) != world_of(first) {
-        format!("is of a run of {} ranks, not {}", world_of(trace).max(1), world_of(first).max(1))
+        format!("is from a run of {} ranks, not {}", world_of(trace).max(1), world_of(first).max(1))
     } else if members.iter().any(|&member| rank_of(&traces[member]) == rank_of(trace)) {
         format!("is a second trace of rank {}", rank_of(trace).unwrap_or(0))
     } else if members.iter().any(|&member| are_two_recordings(trace, &traces[member])) {
-        "is of another recording".to_string()
+        "is from another recording".to_string()
     } else if members.iter().any(|&member| !at_one_time(times[at], times[member])) {
         "was recorded at another time".to_string()
     } else {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(
             job.foreign,
             [
-                "b is of a run of 64 ranks, not 2: left out, analyze it on its own",
+                "b is from a run of 64 ranks, not 2: left out, analyze it on its own",
                 "d is a second trace of rank 1: left out, analyze it on its own"
             ]
         );
@@ -181,7 +181,7 @@ mod tests {
         let found = group_by_run(&[recorded_as("a", 0, "x"), recorded_as("b", 1, "x"), recorded_as("c", 1, "y")]);
         assert_eq!((found.members, found.why.len()), (vec![vec![0, 1], vec![2]], 1));
         let found = group_by_run(&[recorded_as("a", 0, "x"), recorded_as("b", 1, "y")]);
-        assert_eq!(found.why, ["b is of another recording"]);
+        assert_eq!(found.why, ["b is from another recording"]);
         let based = |name: &str, rank: u32, base_nanos: i64| {
             let mut trace = trace(name, rank, 2);
             trace.header.base_nanos = Some(base_nanos);

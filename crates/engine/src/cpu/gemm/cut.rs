@@ -231,7 +231,7 @@ impl<'a> Cut<'a> {
         panel
     }
 
-    /// The columns of C under a panel, and how many floats a step of depth takes there.
+    /// The columns of C under a panel, and the floats per step of depth there.
     pub fn panel(&self, index: usize) -> (Panel, usize) {
         let width = self.kernels.width();
         let panel = joined::panel(self.joined.columns(), width, index, joined::as_wide_as(width));

@@ -48,7 +48,7 @@ pub unsafe fn pack_left_columns(isa: Isa, row_panels: &[(&MatRef, Range<usize>)]
     }
 }
 
-/// Copies `b[depth, columns]` to `to`, `width` floats a step of depth, zeros past the columns.
+/// Copies `b[depth, columns]` to `to`, `width` floats per step of depth, zeros past the columns.
 ///
 /// # Safety
 /// The ranges lie within `b`, `columns.len() <= width`, `to` has room for `depth.len() * width`, and the CPU has the
@@ -56,7 +56,7 @@ pub unsafe fn pack_left_columns(isa: Isa, row_panels: &[(&MatRef, Range<usize>)]
 pub unsafe fn pack_right(isa: Isa, b: &MatRef, depth: Range<usize>, columns: Range<usize>, width: usize, to: *mut f32) {
     // SAFETY: the first element of the piece, which the caller vouches for.
     let from = unsafe { b.ptr.add(depth.start * b.row_stride + columns.start * b.col_stride) };
-    // SAFETY: each arm reads the piece by the matrix's own strides and writes `width` floats a step.
+    // SAFETY: each arm reads the piece by the matrix's own strides and writes `width` floats per step.
     unsafe {
         if b.col_stride == 1 {
             copy_rows(isa, from, b.row_stride, depth.len(), columns.len(), to, width);
@@ -193,7 +193,7 @@ mod avx512 {
     pub unsafe fn copy_rows(from: *const f32, stride: usize, steps: usize, count: usize, to: *mut f32, width: usize) {
         let mask = |lanes: usize| if lanes >= 16 { !0u16 } else { (1 << lanes) - 1 };
         let (first, second) = (mask(count), mask(count.saturating_sub(16)));
-        // SAFETY: masked loads and stores touch `count` floats a step.
+        // SAFETY: masked loads and stores touch `count` floats per step.
         unsafe {
             for step in 0..steps {
                 let (from, to) = (from.add(step * stride), to.add(step * width));

@@ -17,7 +17,7 @@ impl Lowering<'_> {
         };
         let (width, narrow, kept) = (q.columns() / op.heads, keys.columns(), keys.rows());
         if width > WIDEST || !keys.is_dense() || !values.is_dense() || !out.is_dense() {
-            return Err(call.unsupported(format!("heads of {width}; they may have {WIDEST}")));
+            return Err(call.unsupported(format!("heads of {width} are too wide; the limit is {WIDEST}")));
         }
         let is_half = |operand: &Operand| operand.ty.dtype == DType::Bf16;
         let options = [("-DACT_BF16", is_half(q)), ("-DKEPT_BF16", is_half(keys))];

@@ -120,19 +120,19 @@ pub fn answers(record: &K1TreeRecord) -> Vec<String> {
         rules.iter().zip(&kept).map(|(rule, asked)| format!("for {rule} {}", asked.words())).collect();
     vec![
         format!(
-            "Does the hierarchy help? {}: at equal steps the loss of the dense tree less that of a LLaMA of equal parameters is {}.",
+            "Does the hierarchy help? {}: at equal steps the loss of the dense tree minus that of a LLaMA of equal size is {}.",
             hierarchy.verdict(),
             hierarchy.words()
         ),
         format!(
-            "Does credit by norm choose better than chance? {}: at equal steps the loss of {topk} less that of {random} is {}, and at equal updated \
-             parameters {}.",
+            "Does credit by norm choose better than chance? {}: at equal steps the loss of {topk} minus that of \
+             {random} is {}, and at equal updated parameters {}.",
             joint(&chance),
             chance[0].words(),
             chance[1].words()
         ),
         format!(
-            "Does standing still prevent forgetting? {}: at equal steps forgetting less that of dense updates is {}.",
+            "Does standing still prevent forgetting? {}: at equal steps, forgetting minus that of dense updates is {}.",
             joint(&kept),
             each.join(", ")
         ),
@@ -188,17 +188,17 @@ pub fn statements(record: &K1TreeRecord) -> Vec<String> {
     let beyond = record.comparisons.iter().filter(|one| one.beyond_noise);
     let mut said: Vec<String> = beyond.map(difference).collect();
     said.push(if seeds < 2 {
-        "One seed has no noise to hold a difference against: nothing can be said. More --seeds can.".into()
+        "One seed shows no noise to compare a difference with, so nothing can be concluded: use more --seeds.".into()
     } else {
         format!(
-            "All others of {} comparisons over {seeds} seeds are within noise: these have less than 5% chance that any of them claims a \
-             difference that is none (paired by seed, Student's t, Holm's method).",
+            "All other comparisons, of {} over {seeds} seeds, are within noise: the chance that any difference listed \
+             here is not real is below 5% (paired by seed, Student's t, Holm's method).",
             record.comparisons.len()
         )
     });
     let nodes = Asked::of(record, Equal::Steps, "loss", "dense", NO_NODE);
     said.push(format!(
-        "Steps that update no node, only embedding, last norm and head: the loss of dense updates less theirs is {}{}.",
+        "Steps that update no node, only embedding, last norm and head: the loss of dense updates minus theirs is {}{}.",
         nodes.words(),
         if nodes.verdict() == "Yes" {
             ""
@@ -211,8 +211,8 @@ pub fn statements(record: &K1TreeRecord) -> Vec<String> {
         (most.map(|budget| budget.steps_per_phase).max(), record.design.steps("dense", Equal::Steps))
     {
         said.push(format!(
-            "At equal FLOPs no rule has more than {most} steps where dense updates have {steps}: norms are known only after a whole backward \
-             pass, so a choice saves the update and nothing else."
+            "At equal FLOPs no rule has more than {most} steps where dense updates have {steps}: norms are known only \
+             after a whole backward pass, so a choice saves only the update."
         ));
     }
     said

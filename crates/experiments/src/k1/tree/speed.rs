@@ -148,10 +148,10 @@ pub fn habits(
             "1.4x",
             steps(Habits { reads_norms: true, ..kept }),
         ),
-        ("masks made anew at every step", "kept (here: never made)", "1.2x", steps(Habits { rebuilds: true, ..kept })),
+        ("masks rebuilt at every step", "kept (here: never built)", "1.2x", steps(Habits { rebuilds: true, ..kept })),
         (
             "32 sequences evaluated one by one",
-            "32 at once",
+            "32 in one batch",
             "\"slower\"",
             (Work::Evaluation(1), Work::Evaluation(SEQUENCES)),
         ),

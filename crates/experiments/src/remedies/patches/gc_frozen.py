@@ -1,6 +1,6 @@
 @functools.cache
 def freeze_lasting_objects():
-    """After the first step: leaves what lives for the whole training out of garbage collections."""
+    """After the first step: leaves objects that live for the whole training out of garbage collection."""
     if gc.isenabled():
         gc.collect()
         gc.freeze()

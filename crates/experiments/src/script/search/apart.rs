@@ -5,7 +5,7 @@ use crate::script::Way;
 use headroom_record::statistics::MISSED;
 
 impl Search<'_> {
-    /// `rows` are those of `own`, which is faster than the best so far. What is left in the end is kept.
+    /// `rows` are those of `own`, which is faster than the best so far. The rows left in the end are kept.
     pub(super) fn take_apart(&mut self, own: usize, rows: &mut [Row], rest: &[Unit]) {
         let all: Vec<&'static str> = rows.iter().map(|row| row.candidate.remedy.name).collect();
         let mut current = own;

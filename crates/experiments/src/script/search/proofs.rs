@@ -13,7 +13,7 @@ const OTHER_LOADINGS: u32 = 2;
 const MOVED_RUNS: u32 = 3;
 const OTHER_DROPOUTS: u32 = 2;
 
-/// Losses that lie this many times as far as is allowed are no matter of chance: no further run is asked.
+/// Losses that lie this many times as far as is allowed are not chance: no further run is needed.
 const HOPELESS: f64 = 10.0;
 
 /// A variant, and what it is held against.

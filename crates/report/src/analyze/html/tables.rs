@@ -14,7 +14,7 @@ use crate::svg::escape;
 use crate::table::Table;
 
 pub(super) fn operators(analysis: &Analysis) -> String {
-    let about = note("Times per step. Self: without what an operator calls. Share: of all self time.");
+    let about = note("Times per step. Self: without the operators that it calls. Share: of all self time.");
     table(&operator_table(analysis), "") + &about + &shapes(analysis)
 }
 
@@ -34,7 +34,7 @@ fn shapes(analysis: &Analysis) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let table = table(&Table { head: vec!["operator", "input sizes", "calls", "self, a step"], rows }, "");
+    let table = table(&Table { head: vec!["operator", "input sizes", "calls", "self, per step"], rows }, "");
     format!("<details><summary>By input shape</summary>{table}</details>\n")
 }
 
@@ -59,9 +59,11 @@ pub(super) fn efficiency(analysis: &Analysis) -> String {
         return String::new();
     }
     let head =
-        vec!["kind", "operator", "input sizes", "type", "calls", "a step", "of their time", "rate", "of the roof"];
+        vec!["kind", "operator", "input sizes", "type", "calls", "per step", "share of time", "rate", "share of roof"];
     table(&Table { head, rows }, "")
-        + &note("The roof is the least time that the device's peaks allow for the shape, by arithmetic or by memory.")
+        + &note(
+            "The roof is the shortest time that the device's peaks allow for the shape, limited by arithmetic or by memory.",
+        )
 }
 
 /// Kernels that follow each other again and again: what one kernel could do.
@@ -80,7 +82,7 @@ pub(super) fn sequences(analysis: &Analysis) -> String {
     if rows.is_empty() || steps == 0.0 {
         return String::new();
     }
-    let head = vec!["kernels in a row", "times a step", "together a step", "share of kernel time"];
+    let head = vec!["kernel sequence", "times per step", "total per step", "share of kernel time"];
     let table = table(&Table { head, rows }, "");
     format!("<details><summary>Sequences of kernels that repeat</summary>{table}</details>\n")
 }
@@ -109,9 +111,9 @@ pub(super) fn roofline(analysis: &Analysis) -> String {
         }
         cells
     });
-    let mut head = vec!["operator", "calls", "work a step", "FLOP a byte", "time a step"];
+    let mut head = vec!["operator", "calls", "work per step", "FLOPs per byte", "time per step"];
     if has_peak {
-        head.extend(["at least, by the peaks", "of its roof", "bound by"]);
+        head.extend(["least time at the peaks", "share of roof", "bound by"]);
     }
     let about = match (&roofline.peak_source, roofline.peak_flops_per_second, roofline.peak_bytes_per_second) {
         (Some(source), Some(flops), Some(bytes)) => {
@@ -145,7 +147,7 @@ pub(super) fn waits(analysis: &Analysis) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let head = vec!["call", "after", "in", "a step", "waiting, each", "costs, each", "of the step"];
+    let head = vec!["call", "after", "in", "per step", "wait, each", "cost, each", "share of step"];
     table(&Table { head, rows }, "")
 }
 
@@ -171,7 +173,7 @@ pub(super) fn copies(analysis: &Analysis) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let head = vec!["copy", "a step", "bytes a step", "speed", "time a step", "exposed", ""];
+    let head = vec!["copy", "per step", "bytes per step", "speed", "time per step", "exposed", ""];
     table(&Table { head, rows }, "")
 }
 
@@ -187,5 +189,5 @@ pub(super) fn path(analysis: &Analysis) -> String {
     };
     let rows = path.kernels.iter().take(10).map(row).collect();
     let shares = super::super::critical_path(analysis).unwrap_or_default();
-    format!("<p>{}</p>", escape(&shares)) + &table(&Table { head: vec!["kernel on the path", "a step"], rows }, "")
+    format!("<p>{}</p>", escape(&shares)) + &table(&Table { head: vec!["kernel on the path", "per step"], rows }, "")
 }

@@ -37,8 +37,8 @@ start(async () => {
       { title: "node", heading: true, kind: "long", value: (row) => row.name },
       ...(data.parameters?.length ? [{ title: "parameters", number: true, value: (row) => row.parameters, cell: (row) => count(row.parameters) }] : []),
       { title: "updates", number: true, value: (row) => row.updates, cell: (row) => count(row.updates) },
-      { title: "of the steps", number: true, value: (row) => row.updates / total, cell: (row) => share(row.updates / total) },
-      { title: "moved", help: "norm of the difference to the start", number: true, value: (row) => row.moved, cell: (row) => (row.moved === null ? finite(null) : row.moved.toFixed(4)) },
+      { title: "share of steps", number: true, value: (row) => row.updates / total, cell: (row) => share(row.updates / total) },
+      { title: "moved", help: "norm of the difference from the start", number: true, value: (row) => row.moved, cell: (row) => (row.moved === null ? finite(null) : row.moved.toFixed(4)) },
     ],
     rows, sort: { column: data.parameters?.length ? 2 : 1, descending: true }, mark: (row) => ({ "data-node": row.name }),
   }).element);

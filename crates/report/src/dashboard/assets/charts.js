@@ -100,7 +100,7 @@ export function stackedChart({ seconds, series, label, xFormat, yFormat, top, he
   const areas = series.map((values, at) => {
     const upper = values.map((value, index) => base[index] + value);
     let path = "";
-    // What is live stays so until the next point: steps, not slopes.
+    // A live tensor stays live until the next point: steps, not slopes.
     upper.forEach((value, index) => {
       const y = box.toY(value).toFixed(1);
       path += index ? `H${box.toX(seconds[index]).toFixed(1)}V${y}` : `M${box.toX(seconds[0]).toFixed(1)} ${y}`;

@@ -32,13 +32,13 @@ start(async () => {
       { title: "setting", heading: true, value: (row) => row.name },
       { title: "before", value: (row) => row.before }, { title: "after", value: (row) => row.after },
     ],
-    rows: data.settings, empty: "Both were asked for the same.",
+    rows: data.settings, empty: "Both have the same settings.",
   });
   main.append(make("div", { class: "two" },
     make("section", {}, make("h2", {}, "Figures"), figures.element),
     make("section", {}, make("h2", {}, "Settings that differ"), settings.element, ...changedFindings(data))));
   for (const [title, rows] of [["Operators", data.operators], ["Kernels", data.kernels]]) {
-    if (rows.length) main.append(make("section", {}, make("h2", {}, title, make("small", {}, "self time a step; the largest change first")), changes(rows)));
+    if (rows.length) main.append(make("section", {}, make("h2", {}, title, make("small", {}, "self time per step; largest change first")), changes(rows)));
   }
 });
 
@@ -47,7 +47,7 @@ const unsure = (step) => Boolean(step?.interval) && step.interval[0] < 0 && step
 function stepText(step) {
   if (!step) return "";
   const interval = step.interval ? `95%: ${signed(step.interval[0])} to ${signed(step.interval[1])}` : "too few steps for an interval";
-  return `${unsure(step) ? "No sure change: recorded" : "Recorded"} step ${seconds(step.before_seconds)} → ${seconds(step.after_seconds)}, ${signed(step.relative)} (${interval})`;
+  return `${unsure(step) ? "No certain change: recorded" : "Recorded"} step ${seconds(step.before_seconds)} → ${seconds(step.after_seconds)}, ${signed(step.relative)} (${interval})`;
 }
 
 /** A change in the colour of what it means; a tenth of a percent means nothing. */

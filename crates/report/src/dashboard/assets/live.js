@@ -18,7 +18,7 @@ start(async () => {
   async function update() {
     const data = await load(`/api/runs/${runId}/live`);
     const newest = data.points.at(-1);
-    const state = { running: "The run goes on", finished: "The run has finished", stopped: "The run was stopped" }[data.status];
+    const state = { running: "The run is in progress", finished: "The run has finished", stopped: "The run was stopped" }[data.status];
     const left = newest && data.last_step ? (data.last_step - newest.step) * newest.seconds : null;
     head.textContent = newest
       ? `${state}: step ${count(newest.step)} of ${count(data.last_step)}, ${metric(newest.samples_per_sec, "samples/s")}` +
@@ -38,8 +38,8 @@ start(async () => {
         label: `${title} by step; the table below has the figures`, xTitle: "step", yFormat: format, series, fromZero,
       }));
     charts.replaceChildren(
-      chart("Loss", "loss", plain, 1, false), chart("Speed, samples a second", "samples_per_sec", (value) => metric(value), 3, true),
-      chart("Memory of the process", "memory_mb", mebibytes, 2, true), chart("Time a step", "seconds", seconds, 4, true));
+      chart("Loss", "loss", plain, 1, false), chart("Speed, samples per second", "samples_per_sec", (value) => metric(value), 3, true),
+      chart("Memory of the process", "memory_mb", mebibytes, 2, true), chart("Time per step", "seconds", seconds, 4, true));
     steps.replaceChildren(table({
       columns: [
         { title: "step", heading: true, number: true, value: (point) => point.step },

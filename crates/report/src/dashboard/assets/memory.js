@@ -20,7 +20,7 @@ start(async () => {
   ].filter(Boolean);
   const chart = stackedChart({
     seconds: data.seconds, series: data.bytes, top: totals[highest], xFormat: seconds, yFormat: bytes,
-    label: "Live memory over time: arrow keys choose a moment, what is alive then is listed below",
+    label: "Live memory over time: arrow keys choose a moment; tensors alive then are listed below",
     onMove: (at, event) => showTip(describe(at).join("\n"), event.clientX, event.clientY),
     onPick: pick,
   });

@@ -20,15 +20,15 @@ start(async () => {
     { title: "operator", heading: true, kind: "long", value: (row) => row.name, cell: (row) => dotted(row.name) },
     has("module") && { title: "module", kind: "long", value: (row) => row.module || null, cell: (row) => dotted(row.module) },
     has("phase") && { title: "phase", value: (row) => row.phase || null },
-    { title: "calls", help: "a step", number: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
-    { title: "self time", help: "a step", number: true, value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
+    { title: "calls", help: "per step", number: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
+    { title: "self time", help: "per step", number: true, value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
     { title: "share", help: `of ${data.share_of}`, number: true, value: (row) => row.share, cell: (row) => shareCell(row.share, largest(data.rows), share(row.share)) },
-    hostDiffers && { title: "on the host", help: "self time a step", number: true, value: (row) => row.host_seconds, cell: (row) => seconds(row.host_seconds) },
+    hostDiffers && { title: "on the host", help: "self time per step", number: true, value: (row) => row.host_seconds, cell: (row) => seconds(row.host_seconds) },
     has("flops") && { title: "FLOPs", number: true, value: (row) => row.flops, cell: (row) => metric(row.flops) },
     has("bytes") && { title: "bytes", number: true, value: (row) => row.bytes, cell: (row) => bytes(row.bytes) },
     has("intensity") && { title: "FLOPs/byte", number: true, value: (row) => row.intensity, cell: (row) => ratio(row.intensity) },
     has("bound") && { title: "bound by", value: (row) => row.bound },
-    has("percent_of_roof") && { title: "of its roof", number: true, value: (row) => row.percent_of_roof, cell: (row) => percent(row.percent_of_roof) },
+    has("percent_of_roof") && { title: "share of roof", number: true, value: (row) => row.percent_of_roof, cell: (row) => percent(row.percent_of_roof) },
   ].filter(Boolean);
   const time = columns.findIndex((column) => column.title === "self time");
   const label = (row) => [row.name, row.module, row.phase].filter(Boolean).join(" · ");

@@ -51,7 +51,7 @@ function findings(overview) {
 function roadmap(overview) {
   const rows = table({
     columns: [
-      { title: "what, the best first", heading: true, kind: "long", cell: (row) => [row.name, make("div", { class: "note" }, row.advice)] },
+      { title: "finding, most valuable first", heading: true, kind: "long", cell: (row) => [row.name, make("div", { class: "note" }, row.advice)] },
       { title: overview.roadmap_by, cell: (row) => row.effort },
       overview.roadmap.some((row) => row.expected_share !== null) &&
         { title: "expected", help: "by itself", number: true, value: (row) => row.expected_share, cell: (row) => share(row.expected_share) },

@@ -1,4 +1,4 @@
-// What every page has: building elements, asking the server, the status line, the tip, light and dark.
+// Parts of every page: building elements, asking the server, the status line, the tip, light and dark.
 
 const SVG = "http://www.w3.org/2000/svg";
 export const main = document.getElementById("main");

@@ -14,10 +14,10 @@ start(async () => {
     caption: "The points, and how near each is to its roof",
     columns: [
       { title: "operator", heading: true, kind: "long", value: (point) => point.name, cell: (point) => make("a", { href: link(point) }, point.name) },
-      { title: "FLOPs a byte", number: true, value: (point) => point.intensity, cell: (point) => ratio(point.intensity) },
+      { title: "FLOPs per byte", number: true, value: (point) => point.intensity, cell: (point) => ratio(point.intensity) },
       { title: "achieved", number: true, value: (point) => point.flops_per_second, cell: (point) => metric(point.flops_per_second, "FLOP/s") },
-      { title: "time a step", number: true, value: (point) => point.seconds, cell: (point) => seconds(point.seconds) },
-      { title: "of its roof", number: true, value: (point) => point.percent_of_roof, cell: (point) => percent(point.percent_of_roof) },
+      { title: "time per step", number: true, value: (point) => point.seconds, cell: (point) => seconds(point.seconds) },
+      { title: "share of roof", number: true, value: (point) => point.percent_of_roof, cell: (point) => percent(point.percent_of_roof) },
     ],
     rows: data.points,
     sort: { column: 3, descending: true },
@@ -39,7 +39,7 @@ function chart(data) {
   const y = around([...timed.map((point) => point.flops_per_second), ...(data.peak_flops ? [data.peak_flops] : [])]);
   const box = frame({
     width, height, x, y, xLog: true, yLog: true, left: 84,
-    xFormat: (value) => ratio(value), yFormat: (value) => metric(value, "FLOP/s"), xTitle: "FLOPs a byte",
+    xFormat: (value) => ratio(value), yFormat: (value) => metric(value, "FLOP/s"), xTitle: "FLOPs per byte",
   });
   const parts = [...box.parts];
   if (ridge) {
@@ -57,7 +57,7 @@ function chart(data) {
   for (const point of [...timed].sort((left, right) => right.seconds - left.seconds)) {
     const bound = BOUNDS[point.bound]?.[0] ?? "s7";
     const dot = draw("circle", { class: `${bound} fill`, cx: box.toX(point.intensity), cy: box.toY(point.flops_per_second), r: 4 + 13 * Math.sqrt(point.seconds / longest) });
-    const text = `${point.name}\n${ratio(point.intensity)} FLOPs a byte, ${metric(point.flops_per_second, "FLOP/s")}\n${seconds(point.seconds)} a step` +
+    const text = `${point.name}\n${ratio(point.intensity)} FLOPs per byte, ${metric(point.flops_per_second, "FLOP/s")}\n${seconds(point.seconds)} per step` +
       (point.percent_of_roof == null ? "" : `, ${percent(point.percent_of_roof)} of its roof`);
     parts.push(withTip(draw("a", { href: link(point), "aria-label": text.replaceAll("\n", ", ") }, dot), text));
   }
@@ -68,7 +68,7 @@ function chart(data) {
   const key = make("ul", { class: "legend" },
     [...Object.entries(BOUNDS).filter(([name]) => timed.some((point) => point.bound === name)).map(([, shown]) => shown), data.step && ["s6", "the whole step"]].filter(Boolean)
       .map(([kind, text]) => make("li", { class: kind }, make("i", { class: "fill" }), text)),
-    make("li", { class: "note" }, "area: time a step; choose a point to see its row" +
-      (timed.some((point) => point.percent_of_roof > 100) ? "; above its roof: what it reads was still in a cache" : "")));
+    make("li", { class: "note" }, "area: time per step; choose a point to see its row" +
+      (timed.some((point) => point.percent_of_roof > 100) ? "; above its roof: its inputs were still in a cache" : "")));
   return make("figure", {}, draw("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Roofline; the table below has the figures" }, parts), key);
 }

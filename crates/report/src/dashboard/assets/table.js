@@ -1,4 +1,4 @@
-// Tables that sort by their headings; groups, and no more rows at once than a page bears.
+// Tables that sort by their headings; groups, and no more rows than a page bears.
 
 import { make } from "./page.js";
 
@@ -34,7 +34,7 @@ export function table({ caption, columns, rows, sort, groupBy, groupCells, mark,
     const direction = order.descending ? -1 : 1;
     const keyed = list.map((row) => [value(row), row]);
     keyed.sort(([left], [right]) => {
-      // What is not known comes last, whichever way.
+      // Unknown values come last in either direction.
       if (left == null || right == null) return (left == null) - (right == null);
       return direction * (typeof left === "string" ? left.localeCompare(right) : left - right);
     });

@@ -131,9 +131,9 @@ start(async () => {
         columns: [
           { title: "name", heading: true, kind: "long", value: (row) => data.names[row.name] },
           { title: "events", number: true, value: (row) => row.calls, cell: (row) => count(row.calls) },
-          { title: "time", help: "with what runs inside", number: true, value: (row) => row.nanos, cell: (row) => nanos(row.nanos) },
+          { title: "time", help: "including what runs inside", number: true, value: (row) => row.nanos, cell: (row) => nanos(row.nanos) },
         ],
-        rows, empty: "No event lies here.",
+        rows, empty: "No events here.",
       }).element);
     }, 200);
   }

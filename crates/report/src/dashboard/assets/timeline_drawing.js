@@ -182,7 +182,7 @@ function paintStrips(context, data, colours, view, scale) {
     if (end < view.from || start > view.to) continue;
     const x = Math.max(0, (start - view.from) * scale);
     const right = Math.min(view.width, (end - view.from) * scale);
-    // What is narrower than a pixel is drawn once a pixel.
+    // Events narrower than a pixel are drawn once per pixel.
     if (right - x < 1 && Math.floor(x) === drawn) continue;
     drawn = Math.floor(x);
     context.fillStyle = fills[on];

@@ -2,7 +2,7 @@
 //!
 //! Both are named after what they were made from (names, sizes and times of change of the files, the tokenizer, the column), so
 //! anything that changes makes others. Each is renamed into place whole, the index last: a pair that does not fit together is
-//! one that a kill or somebody else cut short, and is made again. Two runs that make the same at once write the same bytes.
+//! one that a kill or somebody else cut short, and is made again. Two runs that make the same file at the same time write the same bytes.
 
 use std::fs;
 use std::io::Write;
@@ -70,7 +70,7 @@ impl Kept {
         if let Some(tell) = settings.corpus.tell {
             let bytes: u64 = files.iter().map(|file| file.bytes).sum();
             tell(&format!(
-                "cutting {} files ({bytes} bytes) into {}, once; kept in {}",
+                "tokenizing {} files ({bytes} bytes) into {}, once; kept in {}",
                 files.len(),
                 cut.unit(),
                 cache.display()

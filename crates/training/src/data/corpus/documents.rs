@@ -11,7 +11,7 @@ use super::super::DataError;
 use super::super::pieces::read_text;
 use super::files::DataFile;
 
-/// Longer lines than this are no documents, and would not fit into memory.
+/// Longer lines than this are not documents, and would not fit into memory.
 const MOST_LINE_BYTES: u64 = 1 << 30;
 
 /// Told of every document: its text in pieces, then that it has ended.
@@ -75,7 +75,7 @@ fn text_of(line: &[u8], column: &str) -> Result<String, String> {
         serde_json::from_slice(line).map_err(|error| format!("is not a JSON object: {error}"))?;
     match row.remove(column) {
         Some(Value::String(text)) => Ok(text),
-        Some(other) => Err(format!("has {} in the column `{column}`, not a text", kind(&other))),
+        Some(other) => Err(format!("has {} in the column `{column}`, not text", kind(&other))),
         None => {
             let texts: Vec<&str> =
                 row.iter().filter(|(_, value)| value.is_string()).map(|(key, _)| key.as_str()).take(8).collect();
