@@ -218,13 +218,17 @@ impl<'a> Search<'a> {
                 }
                 self.keep(own, &names, None);
             }
-            (rows, Outcome::WithinNoise | Outcome::Slower) => {
+            (rows, verdict) => {
                 for row in rows {
                     row.speedup = Some(speedup);
-                    row.outcome = Outcome::NoGainTogether(others(&names, row.candidate.remedy.name));
+                    row.outcome = match &verdict {
+                        Outcome::WithinNoise | Outcome::Slower => {
+                            Outcome::NoGainTogether(others(&names, row.candidate.remedy.name))
+                        }
+                        other => other.clone(),
+                    };
                 }
             }
-            (rows, verdict) => rows.iter_mut().for_each(|row| row.outcome = verdict.clone()),
         }
         rows.extend(found);
         rows
@@ -266,14 +270,15 @@ impl<'a> Search<'a> {
             }
             let cost: f64 = turn.iter().map(|which| self.cost(*which)).sum();
             let needed = if is_faster || !promises { self.pending(rest) } else { 0.0 };
+            let doubt = if count >= self.repeats.most { Doubt::Noise } else { Doubt::Time };
             if cost + needed > self.allowance(own) {
-                return Doubt::Time;
+                return doubt;
             }
             for which in turn {
                 let within = self.allowance(own);
                 // One that fails now takes nothing back of what was measured before.
                 if self.run(which, within).is_err() {
-                    return Doubt::Time;
+                    return doubt;
                 }
             }
         }
@@ -286,7 +291,7 @@ impl<'a> Search<'a> {
         let likely = self.speedup(own, self.best, MISSED);
         let is_faster = self.speedup(own, self.best, CHANCE).low > 1.0;
         let is_smaller = likely.low > AS_FAST && self.is_smaller(own);
-        let is_open = likely.high > UNDECIDED && (promises || doubt != Doubt::Noise || likely.ratio > UNDECIDED);
+        let is_open = likely.high > UNDECIDED && (promises || doubt != Doubt::Noise);
         match () {
             () if likely.high < 1.0 => Outcome::Slower,
             () if !is_faster && !is_smaller && is_open => Outcome::Undecided(doubt),

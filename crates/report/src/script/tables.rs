@@ -65,7 +65,8 @@ fn nothing_kept(record: &ScriptRecord, now: &str) -> String {
     match open {
         0 => format!(
             "Nothing to gain: the unchanged script takes {now} per step, and no remedy that was tried made it faster beyond the \
-             noise."
+             noise{}.",
+            hidden_by_noise(record)
         ),
         open => format!(
             "Nothing was kept: the unchanged script takes {now} per step. {} not decided or not tried: an idle \
@@ -73,6 +74,12 @@ fn nothing_kept(record: &ScriptRecord, now: &str) -> String {
             if open == 1 { "One remedy was".to_string() } else { format!("{open} remedies were") }
         ),
     }
+}
+
+/// The largest gain that the intervals of what was tried do not exclude, where it is worth a word.
+fn hidden_by_noise(record: &ScriptRecord) -> String {
+    let most = record.remedies.iter().filter_map(|row| row.ci95_high).fold(1.0, f64::max);
+    if most > 1.05 { format!(", which may hide up to {most:.2}×") } else { String::new() }
 }
 
 fn listed(names: &[String]) -> String {

@@ -110,6 +110,9 @@ fn the_terminal_has_findings_remedies_gates_and_the_answer() {
 fn a_script_with_nothing_to_gain_is_told_so() {
     let nothing = ScriptRecord { kept: vec![], speedup: 1.0, ..record() };
     assert!(terminal(&nothing).contains("Nothing to gain: the unchanged script takes 90.00 ms per step"));
+    let mut noisy = nothing.clone();
+    noisy.remedies.iter_mut().for_each(|row| row.ci95_high = Some(1.21));
+    assert!(terminal(&noisy).contains("faster beyond the noise, which may hide up to 1.21×."), "{}", terminal(&noisy));
     let dry = ScriptRecord { dry_run: true, ..record() };
     let shown = terminal(&dry);
     assert!(shown.contains("this was a dry run") && shown.contains("what tf32 does"), "{shown}");
