@@ -6,7 +6,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 
-VOCAB, DIM, HEADS, LAYERS, SEQ, BATCH, STEPS = 96, 64, 4, 3, 64, 16, 60
+VOCAB, DIM, HEADS, LAYERS, SEQ, BATCH, STEPS = 96, 64, 4, 3, 64, 16, 200
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
