@@ -42,7 +42,7 @@ fn a_run_is_recorded_with_its_folder_figures_and_command_line() {
     let shown: Value = serde_json::from_str(&place.succeeds("runs show first --json").stdout).unwrap();
     assert_eq!(shown["step_times"].as_array().unwrap().len(), 9);
     assert!(place.succeeds("runs show").stdout.contains("run 1 (first)"));
-    place.refuses(&format!("train {SMALL} --name first --output-dir b"), &["the name `first` is run 1's"]);
+    place.refuses(&format!("train {SMALL} --name first --output-dir b"), &["the name `first` belongs to run 1"]);
 }
 
 #[test]

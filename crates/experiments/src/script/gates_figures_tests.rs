@@ -121,7 +121,7 @@ fn the_nearest_run_is_held_against_and_the_worst_proof_counts() {
     assert!(gate.about.contains("the spread of runs of the script itself"), "{}", gate.about);
     let narrow = Proof { references: vec![run(&[1.0])], ..proof(&[1.0]) };
     assert!(narrow.losses().about.contains("the share allowed for"), "{}", narrow.losses().about);
-    assert!(narrow.losses().about.contains("losses of 1 steps"), "{}", narrow.losses().about);
+    assert!(narrow.losses().about.contains("losses over 1 steps"), "{}", narrow.losses().about);
     assert_eq!(Proof { proofs: vec![], ..narrow }.losses().figure, f64::INFINITY);
 }
 
