@@ -33,7 +33,8 @@ const RENAMED: [(&str, &str); 3] =
     [("q_proj+k_proj+v_proj", "v_proj"), ("gate_proj+up_proj", "up_proj"), ("lm_head+loss", "loss")];
 
 /// Keys of sentences that are worded differently now. Their figures are compared.
-const REWORDED: [&str; 4] = ["workshop_class", "reason", "expected_improvement", "potential_benefit"];
+const REWORDED: [&str; 6] =
+    ["workshop_class", "reason", "expected_improvement", "potential_benefit", "evidence", "optimization"];
 
 fn folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/runs");

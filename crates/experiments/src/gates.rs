@@ -282,7 +282,7 @@ mod tests {
         let at = |seq_len, baseline, kept| LengthMemory { seq_len, baseline, kept, fixed: 10 };
         let gate = memory(&[at(8, 100, 50), at(16, 200, 150)]);
         assert_eq!((gate.figure, gate.limit), (0.75, 1.0));
-        assert!(gate.about.ends_with("of 8, 16"), "{}", gate.about);
+        assert!(gate.about.ends_with("sequence lengths 8, 16"), "{}", gate.about);
     }
 
     #[test]

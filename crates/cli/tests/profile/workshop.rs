@@ -74,7 +74,7 @@ fn commands_of_the_course_do_what_they_say() {
 
     let existing = "profile --analyze-existing ./output/pytorch_profiling --generate-report --output-dir ./detailed";
     let analyzed = succeeds(existing);
-    assert!(analyzed.contains("output is read") && analyzed.contains("Findings"), "{analyzed}");
+    assert!(analyzed.contains("in its own folder: reading") && analyzed.contains("Findings"), "{analyzed}");
     let mut written = files("detailed");
     written.sort();
     assert_eq!(written, ["analysis.json", "report.html", "report.md"]);
