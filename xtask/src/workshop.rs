@@ -3,6 +3,8 @@
 //! The commands are run by `xtask/workshop/run.py`, which needs Python alone, so that it also runs where no Rust is installed.
 
 pub mod pages;
+#[cfg(all(test, unix))]
+mod runner_tests;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

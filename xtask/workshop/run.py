@@ -4,7 +4,10 @@
 
 It needs Python's standard library alone, so that it also runs on a machine that has no Rust. All commands share one working folder and one
 registry of runs, because later pages compare with runs of earlier ones. The result file is written anew after every command: a run that was
-interrupted keeps the outputs that it has."""
+interrupted keeps the outputs that it has. A GPU's outputs may be had in two goes that share a folder:
+
+    python3 xtask/workshop/run.py --headroom BIN --machine h200 --out h200.json --folder place --total 290
+    python3 xtask/workshop/run.py --headroom BIN --machine h200 --out h200.json --folder place --only 6-pytorch --torch python3"""
 import argparse
 import datetime
 import json
