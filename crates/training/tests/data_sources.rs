@@ -340,5 +340,5 @@ fn a_tokenizer_in_a_build_without_them_says_how_to_build_with_them() {
     };
     let settings = SourceSettings { tokenizer: Some(tokenizer), ..settings(1, 2, 1000) };
     check_says(&error_of(&text, &settings), &["tokenizer.json", "--features tokenizers"]);
-    check_says(&error_of("markov", &settings), &["markov", "no text"]);
+    check_says(&error_of("markov", &settings), &["markov", "not text to tokenize"]);
 }

@@ -130,7 +130,7 @@ fn the_ten_costliest_operators_have_device_time_host_time_calls_and_target() {
     let (_, table) = said.split_once("Top operators by self time\n").unwrap();
     let lines: Vec<&str> = table.lines().collect();
     let head: Vec<&str> = lines[0].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
-    assert_eq!(head[..6], ["device time", "share", "host time", "calls", "of roof", "target"]);
+    assert_eq!(head[..6], ["device time", "share", "host time", "calls", "share of roof", "target"]);
     assert!(lines[11].contains("On a CPU device time is the CPU's own"), "ten rows, then the note: {table}");
     let places = nano().json("operator_analysis.json")["by_place"].as_array().unwrap().clone();
     for (line, place) in lines[1..11].iter().zip(&places) {

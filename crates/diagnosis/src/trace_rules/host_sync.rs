@@ -164,9 +164,9 @@ fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
     found.evidence = vec![
         format!("{} calls, {} of the steps", waits.calls, percent(waits.share_of_steps)),
         format!(
-            "{:.1} µs each, {:.1} µs of it waiting",
-            micros(waits.cost_seconds, waits),
-            micros(waits.wait_seconds, waits)
+            "each call waits for {:.1} µs and costs the step {:.1} µs",
+            micros(waits.wait_seconds, waits),
+            micros(waits.cost_seconds, waits)
         ),
     ];
     found.removal = Removal {

@@ -76,9 +76,10 @@ impl Outcome {
             Outcome::WithinNoise => "within noise".into(),
             Outcome::NoGainTogether(names) => format!("together with {}: no gain beyond the noise", names.join(", ")),
             Outcome::Undecided(Doubt::Noise) => "not decided: processes differ by too much".into(),
-            Outcome::Undecided(Doubt::Time) => "not decided: no time was left for another process".into(),
+            Outcome::Undecided(Doubt::Time) => "not decided: too little time was left for another process".into(),
             Outcome::Undecided(Doubt::Proof) => {
-                "not decided: it is faster, and no time was left to prove that its losses match the script's".into()
+                "not decided: it is faster, and too little time was left to prove that its losses match the script's"
+                    .into()
             }
             Outcome::Slower => "slower".into(),
             Outcome::Refused("losses", share, limit) => {

@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
         let proofs = self.proofs_before(own);
         if self.least_cost(own) + self.cost(0) * proofs.len() as f64 > self.first_allowance(own, rest) {
             self.measured.pop();
-            return all(Outcome::NotTried("no time was left for it".into()));
+            return all(Outcome::NotTried("too little time was left for it".into()));
         }
         self.measure_before(own, &proofs);
         let within = self.first_allowance(own, rest);

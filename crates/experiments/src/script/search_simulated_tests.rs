@@ -275,7 +275,7 @@ fn compiled_dropout_is_measured_by_other_dropout_before_it_is_compiled() {
     assert!(!runner.ways.contains(&Way::ComparableRandom), "which would compile once more");
     // Without the time for both it is not begun.
     let found = optimized(&script, &mut Simulated::of(&script, 95.0));
-    assert_eq!(found.rows[0].outcome, Outcome::NotTried("no time was left for it".into()));
+    assert_eq!(found.rows[0].outcome, Outcome::NotTried("too little time was left for it".into()));
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn time_that_is_short_leaves_remedies_untried_and_says_so() {
     let found = found(95.0, same, &["tf32", "compile", "zero-grad-none"]);
     let outcome = |name: &str| &found.rows.iter().find(|row| row.candidate.remedy.name == name).unwrap().outcome;
     assert_eq!(*outcome("tf32"), Outcome::Kept);
-    assert_eq!(*outcome("compile"), Outcome::NotTried("no time was left for it".into()));
+    assert_eq!(*outcome("compile"), Outcome::NotTried("too little time was left for it".into()));
     assert!(found.speedup.rounds >= 2, "the end has the time that was set aside for it");
 }
 

@@ -90,7 +90,11 @@ pub const PARTS: &[Part] = &[
                 title: "Compare the two runs",
                 command: "headroom runs compare plain baseline",
                 run: None,
-                figures: &[&[printed("change of the time per step"), printed("its 95% interval"), printed("decided?")]],
+                figures: &[&[
+                    printed("change of the time per step"),
+                    printed("its 95% interval"),
+                    printed("does the interval exclude 0?"),
+                ]],
             },
             Step {
                 title: "Two sizes",
@@ -322,7 +326,11 @@ pub const PARTS: &[Part] = &[
                 title: "Compare with the baseline",
                 command: "headroom runs compare baseline version2",
                 run: None,
-                figures: &[&[printed("change of the time per step"), printed("its 95% interval"), printed("decided?")]],
+                figures: &[&[
+                    printed("change of the time per step"),
+                    printed("its 95% interval"),
+                    printed("does the interval exclude 0?"),
+                ]],
             },
             Step {
                 title: "Versions in turn",

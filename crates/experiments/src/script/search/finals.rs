@@ -86,7 +86,7 @@ impl Search<'_> {
 }
 
 fn no_time(count: usize) -> Option<String> {
-    (count == 0).then(|| "no time was left for it".into())
+    (count == 0).then(|| "too little time was left for it".into())
 }
 
 fn in_short(outcome: &Outcome) -> String {
