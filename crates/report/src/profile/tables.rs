@@ -35,7 +35,7 @@ pub fn summary(profile: &Profile) -> Table {
     if let (Some(share), Some(peak), Some(source)) =
         (flops.mfu_of_datasheet_percent, flops.datasheet_peak_flops, &flops.datasheet_peak_source)
     {
-        let about = format!("of the datasheet's peak, {} ({source})", metric(peak, "FLOP/s"));
+        let about = format!("of the theoretical peak, {} ({source})", metric(peak, "FLOP/s"));
         rows.push(row(["", &format!("{share:.1}%"), &about]));
     }
     rows.push(row([
