@@ -4,7 +4,7 @@ use super::{milliseconds, percent};
 use crate::finding::Confidence;
 use crate::measures::breakdown::LONG_GAP_NANOS;
 use crate::measures::data_loading::loading_spans;
-use crate::measures::intervals::{covered, gaps};
+use crate::measures::intervals::{Span, covered, gaps};
 use crate::simulation::Removal;
 use headroom_trace::Category;
 use std::collections::BTreeMap;
@@ -78,12 +78,23 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             )
         })
         .collect();
-    // Stops of the device in the slow steps that are too long for launches.
-    let view = evidence.view;
-    let stops = slow.iter().flat_map(|&index| gaps(&view.busy, steps[index].span));
-    let stops = stops.filter(|gap| gap.nanos() > LONG_GAP_NANOS).collect();
+    let stops = slow.iter().flat_map(|&index| unusual_stops(evidence, index, length(index) - median)).collect();
     found.removal = Removal { host: stops, ..Removal::default() };
     vec![found]
+}
+
+/// Stops of the device in a slow step that are too long for launches, the longest first, up to what the step takes beyond the median:
+/// the others have stops of their own.
+fn unusual_stops(evidence: &Evidence, slow: usize, mut excess: i64) -> Vec<Span> {
+    let mut stops = gaps(&evidence.view.busy, evidence.view.steps.list[slow].span);
+    stops.retain(|gap| gap.nanos() > LONG_GAP_NANOS);
+    stops.sort_by_key(|stop| std::cmp::Reverse(stop.nanos()));
+    for stop in &mut stops {
+        stop.end = stop.end.min(stop.start + excess);
+        excess -= stop.nanos();
+    }
+    stops.retain(|stop| stop.nanos() > 0);
+    stops
 }
 
 /// The operator or annotation that takes most more time in this step than in a typical one.

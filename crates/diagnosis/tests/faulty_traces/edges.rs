@@ -190,3 +190,21 @@ fn advice_about_launches_of_jax_names_its_own_means() {
     let found = analysis.findings.iter().find(|finding| finding.code == "TR103").expect("is launch-bound");
     assert!(found.advice.contains("jax.jit") && !found.advice.contains("torch"), "{}", found.advice);
 }
+
+#[test]
+fn a_slow_step_saves_no_more_than_it_takes_beyond_the_others() {
+    let analysis = steps(|run, number| {
+        run.work();
+        // Every step has a stop of 20 ms, one of them another of 50 ms.
+        for length in [20_000.0, 50_000.0].into_iter().take(1 + usize::from(number == 2)) {
+            run.host_span("cpu_op", "aten::save", length, None);
+            run.host += length;
+            run.work();
+        }
+    })
+    .analysis();
+    let finding = analysis.findings.iter().find(|finding| finding.code == "TR118").expect("is uneven");
+    let item = analysis.roadmap.items.iter().find(|item| item.code == "TR118").expect("is on the roadmap");
+    let share = finding.share_of_step.expect("is not a start");
+    assert!((0.9 * share..1.01 * share).contains(&item.expected_share), "{share} {item:?}");
+}
