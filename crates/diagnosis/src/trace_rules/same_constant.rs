@@ -36,8 +36,7 @@ fn found(rebuilt: &Rebuilt) -> Found {
     found.through = rebuilt.through.clone();
     found.first = rebuilt.first;
     found.per_step = rebuilt.per_step;
-    found.evidence =
-        vec![format!("{:.0} per step, in {} of the steps", rebuilt.per_step, percent(rebuilt.share_of_steps))];
+    found.evidence = vec![format!("{:.0} per step, {} of the step", rebuilt.per_step, percent(rebuilt.share_of_steps))];
     found.removal = Removal {
         host: rebuilt.spans.clone(),
         device: rebuilt.device.iter().map(|&at| (at, 0)).collect(),
