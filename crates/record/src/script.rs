@@ -83,6 +83,19 @@ pub struct RemedyRow {
     pub did: Vec<String>,
 }
 
+impl RemedyRow {
+    /// A row that ran out of time before its first process stands among those that were to be tried, too.
+    pub fn has_run(&self) -> bool {
+        self.was_tried && !self.outcome.starts_with("not tried")
+    }
+
+    /// Would more time, or a quieter machine, tell more?
+    pub fn is_open(&self) -> bool {
+        let is_open = |begin: &str| self.outcome.starts_with(begin);
+        self.was_tried && ["not decided", "not tried", "ended after"].into_iter().any(is_open)
+    }
+}
+
 /// Over remedies that saved more than 5% of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemedyPrediction {

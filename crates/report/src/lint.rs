@@ -46,10 +46,6 @@ fn how_measured(report: &SourceReport) -> String {
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
-
 #[cfg(test)]
 mod tests {
     use headroom_lint::{Input, Selection, SourceReport, lint};

@@ -75,6 +75,15 @@ pub fn times(speedup: f64) -> String {
     format!("{speedup:.2}×")
 }
 
+/// `1 trace`, `2 traces`.
+pub fn counted(count: usize, thing: &str) -> String {
+    match (count, thing.strip_suffix('y')) {
+        (1, _) => format!("1 {thing}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {thing}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

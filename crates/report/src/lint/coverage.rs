@@ -2,7 +2,7 @@
 
 use headroom_lint::{Coverage, SourceReport};
 
-use super::counted;
+use crate::numbers::counted;
 
 /// Arguments of a library's trainer that decide how fast its steps are, and that no rule reads.
 const OF_TRAINERS: &str = "precision, loader workers, steps between logs, compilation";

@@ -7,7 +7,8 @@ use headroom_diagnosis::finding::Severity;
 use headroom_lint::fix::Safety;
 use headroom_lint::{SourceFinding, SourceReport};
 
-use super::{UNMEASURED, counted, evidence, how_measured, safety_name};
+use super::{UNMEASURED, evidence, how_measured, safety_name};
+use crate::numbers::counted;
 
 pub fn show(report: &SourceReport) -> String {
     let mut out = String::from("# Bottleneck report\n\n## Summary\n\n");

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use headroom_diagnosis::finding::Severity;
 use headroom_lint::{Problem, SourceFinding, SourceReport};
 
-use super::{counted, evidence, how_measured, safety_name};
+use super::{evidence, how_measured, safety_name};
+use crate::numbers::counted;
 
 pub fn show(report: &SourceReport) -> String {
     let mut out = String::new();

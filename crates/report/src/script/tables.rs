@@ -58,10 +58,7 @@ fn processes(count: u64) -> String {
 }
 
 fn nothing_kept(record: &ScriptRecord, now: &str) -> String {
-    let is_open = |row: &&RemedyRow| {
-        row.was_tried && ["not decided", "not tried", "ended after"].iter().any(|begin| row.outcome.starts_with(begin))
-    };
-    let open = record.remedies.iter().filter(is_open).count();
+    let open = record.remedies.iter().filter(|row| row.is_open()).count();
     match open {
         0 => format!(
             "Nothing to gain: the unchanged script takes {now} per step, and no remedy that was tried made it faster beyond the \

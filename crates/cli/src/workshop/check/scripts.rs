@@ -4,8 +4,9 @@ use super::Answers;
 use super::training::written;
 use crate::analyze;
 use crate::workshop::folders::record;
-use headroom_record::script::{RemedyRow, ScriptRecord};
+use headroom_record::script::ScriptRecord;
 use headroom_record::validation::VALIDATION_FILE;
+use headroom_report::numbers::counted;
 use serde_json::Value;
 use std::path::Path;
 
@@ -57,9 +58,7 @@ pub fn recording(place: &Path) -> Result<Answers, String> {
 /// `headroom optimize -- python …`.
 pub fn remedies(place: &Path) -> Result<Answers, String> {
     let found: ScriptRecord = record(place, VALIDATION_FILE)?;
-    // A row that ran out of time before its first process is in the table, too.
-    let ran = |row: &&RemedyRow| row.was_tried && !row.outcome.starts_with("not tried");
-    let tried = found.remedies.iter().filter(ran).count();
+    let tried = found.remedies.iter().filter(|row| row.has_run()).count();
     let failed = found.gates.iter().find(|(name, gate)| *name != "throughput" && gate.result == "fail");
     Ok(Answers {
         complete: match tried {
@@ -79,13 +78,4 @@ pub fn remedies(place: &Path) -> Result<Answers, String> {
             None => Err("the speed-up lies outside its interval".to_string()),
         },
     })
-}
-
-/// `1 trace`, `2 traces`.
-fn counted(count: usize, thing: &str) -> String {
-    match (count, thing.strip_suffix('y')) {
-        (1, _) => format!("1 {thing}"),
-        (_, Some(stem)) => format!("{count} {stem}ies"),
-        (_, None) => format!("{count} {thing}s"),
-    }
 }
