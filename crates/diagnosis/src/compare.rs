@@ -9,10 +9,13 @@ use headroom_record::statistics::{MISSED, student_quantile};
 
 use crate::analysis::Analysis;
 use crate::measures::per_step::PerStep;
+use crate::retiming::TrueStep;
 pub use change::{Answer, Change, Comparison, Judged, StepChange, Unit};
 pub use limit::{Limit, LimitError, NoSuchOperator};
 
 const MOST_ROWS: usize = 20;
+/// From so many values on, the smallest and the largest bound the median with 95%.
+const STEPS_OF_A_MEDIAN: usize = 6;
 
 pub fn compare(before: &Analysis, after: &Analysis) -> Comparison {
     let notes = [before, after].into_iter().flat_map(|analysis| {
@@ -23,7 +26,8 @@ pub fn compare(before: &Analysis, after: &Analysis) -> Comparison {
     Comparison {
         before: before.trace.name.clone(),
         after: after.trace.name.clone(),
-        step: step_change(&step_seconds(before), &step_seconds(after)),
+        step: timed_change(&before.true_step, &after.true_step)
+            .unwrap_or_else(|| step_change(&step_seconds(before), &step_seconds(after))),
         figures: figures(before, after),
         operators: shown(every_operator.clone()),
         kernels: shown(changes(&kernels(before), &kernels(after))),
@@ -67,7 +71,34 @@ fn step_change(before: &[f64], after: &[f64]) -> StepChange {
     let (left, right) = (mean(before), mean(after));
     let relative = |seconds: f64| seconds / left.max(f64::MIN_POSITIVE);
     let interval = welch(before, after).map(|half| [relative(right - left - half), relative(right - left + half)]);
-    StepChange { before_seconds: left, after_seconds: right, relative: relative(right - left), interval }
+    StepChange {
+        before_seconds: left,
+        after_seconds: right,
+        relative: relative(right - left),
+        interval,
+        timed_without_profiler: false,
+    }
+}
+
+/// The change of the steps that ran before a profiler was attached, where both recordings timed some: their medians
+/// need no replay. Each median has its own interval; together they bound the ratio.
+fn timed_change(before: &TrueStep, after: &TrueStep) -> Option<StepChange> {
+    let is_timed = |step: &TrueStep| step.from == "measured" && step.seconds > 0.0;
+    if !is_timed(before) || !is_timed(after) {
+        return None;
+    }
+    let ratio = after.seconds / before.seconds;
+    let distance = |one: f64, other: f64| (one / other).ln();
+    let down = distance(after.seconds, after.lower_seconds).hypot(distance(before.upper_seconds, before.seconds));
+    let up = distance(after.upper_seconds, after.seconds).hypot(distance(before.seconds, before.lower_seconds));
+    let enough = before.timed_steps.min(after.timed_steps) >= STEPS_OF_A_MEDIAN;
+    Some(StepChange {
+        before_seconds: before.seconds,
+        after_seconds: after.seconds,
+        relative: ratio - 1.0,
+        interval: enough.then(|| [ratio * (-down).exp() - 1.0, ratio * up.exp() - 1.0]),
+        timed_without_profiler: true,
+    })
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -232,5 +263,26 @@ mod tests {
         let [low, high] = change.interval.expect("there are steps enough");
         assert!(low > 0.9 && high < 1.1, "{low} {high}");
         assert!(step_change(&[1.0], &[2.0]).interval.is_none());
+    }
+    #[test]
+    fn steps_timed_without_a_profiler_are_compared_where_both_recordings_have_them() {
+        let timed = |seconds: f64, steps: usize| TrueStep {
+            from: "measured",
+            seconds,
+            lower_seconds: 0.9 * seconds,
+            upper_seconds: 1.1 * seconds,
+            timed_steps: steps,
+            // Replayed, it seems unchanged.
+            played_seconds: 0.055,
+            ..TrueStep::default()
+        };
+        let change = timed_change(&timed(0.055, 8), &timed(0.044, 8)).expect("both are timed");
+        assert!(change.timed_without_profiler);
+        assert!((change.relative + 0.2).abs() < 1e-9, "{change:?}");
+        let [low, high] = change.interval.expect("eight steps bound a median");
+        assert!(low > -0.33 && low < -0.29 && high > -0.08 && high < -0.06, "{change:?}");
+        assert!(timed_change(&timed(0.055, 5), &timed(0.044, 8)).expect("timed").interval.is_none());
+        let estimated = TrueStep { from: "estimated", ..timed(0.055, 0) };
+        assert!(timed_change(&timed(0.055, 8), &estimated).is_none());
     }
 }

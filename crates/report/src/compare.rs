@@ -31,7 +31,8 @@ fn write(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
         None => "no interval: too few steps".to_string(),
     };
     let [before, after] = [step.before_seconds, step.after_seconds].map(seconds);
-    writeln!(out, "step {before} → {after}, {} ({interval})", signed(step.relative))?;
+    let timed = if step.timed_without_profiler { "; timed without the profiler" } else { "" };
+    writeln!(out, "step {before} → {after}, {} ({interval}{timed})", signed(step.relative))?;
     for row in &comparison.figures {
         let change = row.relative.map(signed).unwrap_or_else(|| "-".into());
         let interval = row.interval.map(|[low, high]| format!("  ({} to {})", signed(low), signed(high)));

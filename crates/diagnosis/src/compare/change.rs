@@ -29,8 +29,11 @@ pub struct StepChange {
     pub after_seconds: f64,
     /// After over before, less one.
     pub relative: f64,
-    /// 95% interval of `relative` over steps (Welch); `None` with fewer than two steps on a side.
+    /// 95% interval of `relative` over steps; `None` with too few steps on a side.
     pub interval: Option<[f64; 2]>,
+    /// True where both recordings timed steps before a profiler was attached: the times are the medians of those steps.
+    /// False: means of the recorded (or replayed) steps.
+    pub timed_without_profiler: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
