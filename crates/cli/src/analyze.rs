@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::lint::lint_sources;
 use crate::output;
 use crate::shown::{Choice, Shown};
-pub use measuring::{About, SeveralRuns, one_run, read_traces, thresholds};
+pub use measuring::{About, SeveralRuns, of_one_run, read_traces, thresholds};
 
 /// Find what holds a run back in a profiler's trace: findings ranked by measured cost, and a roadmap.
 ///

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use headroom_diagnosis::Analysis;
 use headroom_diagnosis::compare::{Answer, Limit, compare};
 use headroom_report::compare as formats;
 
@@ -35,7 +34,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let (before, after) = (side(&arguments, &arguments.before)?, side(&arguments, &arguments.after)?);
+    let side = |path: &Path| analyze::of_one_run(path, arguments.packed.ratio());
+    let (before, after) = (side(&arguments.before)?, side(&arguments.after)?);
     let mut comparison = compare(&before, &after);
     comparison.gates = arguments.fail_if.iter().map(|limit| limit.judge(&comparison)).collect::<Result<_, _>>()?;
     arguments.shown.print(&comparison, formats::text)?;
@@ -45,11 +45,4 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let is_failure = is_any(Answer::Fail) || is_any(Answer::Undecided) && arguments.undecided.is_failure();
     Ok(ExitCode::from(u8::from(is_failure)))
-}
-
-/// One side of the comparison: all its traces must come from one run.
-fn side(arguments: &Arguments, path: &Path) -> Result<Analysis> {
-    let traces = analyze::read_traces(&[path.to_path_buf()], arguments.packed.ratio())?;
-    let traces = analyze::one_run(traces, &path.display().to_string())?;
-    analyze::measured(&traces, &[], analyze::About::default(), analyze::thresholds(&[])?)
 }

@@ -262,12 +262,13 @@ fn state_of(health: &Health) -> GpuState {
     }
 }
 
-/// Steps that count for nothing: those asked for, and on a GPU those in which it captures its steps and tries how to replay
-/// them, where the run is long enough for both.
+/// Steps that count for nothing: those asked for, and on a GPU that replays its steps those in which it captures them and
+/// times ways to replay them, where the run is long enough for both.
 pub fn warm_up(arguments: &Arguments, settings: &Settings) -> u64 {
     const SETTLING: u64 = 16;
     let after = (settings.last_step - settings.first_step).saturating_sub(arguments.profiling.profile_steps);
-    let settling = if matches!(settings.device, DeviceSpec::Cuda(_)) { SETTLING.min(after) } else { 0 };
+    let captures = matches!(settings.device, DeviceSpec::Cuda(_)) && settings.passes.replays();
+    let settling = if captures { SETTLING.min(after) } else { 0 };
     arguments.output.warmup_steps.max(settling)
 }
 

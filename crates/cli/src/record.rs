@@ -81,6 +81,10 @@ pub struct Note {
 
 pub const HOOK: &str = include_str!("record/sitecustomize.py");
 
+/// Messages of PyTorch's profiler below this level are not printed.
+const PROFILER_LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
+/// Files that the drivers of NVIDIA's and AMD's GPUs make.
+const GPU_FILES: [&str; 2] = ["/dev/nvidiactl", "/dev/kfd"];
 /// Interval between checks on the script.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -105,6 +109,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     command.env("HEADROOM_RECORD_JOB", format!("{}-{}", utc_iso(SystemTime::now()), std::process::id()));
     if arguments.stop {
         command.env("HEADROOM_RECORD_STOP", "1");
+    }
+    // Without a GPU all that PyTorch's profiler logs is that there is none. With one, its errors are worth reading.
+    if std::env::var_os(PROFILER_LOG_LEVEL).is_none() && !GPU_FILES.iter().any(|file| Path::new(file).exists()) {
+        command.env(PROFILER_LOG_LEVEL, "99");
     }
     if arguments.shown.format() != Format::Text {
         command.stdout(std::io::stderr());

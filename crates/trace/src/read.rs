@@ -240,6 +240,8 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+const NAMES_SHOWN: usize = 3;
+
 /// The files of `folder` that by their name may be traces, in order of name; and what is left out, with the reason.
 fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> {
     let unreadable = |source| ReadError::Unreadable { path: folder.to_path_buf(), source };
@@ -252,7 +254,7 @@ fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> 
             if name == LIGHT_FOLDER {
                 continue;
             }
-            folders.push(format!("{name}/: subfolders are not read"));
+            folders.push(name);
         } else if name.ends_with(".json") || name.ends_with(".json.gz") {
             files.push(path);
         }
@@ -264,19 +266,34 @@ fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> 
         files.iter().filter(|path| path.to_string_lossy().contains(".trace.json")).cloned().collect();
     let mut skipped = Vec::new();
     if !named.is_empty() {
-        let others = files.iter().filter(|path| !named.contains(path));
-        skipped.extend(others.map(|path| format!("{}: not named .trace.json, unlike others", file_name(path))));
+        let others: Vec<String> =
+            files.iter().filter(|path| !named.contains(path)).map(|path| file_name(path)).collect();
+        skipped.extend(few_of(&others).map(|names| format!("{names}: not named .trace.json, unlike others")));
         files = named;
     }
     if files.is_empty() {
         // A folder of recordings is not one of ranks.
-        let names: Vec<&str> = folders.iter().filter_map(|said| said.split("/:").next()).take(3).collect();
-        let help = match names.is_empty() {
+        let help = match folders.is_empty() {
             true => String::new(),
-            false => format!("\n  help: its subfolders are not read; name one, such as {}", names.join(", ")),
+            false => {
+                let some = folders[..folders.len().min(NAMES_SHOWN)].join(", ");
+                format!("\n  help: its subfolders are not read; name one, such as {some}")
+            }
         };
         return Err(ReadError::EmptyFolder { path: folder.to_path_buf(), help });
     }
-    skipped.append(&mut folders);
+    let folders: Vec<String> = folders.iter().map(|name| format!("{name}/")).collect();
+    skipped.extend(few_of(&folders).map(|names| format!("{names}: subfolders are not read")));
     Ok((files, skipped))
+}
+
+/// The first few names, and how many more there are; `None` where there is no name.
+fn few_of(names: &[String]) -> Option<String> {
+    let shown = names.get(..NAMES_SHOWN).unwrap_or(names);
+    let more = names.len() - shown.len();
+    match (shown.is_empty(), more) {
+        (true, _) => None,
+        (_, 0) => Some(shown.join(", ")),
+        (_, more) => Some(format!("{} and {more} more", shown.join(", "))),
+    }
 }

@@ -71,6 +71,12 @@ pub fn one_run(traces: Vec<Trace>, of: &str) -> Result<Vec<Trace>> {
     Ok(runs.traces.into_iter().flatten().collect())
 }
 
+/// The analysis of a trace or a folder whose traces all come from one run.
+pub fn of_one_run(path: &Path, ratio: GzipRatio) -> Result<Analysis> {
+    let traces = one_run(read_traces(&[path.to_path_buf()], ratio)?, &path.display().to_string())?;
+    measured(&traces, About::default(), thresholds(&[])?)
+}
+
 pub fn measured(traces: &[Trace], about: About, thresholds: Thresholds) -> Result<Analysis> {
     let step_seconds = about.step_without_profiler.map(|milliseconds| milliseconds / 1e3);
     let unprofiled = Unprofiled { step_seconds, ..Unprofiled::default() };

@@ -94,7 +94,9 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
         return interrupted(entry, &interrupt);
     }
     let (analysis, measured) = analysis?;
-    tell("running the unchanged script without a profiler");
+    if !arguments.dry_run {
+        tell("running the unchanged script without a profiler");
+    }
     let limit = arguments.time_limit.as_secs_f64();
     let mut told = |row: &Row| {
         let left = (limit - began.elapsed().as_secs_f64()).max(0.0);

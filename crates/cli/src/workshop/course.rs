@@ -95,8 +95,19 @@ pub struct Agreement {
 
 pub struct Figure {
     pub name: &'static str,
-    /// File of the run folder and dotted key; `None` where the command only prints it.
-    pub source: Option<(&'static str, &'static str, Unit)>,
+    /// Document, dotted key in it, unit; `None` where the command only prints it.
+    pub source: Option<(Document, &'static str, Unit)>,
+}
+
+/// The document that holds a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Document {
+    /// A file of the step's run folder.
+    File(&'static str),
+    /// The analysis of the traces in the step's run folder.
+    Analysis,
+    /// The comparison of the traces in two folders.
+    Comparison(&'static str, &'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,6 +116,12 @@ pub enum Unit {
     Seconds,
     Mebibytes,
     Percent,
+    /// A part of one, written as a percentage.
+    Share,
+    /// A change as a part of one, written as a percentage with its sign.
+    Change,
+    /// The number of entries of a list.
+    Entries,
     /// A ratio, written with ×.
     Times,
     /// Per second.

@@ -146,7 +146,13 @@ mod tests {
     }
 
     fn comparison(interval: Option<[f64; 2]>) -> Comparison {
-        let step = StepChange { before_seconds: 1.0, after_seconds: 1.022, relative: 0.022, interval, timed_without_profiler: false };
+        let step = StepChange {
+            before_seconds: 1.0,
+            after_seconds: 1.022,
+            relative: 0.022,
+            interval,
+            timed_without_profiler: false,
+        };
         let row = |name: &str, unit, before: f64, after: f64, interval| {
             let relative = (before != 0.0).then(|| after / before - 1.0);
             Change { name: name.into(), unit, before, after, relative, interval }

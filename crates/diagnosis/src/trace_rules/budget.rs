@@ -2,13 +2,16 @@
 
 use crate::measures::breakdown::WhereWorkRuns;
 
-use super::{Evidence, TRACE_RULES, TraceFinding, severity};
+use super::{Evidence, TRACE_RULES, TraceFinding, percent, severity};
 
 /// Findings about idle time, the more particular first: each takes of what those before it leave.
 const OF_IDLE_TIME: &[&str] = &["TR104", "TR119", "TR130", "TR101", "TR103", "TR102"];
 /// Findings about busy time; the larger first.
 const OF_BUSY_TIME: &[&str] =
     &["TR106", "TR107", "TR108", "TR113", "TR115", "TR131", "TR132", "TR133", "TR134", "TR135", "TR136", "TR137"];
+
+/// A finding of at least this share that costs less than half of it says why.
+const WORTH_A_REASON: f64 = 0.01;
 
 /// Device time that the host does not wait for costs nothing: where the host sets the pace, a faster kernel only widens the
 /// gap after it.
@@ -19,6 +22,10 @@ pub fn pace(evidence: &Evidence, findings: &mut [TraceFinding]) {
     let wall = evidence.view.steps.range().nanos().max(1) as f64;
     for finding in findings.iter_mut().filter(|finding| finding.found.on_device) {
         let saved = evidence.simulation.saved(&finding.found.removal) as f64 / wall;
+        if finding.share_of_step.is_some_and(|share| share >= WORTH_A_REASON && saved < share / 2.0) {
+            let less = percent(saved.max(0.0));
+            finding.evidence.push(format!("the host sets the pace: less device time shortens the step by {less}"));
+        }
         limit(finding, saved);
     }
 }

@@ -1,6 +1,7 @@
 //! TR104 data-loading: the training thread waits for its next batch.
 
 use super::{milliseconds, percent};
+use crate::measures::breakdown::WhereWorkRuns;
 use crate::measures::data_loading::loading_spans;
 use crate::simulation::Removal;
 
@@ -37,9 +38,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     };
     let mut found = Found::new(Some(exposed), message, advice);
     let steps = evidence.view.steps.count();
+    let meanwhile = match evidence.measures.breakdown.where_work_runs {
+        WhereWorkRuns::Device => "the device idle",
+        WhereWorkRuns::Host => "no operator running",
+    };
     found.evidence = vec![
         format!(
-            "{} per step, {} of it with the device idle",
+            "{} per step, {} of it with {meanwhile}",
             milliseconds(loading.seconds / steps),
             milliseconds(loading.exposed_seconds / steps)
         ),

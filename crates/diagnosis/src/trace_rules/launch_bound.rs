@@ -34,12 +34,16 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         percent(breakdown.busy_share),
         percent(recorded)
     );
-    let advice = match view.trace.reading.is_of_xla {
-        true => {
+    let advice = match (evidence.run, view.trace.reading.is_of_xla) {
+        (Some(_), _) => {
+            "`--passes all` launches fewer, fused kernels and replays the step as one graph; a larger --batch-size; \
+             `headroom optimize` measures and verifies it"
+        }
+        (None, true) => {
             "launch less or earlier: put more of the step under one jax.jit, scan over layers and steps \
              (jax.lax.scan), donate arguments that are replaced, use a larger batch"
         }
-        false => {
+        (None, false) => {
             "launch less or earlier: torch.compile (mode reduce-overhead) or CUDA graphs, fused optimizer and \
              attention, a larger batch"
         }

@@ -17,7 +17,10 @@ pub fn markdown(profile: &Profile) -> String {
     section("Top operators by self time", &(table(&tables::top_operators(profile)) + &notes));
     section("Patterns", &table(&tables::patterns(profile)));
     section("Memory", &format!("{}\n{}", table(&tables::memory(profile)), list(&tables::memory_notes(profile))));
-    section("Bottlenecks", &(table(&tables::bottlenecks(profile)) + &noted(tables::BOUND_NOTE)));
+    section(
+        "Bottlenecks",
+        &(table(&tables::bottlenecks(profile)) + &noted(tables::RANKING_NOTE) + &noted(tables::BOUND_NOTE)),
+    );
     section("Impact against effort", &matrix(profile));
     section("Furthest from the roof", &table(&tables::targets(profile)));
     section("The workshop's classes", &(table(&tables::workshop_classes(profile)) + &noted(tables::CLASS_NOTE)));

@@ -20,7 +20,10 @@ pub fn before(profile: &Profile) -> Vec<(&'static str, String)> {
 /// And of what comes after them.
 pub fn after(profile: &Profile) -> Vec<(&'static str, String)> {
     let mut sections = vec![
-        ("Bottlenecks", table(&tables::bottlenecks(profile), "") + &note(tables::BOUND_NOTE)),
+        (
+            "Bottlenecks",
+            table(&tables::bottlenecks(profile), "") + &note(tables::RANKING_NOTE) + &note(tables::BOUND_NOTE),
+        ),
         ("Impact against effort", quadrants(profile)),
         (
             "Top operators by self time",

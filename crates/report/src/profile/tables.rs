@@ -333,6 +333,9 @@ pub fn memory_notes(profile: &Profile) -> Vec<String> {
     notes
 }
 
+pub const RANKING_NOTE: &str =
+    "Rank: first the rows that a missing pass can change, by impact, effort and saving; then the others by time.";
+
 pub fn bottlenecks(profile: &Profile) -> Table {
     let rows = profile.run.operator_analysis.bottlenecks.categories.iter().map(|row| {
         vec![

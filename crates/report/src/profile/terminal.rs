@@ -28,6 +28,7 @@ pub fn terminal(profile: &Profile, files: &[String]) -> String {
     let _ = writeln!(out, "  {}", tables::target_note(profile));
     let _ = write!(out, "\nPatterns\n{}", columns(&headless(tables::patterns(profile))));
     let _ = write!(out, "\nBottlenecks by priority\n{}", columns(&bottlenecks(profile)));
+    let _ = writeln!(out, "  {}", tables::RANKING_NOTE);
     out += "\nMemory\n";
     for note in tables::memory_notes(profile) {
         let _ = writeln!(out, "  {note}");

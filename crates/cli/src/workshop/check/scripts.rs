@@ -7,6 +7,7 @@ use crate::workshop::folders::record;
 use headroom_record::script::ScriptRecord;
 use headroom_record::validation::VALIDATION_FILE;
 use headroom_report::numbers::counted;
+use headroom_trace::GzipRatio;
 use serde_json::Value;
 use std::path::Path;
 
@@ -29,20 +30,14 @@ pub fn report(place: &Path) -> Result<Answers, String> {
 
 /// Traces that `headroom record` left: they are read and measured here, whatever the folder is called.
 pub fn recording(place: &Path) -> Result<Answers, String> {
-    let traces = analyze::read_traces(&[place.to_path_buf()], headroom_trace::GzipRatio::Usual);
-    let traces = traces.map_err(|error| error.to_string())?;
-    let count = traces.len();
-    let traces = analyze::one_run(traces, &place.display().to_string()).map_err(|error| error.to_string())?;
-    let thresholds = analyze::thresholds(&[]).map_err(|error| error.to_string())?;
-    let measured = analyze::measured(&traces, &[], analyze::About::default(), thresholds);
-    let analysis = measured.map_err(|error| error.to_string())?;
+    let analysis = analyze::of_one_run(place, GzipRatio::Usual).map_err(|error| error.to_string())?;
     let (steps, operators) = (&analysis.steps.list, analysis.measures.operators.rows.len());
     // Any list of objects reads as a trace without events.
     if operators == 0 {
         return Err("no operator was recorded".to_string());
     }
     Ok(Answers {
-        complete: Ok(format!("{}, {operators} operators", counted(count, "trace"))),
+        complete: Ok(format!("{operators} operators")),
         as_asked: match &analysis.run {
             Some(_) => Err("the trace is of a run of headroom's own, not of a script".to_string()),
             None => Ok(format!("a trace of {} of a script", counted(steps.len(), "step"))),

@@ -1,7 +1,7 @@
 //! Figures that several steps of the course write down.
 
 use super::Unit::{Count, Mebibytes, Number, Percent, Rate, Seconds, Times, Words};
-use super::{Figure, Unit};
+use super::{Document, Figure, Unit};
 use headroom_record::flops::FLOPS_FILE as FLOPS;
 use headroom_record::memory::MEMORY_FILE as MEMORY;
 use headroom_record::operators::OPERATORS_FILE as OPERATORS;
@@ -10,7 +10,15 @@ use headroom_record::scaling::SCALING_FILE as SCALING;
 use headroom_record::study::STUDY_FILE as STUDY;
 
 pub const fn kept(name: &'static str, file: &'static str, key: &'static str, unit: Unit) -> Figure {
-    Figure { name, source: Some((file, key, unit)) }
+    Figure { name, source: Some((Document::File(file), key, unit)) }
+}
+
+pub const fn analyzed(name: &'static str, key: &'static str, unit: Unit) -> Figure {
+    Figure { name, source: Some((Document::Analysis, key, unit)) }
+}
+
+pub const fn compared(name: &'static str, [before, after]: [&'static str; 2], key: &'static str, unit: Unit) -> Figure {
+    Figure { name, source: Some((Document::Comparison(before, after), key, unit)) }
 }
 
 pub const fn printed(name: &'static str) -> Figure {
@@ -19,6 +27,7 @@ pub const fn printed(name: &'static str) -> Figure {
 
 /// Speed, memory and loss of a run.
 pub const SPEED: &[Figure] = &[
+    kept("average time per step", PERFORMANCE, "performance_summary.avg_batch_time", Seconds),
     kept("median time per step", PERFORMANCE, "statistics.median", Seconds),
     kept("95% interval from", PERFORMANCE, "statistics.ci95_low", Seconds),
     kept("to", PERFORMANCE, "statistics.ci95_high", Seconds),
@@ -26,6 +35,13 @@ pub const SPEED: &[Figure] = &[
     kept("tokens per second", PERFORMANCE, "performance_summary.tokens_per_sec", Rate),
     kept("memory reserved", PERFORMANCE, "performance_summary.peak_memory_mb", Mebibytes),
     kept("final loss", PERFORMANCE, "performance_summary.final_loss", Number),
+];
+
+/// The step of a recorded script.
+pub const RECORDED: &[Figure] = &[
+    analyzed("time per step without the profiler", "true_step.seconds", Seconds),
+    analyzed("95% interval from", "true_step.lower_seconds", Seconds),
+    analyzed("to", "true_step.upper_seconds", Seconds),
 ];
 
 /// Efficiency of a profiled run.

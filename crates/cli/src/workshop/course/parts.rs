@@ -1,10 +1,10 @@
 //! The course in one table: record sheets and marks both come from it, and a test holds its commands against the pages of
 //! `docs/workshop`.
 
-use super::Unit::{Count, Mebibytes, Number, Percent, Rate, Seconds, Times, Words};
+use super::Unit::{Change, Count, Entries, Mebibytes, Number, Percent, Rate, Seconds, Share, Times, Words};
 use super::figures::{
-    BATCH_POINTS, BOTTLENECKS, PROFILE, SEQUENCE_POINTS, SIZES, SIZES_OF_A_GPU, SPEED, TOP_TEN, TOP_THREE, VERSIONS,
-    kept, printed,
+    BATCH_POINTS, BOTTLENECKS, PROFILE, RECORDED, SEQUENCE_POINTS, SIZES, SIZES_OF_A_GPU, SPEED, TOP_TEN, TOP_THREE,
+    VERSIONS, analyzed, compared, kept, printed,
 };
 use super::{Agreement, Expected, ExpectedRun, Machines, Part, Step, Training, Writes};
 use headroom_record::flops::FLOPS_FILE as FLOPS;
@@ -34,6 +34,9 @@ const fn cpu_run(folder: &'static str, holds: Expected) -> Option<ExpectedRun> {
 const fn tiny(passes: &'static str, steps: u64, writes: Writes) -> Expected {
     Expected::Training(Training { size: "tiny", passes, steps, writes, within_mb: None })
 }
+
+/// The recordings of part 6 that its last step compares.
+const MENDED_BY_HAND: [&str; 2] = ["runs/torch-before", "runs/torch-fixed"];
 
 const BATCHES: &[u64] = &[4, 8, 16];
 const SEQUENCES: &[u64] = &[64, 128, 256, 512];
@@ -335,22 +338,22 @@ pub const PARTS: &[Part] = &[
             Step {
                 title: "Versions in turn",
                 command: "headroom study tiny \
-                    --versions v1,v2,v2+fuse-swiglu+fuse-norm+fuse-rope+fuse-loss,all --num-steps 20 --output-dir runs/versions",
+                    --versions v1,v2,v2+fuse-swiglu+fuse-norm+fuse-rope+fuse-loss,all --num-steps 40 --output-dir runs/versions",
                 run: run("runs/versions", Expected::Study { sizes: &["tiny"], versions: &["v1", "v2", "all"] }),
                 figures: &[VERSIONS, &[kept("Version 2 against Version 1", STUDY, "comparisons.0.verdict", Words)]],
             },
             Step {
                 title: "On a GPU: all kernels fused, launched one by one",
-                command: "headroom profile --size tiny --passes all,-graph-replay --num-steps 20 \
+                command: "headroom profile --size tiny --passes all,-graph-replay --num-steps 60 \
                     --output-dir runs/fused --name fused",
-                run: gpu_run("runs/fused", tiny("all,-graph-replay", 20, Writes::Profile)),
+                run: gpu_run("runs/fused", tiny("all,-graph-replay", 60, Writes::Profile)),
                 figures: &[PROFILE],
             },
             Step {
                 title: "On a GPU: the step captured and launched at once",
-                command: "headroom profile --size tiny --passes all --num-steps 20 --output-dir runs/captured \
+                command: "headroom profile --size tiny --passes all --num-steps 60 --output-dir runs/captured \
                     --name captured",
-                run: gpu_run("runs/captured", tiny("all", 20, Writes::Profile)),
+                run: gpu_run("runs/captured", tiny("all", 60, Writes::Profile)),
                 figures: &[PROFILE],
             },
         ],
@@ -414,10 +417,13 @@ pub const PARTS: &[Part] = &[
                 title: "Record it as it is",
                 command: "headroom record --stop --steps 8 --output-dir runs/torch-before -- python slow_train.py",
                 run: run("runs/torch-before", Expected::Recording),
-                figures: &[&[
-                    printed("time per step without the profiler"),
-                    printed("first finding, and its share of the step"),
-                ]],
+                figures: &[
+                    RECORDED,
+                    &[
+                        analyzed("first finding", "findings.0.name", Words),
+                        analyzed("its share of the step", "findings.0.share_of_step", Share),
+                    ],
+                ],
             },
             Step {
                 title: "Try remedies from outside",
@@ -435,22 +441,23 @@ pub const PARTS: &[Part] = &[
                 title: "Record the mended script",
                 command: "headroom record --stop --steps 8 --output-dir runs/torch-after -- python slow_train.py",
                 run: run("runs/torch-after", Expected::Recording),
-                figures: &[&[printed("time per step without the profiler")]],
+                figures: &[RECORDED],
             },
             Step {
                 title: "Record the script that was mended by hand",
                 command: "headroom record --stop --steps 8 --output-dir runs/torch-fixed -- python fixed_train.py",
                 run: run("runs/torch-fixed", Expected::Recording),
-                figures: &[&[printed("time per step without the profiler")]],
+                figures: &[RECORDED],
             },
             Step {
                 title: "Prove it",
                 command: "headroom compare runs/torch-before runs/torch-fixed --fail-if \"step>5%\"",
                 run: None,
                 figures: &[&[
-                    printed("change of the time per step"),
-                    printed("its 95% interval"),
-                    printed("findings gone"),
+                    compared("change of the time per step", MENDED_BY_HAND, "step.relative", Change),
+                    compared("95% interval from", MENDED_BY_HAND, "step.interval.0", Change),
+                    compared("to", MENDED_BY_HAND, "step.interval.1", Change),
+                    compared("findings gone", MENDED_BY_HAND, "findings_gone", Entries),
                 ]],
             },
         ],
