@@ -17,7 +17,7 @@ use crate::simulation::{HostClock, NOT_PLAYED, Removal, Replay, Simulation};
 /// The step without the profiler: measured, or estimated from the number of recorded events.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TrueStep {
-    /// `measured`: steps were timed with nothing attached; `given`: on the command line; `estimated`: by recorded events.
+    /// `measured`: steps timed with nothing attached; `given`: on the command line; `estimated`: from recorded events.
     pub from: &'static str,
     pub seconds: f64,
     /// Measured: the 95% interval of the median. Estimated: with the most and the least expensive events seen so far.
