@@ -78,7 +78,7 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
     let view = of_played.as_ref().unwrap_or(recorded);
     let true_step = played.as_ref().map_or_else(|| retiming::estimated(recorded), |played| played.step.clone());
     let calls = Calls::new(view);
-    // In a trace that was played again nothing of the profiler is left.
+    // A replayed trace contains no profiler cost.
     let left = Unprofiled {
         step_seconds: played.as_ref().map(|played| played.step.played_seconds).or(given),
         estimated_seconds: (true_step.from == "estimated").then_some([

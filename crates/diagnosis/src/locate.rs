@@ -7,7 +7,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use crate::finding::Place;
 
-/// What a Python function calls, from the trace's name for the inner frame.
+/// The callee of a Python function, from the trace's name for the inner frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callee<'a> {
     /// A method or function by its last name: `item`, `triu`.

@@ -71,7 +71,7 @@ pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
     let recorded = mean_step(view);
     let timed = view.trace.header.recording.as_ref().map_or(&[][..], |recording| &recording.true_step_seconds);
     if recorded <= 0.0 || view.trace.header.headroom.is_some() {
-        return None; // a run of ours states its own overhead
+        return None; // a headroom run states its own overhead
     }
     let seconds = given.or_else(|| median(timed)).filter(|seconds| *seconds > 0.0)?;
     let mut step = TrueStep { recorded_seconds: recorded, seconds, ..TrueStep::default() };
@@ -148,7 +148,7 @@ pub fn estimated(view: &View) -> TrueStep {
     }
     let light = light_view(view);
     step.light_seconds = light.as_ref().map(mean_step);
-    // The share of the recorded step that is free of disturbances, if light and full recordings allow to tell.
+    // The share of the recorded step that is free of disturbances, if light and full recordings show it.
     let kept = light.as_ref().map_or(1.0, |light| undisturbed::share(light, view));
     let view = light.as_ref().unwrap_or(view);
     // Steps are alike: a few are enough to tell the cost of recording, in a fraction of the time.

@@ -94,7 +94,7 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
     let is_rest = |finding: &TraceFinding| finding.cause == Cause::GpuIdle;
     order.sort_by(|&left, &right| {
         let (left, right) = (&findings[left], &findings[right]);
-        // Of two that save the same, the one with the larger cost goes first: a copy before the wait for it.
+        // If two save the same, the one with the larger cost goes first: a copy before the wait for it.
         let cost = |finding: &TraceFinding| finding.share_of_step.unwrap_or(0.0);
         let by_cost = cost(right).total_cmp(&cost(left)).then(left.code.cmp(right.code));
         let by_worth = rounded(worth(right)).cmp(&rounded(worth(left))).then(by_cost);

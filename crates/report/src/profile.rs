@@ -29,7 +29,7 @@ pub struct AboutRun<'a> {
     /// Passes and precision, as printed when the run starts.
     pub label: &'a str,
     pub performance: &'a PerformanceRecord,
-    /// Which nodes each step updated, if the run was selective.
+    /// The nodes that each step updated, if the run was selective.
     pub attribution: Option<&'a AttributionRecord>,
     pub first_step_seconds: Option<f64>,
     /// Recorded steps that alternated with unrecorded ones, only to measure the cost of recording.

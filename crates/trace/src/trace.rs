@@ -106,7 +106,7 @@ impl Trace {
         self.stated.get(self.host.stated[at] as usize)
     }
 
-    /// The message of the device span at `at`, where it is a collective that states one.
+    /// The message of the device span at `at`, if it is a collective that states one.
     pub fn message(&self, at: usize) -> Option<&Message> {
         messages::find(&self.messages, self.device.track[at], self.device.start[at])
     }

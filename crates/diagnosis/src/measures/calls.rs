@@ -96,7 +96,7 @@ impl<'t> Calls<'t> {
         self.per_step(self.list.iter().filter(|call| belongs(call)).map(|call| call.stated.flops).sum())
     }
 
-    /// What bounds a kind of call: call overhead if the roofs allow less time than that, otherwise its roof.
+    /// The bound of a kind of call: call overhead if the roofs allow less time than that, otherwise its roof.
     pub fn bound(&self, intensity: f64, floor_seconds: f64) -> Bound {
         let peaks = &self.header.peaks;
         if floor_seconds < peaks.call_seconds {

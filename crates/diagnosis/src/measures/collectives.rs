@@ -23,7 +23,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// By the name of a kernel, an operator or an annotation.
+    /// Classifies the name of a kernel, an operator or an annotation.
     pub fn of(name: &str) -> Kind {
         let plain: String = name.to_ascii_lowercase().chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
         let has = |word: &str| plain.contains(word);

@@ -68,7 +68,7 @@ pub fn norms(view: &View) -> Norms {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let mut result = Norms::default();
     if view.trace.header.headroom.is_some() {
-        return result; // the plan of a run of ours states its bytes
+        return result; // the plan of a headroom run states its bytes
     }
     let Some((rates, _)) = rates(view) else { return result };
     let by_name: Vec<Option<Passes>> = view.trace.names.iter().map(|(_, name)| passes(name)).collect();

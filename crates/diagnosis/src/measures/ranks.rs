@@ -101,7 +101,7 @@ pub struct Wait {
     pub transfer_nanos: i64,
 }
 
-/// With fewer collectives in common, who is slow cannot be told.
+/// With fewer collectives in common, the slow rank cannot be identified.
 pub const FEWEST_MEETINGS: usize = 4;
 
 /// `None` for a single rank. `analyzed` is the index of the rank that the report is about.

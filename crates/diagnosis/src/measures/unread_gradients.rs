@@ -137,7 +137,7 @@ fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
     by_step.into_values().flat_map(|nodes| one_by_one(view, nodes)).collect()
 }
 
-/// What becomes of the gradients of one kind of pass, over all steps.
+/// The fate of the gradients of one kind of pass, over all steps.
 #[derive(Default)]
 struct Fate {
     /// Sizes of tensors named in the update after it.

@@ -139,7 +139,7 @@ fn memory(row: &RemedyRow) -> String {
     }
 }
 
-/// What the kept remedies changed, and the time for compilation besides the steps.
+/// The changes made by the kept remedies, and the time for compilation besides the steps.
 pub fn below_remedies(record: &ScriptRecord) -> Vec<String> {
     let kept = record.remedies.iter().filter(|row| row.kept);
     let mut lines: Vec<String> = kept

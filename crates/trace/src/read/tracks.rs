@@ -163,7 +163,7 @@ fn xla_host(name: &str, span: &Untyped) -> Category {
     } else if name.starts_with('$') {
         Category::PythonFunction
     } else if matches!(name, "BUFFER_FLUSH" | "INSTRUMENTATION" | "RESOURCE" | "<UNKNOWN>") {
-        Category::Overhead // of the library that records the device
+        Category::Overhead // of the library that records device activity
     } else if span.correlation != NONE {
         Category::Runtime
     } else if span.is_operation {
