@@ -1,4 +1,4 @@
-//! A trace, or one of each rank, from its events to findings and a roadmap.
+//! Analyzes a trace, or one per rank, from its events to findings and a roadmap.
 
 use headroom_trace::{Reading, Trace};
 use serde::Serialize;
@@ -23,13 +23,13 @@ pub struct Analysis {
     pub schema_version: u32,
     pub trace: TraceSummary,
     pub trust: Trust,
-    /// The step without the profiler. Where it is measured or given, all shares, times and savings refer to it.
+    /// The step without the profiler. If it is measured or given, all shares, times and savings refer to it.
     pub true_step: TrueStep,
     pub steps: Steps,
     pub measures: Measures,
     /// For a headroom run: the figures of its files.
     pub run: Option<RunFigures>,
-    /// Across ranks, where more than one trace was given.
+    /// Comparison of ranks, if more than one trace was given.
     pub ranks: Option<Ranks>,
     pub findings: Vec<TraceFinding>,
     pub roadmap: Roadmap,
@@ -50,35 +50,35 @@ pub struct Options {
     pub unprofiled: Unprofiled,
 }
 
-/// A device that is busy for more of the step is not slowed by what recording takes of the host's time.
+/// If the device is busy for more of the step than this, the host time spent on recording does not slow the step.
 const DEVICE_SETS_PACE: f64 = 0.9;
 
-/// Analyzes one trace of the largest run among those given, and its ranks together for what only they show side by side.
-/// `None` for no trace at all.
+/// Analyzes one trace of the largest run among those given, and compares that run's ranks with each other. `None` if
+/// there is no trace.
 pub fn analyze(traces: &[Trace], options: &Options) -> Option<Analysis> {
     analyze_rank(traces, None, options)
 }
 
-/// As [`analyze`], of the trace at the place that `wanted` gives, where it belongs to that run.
+/// Like [`analyze`], for the rank `wanted`, if it belongs to that run.
 pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) -> Option<Analysis> {
     let views: Vec<View> = traces.iter().map(View::new).collect();
     let times: Vec<_> = views.iter().map(|view| dated(view.trace, view.steps.range())).collect();
     let job = largest_job(traces, &times);
-    // The rank with the longest steps says most about where time goes.
+    // The rank with the longest steps shows best where time goes.
     let wall = |at: usize| views[at].steps.wall_nanos() as f64 / views[at].steps.count();
     let longest = (0..job.members.len())
         .max_by(|&left, &right| wall(job.members[left]).total_cmp(&wall(job.members[right])).then(right.cmp(&left)))?;
     let asked = wanted.and_then(|rank| job.members.iter().position(|&at| traces[at].rank() == rank));
     let place = asked.unwrap_or(longest);
     let (trace, recorded) = (&traces[job.members[place]], &views[job.members[place]]);
-    // Ranks are compared as recorded, since each would be played alone.
+    // Ranks are compared as recorded, since each would be replayed alone.
     let given = options.unprofiled.step_seconds;
     let played = retiming::played(recorded, given);
     let of_played = played.as_ref().map(|played| View::played(&played.trace, played.recorded_on));
     let view = of_played.as_ref().unwrap_or(recorded);
     let true_step = played.as_ref().map_or_else(|| retiming::estimated(recorded), |played| played.step.clone());
     let calls = Calls::new(view);
-    // In a trace that was played again nothing of the profiler is left.
+    // A replayed trace contains no profiler cost.
     let left = Unprofiled {
         step_seconds: played.as_ref().map(|played| played.step.played_seconds).or(given),
         estimated_seconds: (true_step.from == "estimated").then_some([

@@ -1,4 +1,4 @@
-//! Two analyses side by side: what changed, how sure that is, and whether it goes beyond a limit.
+//! Compares two analyses: what changed, how certain that is, and whether it exceeds a limit.
 
 mod change;
 mod limit;
@@ -14,7 +14,7 @@ pub use change::{Answer, Change, Comparison, Judged, StepChange, Unit};
 pub use limit::{Limit, LimitError, NoSuchOperator};
 
 const MOST_ROWS: usize = 20;
-/// From so many values on, the smallest and the largest bound the median with 95%.
+/// With at least this many values, the smallest and the largest bound the median with 95% confidence.
 const STEPS_OF_A_MEDIAN: usize = 6;
 
 pub fn compare(before: &Analysis, after: &Analysis) -> Comparison {
@@ -45,7 +45,7 @@ fn shown(mut rows: Vec<Change>) -> Vec<Change> {
     rows
 }
 
-/// Differences between the two runs beyond a change of the program.
+/// Differences between the two runs besides the change to the program.
 fn differences(before: &Analysis, after: &Analysis) -> Vec<String> {
     let device = |analysis: &Analysis| analysis.trace.device.clone().unwrap_or_else(|| "an unnamed device".into());
     let mut notes = Vec::new();
@@ -80,8 +80,8 @@ fn step_change(before: &[f64], after: &[f64]) -> StepChange {
     }
 }
 
-/// The change of the steps that ran before a profiler was attached, where both recordings timed some: their medians
-/// need no replay. Each median has its own interval; together they bound the ratio.
+/// The change of the steps that ran before a profiler was attached, if both recordings timed some: their medians need
+/// no replay. The medians' intervals combine into one for the ratio.
 fn timed_change(before: &TrueStep, after: &TrueStep) -> Option<StepChange> {
     let is_timed = |step: &TrueStep| step.from == "measured" && step.seconds > 0.0;
     if !is_timed(before) || !is_timed(after) {
@@ -105,7 +105,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Half of the 95% interval of the difference of two means.
+/// Half-width of the 95% interval of the difference of two means.
 fn welch(before: &[f64], after: &[f64]) -> Option<f64> {
     let variance_of_mean = |values: &[f64]| {
         let mean = mean(values);
@@ -161,12 +161,12 @@ fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {
     ];
     let row = |(name, unit, of, each): Figure| {
         let steps = |analysis: &Analysis| each.map(|each| each(analysis)).unwrap_or_default();
-        // Where work runs on the host, no step is known by its busy time.
+        // Where work runs on the host, steps have no busy time of their own.
         let on_device = before.measures.per_step.iter().chain(&after.measures.per_step).all(|step| step.kernels > 0);
         let interval = relative_interval(&steps(before), &steps(after)).filter(|_| on_device);
         Change { interval, ..change(name, unit, of(before), of(after)) }
     };
-    // A figure that neither side has (kernels on a host) says nothing.
+    // A figure that neither side has (kernels on a host) is left out.
     figures.into_iter().map(row).filter(|row| row.before != 0.0 || row.after != 0.0).collect()
 }
 
@@ -215,7 +215,7 @@ fn changes(before: &BTreeMap<&str, f64>, after: &BTreeMap<&str, f64>) -> Vec<Cha
     rows
 }
 
-/// With the 95% interval of each operator's change, over its time in each step.
+/// Adds the 95% interval of each operator's change, over its time in each step.
 fn with_intervals(rows: Vec<Change>, before: &Analysis, after: &Analysis) -> Vec<Change> {
     let [left, right] = [before, after].map(seconds_by_step);
     let zeros = |analysis: &Analysis| vec![0.0; analysis.steps.list.len()];
@@ -239,7 +239,7 @@ fn seconds_by_step(analysis: &Analysis) -> BTreeMap<&str, &[f64]> {
     .collect()
 }
 
-/// Findings of `one` that `other` does not have, by code and message's subject.
+/// Findings of `one` that `other` lacks, by code and the message's subject.
 fn missing(one: &Analysis, other: &Analysis) -> Vec<String> {
     let key = |finding: &crate::trace_rules::TraceFinding| {
         let subject = finding.message.split(['`']).nth(1).unwrap_or_default().to_string();
@@ -272,7 +272,7 @@ mod tests {
             lower_seconds: 0.9 * seconds,
             upper_seconds: 1.1 * seconds,
             timed_steps: steps,
-            // Replayed, it seems unchanged.
+            // In the replay, it seems unchanged.
             played_seconds: 0.055,
             ..TrueStep::default()
         };

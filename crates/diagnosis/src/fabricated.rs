@@ -1,11 +1,11 @@
-//! Traces made up for unit tests, with times in nanoseconds and arguments of their own.
+//! Builds made-up traces for unit tests, with times in nanoseconds and custom arguments.
 
 use headroom_trace::{Trace, read_bytes};
 
-/// Events one by one; correlations are given out in order.
+/// A trace built event by event; correlations are numbered in order.
 #[derive(Default)]
 pub struct Fabricated {
-    /// Members of the file beside its events, each with a comma behind it.
+    /// Members of the file besides its events, each followed by a comma.
     pub header: String,
     events: Vec<String>,
     launches: u32,

@@ -1,4 +1,4 @@
-//! Static suspicion and measured proof of the same cause become one finding.
+//! Merges source findings and trace findings of the same cause.
 
 use crate::finding::{Cause, Place, Severity};
 use crate::locate::{call_place, callee};
@@ -6,7 +6,7 @@ use crate::measures::python::frame;
 use crate::trace_rules::{SourceFinding, TraceFinding};
 use headroom_lint::{CallsPerStep, Input, Measured, SourceFinding as Suspicion, SourceReport};
 
-/// Gives findings of the trace their lines and the source findings that agree with them.
+/// Gives trace findings their lines and the source findings that agree with them.
 pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Input]) {
     let suspicions: Vec<&Suspicion> =
         report.findings.iter().chain(&report.candidates).chain(&report.held_back).collect();
@@ -15,7 +15,8 @@ pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Inpu
     for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
         finding.place = locate(finding, inputs);
     }
-    // Suspicions about the whole script (no torch.compile, no autocast, the loader) belong to the first finding of their cause.
+    // Suspicions about the whole script (no torch.compile, no autocast, the loader) go to the first finding of their
+    // cause.
     for (index, suspicion) in suspicions.iter().enumerate().filter(|(index, _)| !taken[*index]).collect::<Vec<_>>() {
         let of_cause = |finding: &&mut TraceFinding| finding.cause == suspicion.cause && finding.function.is_none();
         let whole = findings.iter_mut().find(of_cause);
@@ -33,8 +34,8 @@ pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Inpu
     }
 }
 
-/// Gives source findings what a trace's findings, joined before, say of them: measured ones first, the largest share
-/// first; those that only a trace could decide are there where it did.
+/// Gives source findings the measurements of the trace findings they were joined with. Measured ones come first, the
+/// largest share first. Findings that only a trace could decide are added if it confirmed them.
 pub fn measure(report: &mut SourceReport, findings: &[TraceFinding]) {
     for finding in findings {
         let mut lines: Vec<_> = finding.sources.iter().map(|source| (&source.place.file, source.place.line)).collect();
@@ -77,14 +78,14 @@ fn agreed(suspicion: &Suspicion) -> SourceFinding {
     SourceFinding { code: suspicion.code.to_string(), place: suspicion.place.clone() }
 }
 
-/// Within one function, findings in the order in which they happen meet suspicions in the order of their lines.
+/// Within one function, matches findings in order of time with suspicions in order of their lines.
 fn match_by_function(findings: &mut [TraceFinding], suspicions: &[&Suspicion], taken: &mut [bool]) {
     let mut order: Vec<usize> = (0..findings.len()).filter(|&at| findings[at].function.is_some()).collect();
     order.sort_by_key(|&at| findings[at].found.first);
     for at in order {
         let Some(name) = findings[at].function.clone() else { continue };
         let Some(frame) = frame(&name) else { continue };
-        // Something that torch does inside is not what a line of the user's own code reads as.
+        // A call that torch makes internally does not match the text of a line in the user's code.
         let is_direct = findings[at].found.through.as_ref().is_none_or(|through| through.starts_with("<built-in"));
         let repeats = findings[at].found.per_step >= 2.0;
         let fits = |suspicion: &Suspicion| {
@@ -119,7 +120,8 @@ fn locate(finding: &TraceFinding, inputs: &[Input]) -> Option<Place> {
     call_place(&input.path, &text, frame.function, frame.line, &callee)
 }
 
-/// Traces shorten paths and runs happen elsewhere: the names must be the same, and the folders as far as both have them.
+/// Compares paths. Traces shorten paths and runs happen elsewhere: file names must match, and folders as far as both
+/// have them.
 fn same_file(in_trace: &str, given: &str) -> bool {
     let parts = |path: &str| -> Vec<String> {
         path.replace('\\', "/").split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_string).collect()

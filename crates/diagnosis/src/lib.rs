@@ -1,4 +1,4 @@
-//! Diagnosis of what happened: measures of a trace, rules over traces and sources, findings and their ranking.
+//! Diagnosis of training runs: measures of a trace, rules over traces and sources, findings and their ranking.
 
 pub mod analysis;
 pub mod compare;

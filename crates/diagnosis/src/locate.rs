@@ -1,4 +1,4 @@
-//! The line of a call in a script, from what a trace knows of it: the function it is made in and what is called.
+//! Finds the source line of a call from what a trace knows about it: the enclosing function and the callee.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, ModModule, Stmt, StmtFunctionDef};
@@ -7,16 +7,16 @@ use ruff_text_size::{Ranged, TextRange};
 
 use crate::finding::Place;
 
-/// Callee of a Python function, as a trace names the frame inside it.
+/// The callee of a Python function, from the trace's name for the inner frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Callee<'a> {
     /// A method or function by its last name: `item`, `triu`.
     Named(&'a str),
-    /// An object of this class, called: a module's `forward`.
+    /// A call of an object of this class: a module's `forward`.
     ObjectOf(&'a str),
 }
 
-/// By the trace's name for the inner frame.
+/// Parses the trace's name for the inner frame.
 pub fn callee(frame: &str) -> Option<Callee<'_>> {
     if let Some(module) = frame.strip_prefix("nn.Module: ") {
         let class = module.rsplit_once('_').map_or(module, |(class, _)| class);
@@ -29,8 +29,9 @@ pub fn callee(frame: &str) -> Option<Callee<'_>> {
     frame.rsplit_once("): ").map(|(_, function)| Callee::Named(function))
 }
 
-/// Where `function` (one that has `near` among its lines, if several share the name) makes the call, first in the text. A
-/// frame that was entered before profiling began has a line inside the function; others the line of their `def`.
+/// The first place in the text where `function` makes the call; if several functions share the name, the one with
+/// `near` among its lines. A frame entered before profiling began has a line inside the function; others have the line
+/// of their `def`.
 pub fn call_place(file: &str, text: &str, function: &str, near: u32, callee: &Callee) -> Option<Place> {
     let parsed = ruff_python_parser::parse_module(text).ok()?;
     let index = LineIndex::from_source_text(text);
@@ -85,7 +86,7 @@ fn last_name(expression: &Expr) -> Option<&str> {
     }
 }
 
-/// Names to which an object of `class` is assigned: `self.encoder = nn.TransformerEncoder(…)`.
+/// Names assigned an object of `class`: `self.encoder = nn.TransformerEncoder(…)`.
 fn attributes_of_class(module: &ModModule, class: &str) -> Vec<String> {
     struct Assigned<'c> {
         class: &'c str,

@@ -100,19 +100,19 @@ pub struct Measures {
     pub converted: converted::Converted,
     pub sequences: Vec<sequences::SequenceRow>,
     pub queue: queue::Queue,
-    /// Attention, feed-forward and the rest, where the trace names modules.
+    /// Attention, feed-forward and the rest, if the trace names modules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_parts: Option<model_parts::ModelParts>,
-    /// Other values that were sampled over time.
+    /// Other values sampled over time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counters: Vec<counters::CounterRow>,
 }
 
-/// `calls` are those of the plan, where the trace is of a run of ours.
+/// Computes all measures; `calls` are those of the plan, if the trace is from a headroom run.
 pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (Trust, Measures) {
     let costs = flops::costs(view);
     let stops = stops::stops(view);
-    // The two largest halves side by side; each is a chain of passes over the same columns.
+    // Runs the two largest halves in parallel; each is a chain of passes over the same columns.
     let (left, right) = rayon::join(
         || {
             (
@@ -168,10 +168,10 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
     (trust, measures)
 }
 
-/// A trace's name and steps, for the head of a report.
+/// The name of the device.
 pub fn device_name(trace: &Trace) -> Option<&str> {
     let listed = trace.header.devices.first().map(|device| device.name.as_str());
-    // A run of ours on the CPU names its processor.
+    // A headroom run on the CPU names its processor.
     let own = || trace.header.headroom.as_ref().map(|run| run.device.as_str());
     listed.or_else(own).filter(|name| !name.is_empty())
 }

@@ -1,23 +1,24 @@
-//! Peak rates of common parts by their datasheets: dense rates, no sparsity, boost clocks as the maker states them.
+//! Peak rates of common devices from their datasheets: dense rates, no sparsity, boost clocks as the vendor states
+//! them.
 
 pub mod links;
 pub mod processors;
 
 use serde::Serialize;
 
-/// FLOPs and bytes a second. A rate of 0 means that the part has no such unit or its maker states none.
+/// Peak FLOPs and bytes per second. A rate of 0 means that the device has no such unit or its vendor states none.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Peaks {
     pub name: &'static str,
     pub fp32: f64,
-    /// Rate of tensor cores on fp32 input: TF32 with NVIDIA, XF32 with AMD.
+    /// Rate of tensor cores on fp32 input: TF32 on NVIDIA, XF32 on AMD.
     pub tf32: f64,
     pub bf16: f64,
     pub bytes_per_second: f64,
     pub source: &'static str,
 }
 
-/// Share of the tensor cores' rate that large products reach: 66% in TF32 follows from step times on an H200.
+/// Share of the tensor cores' rate that large GEMMs reach: 66% in TF32 follows from step times on an H200.
 pub const PRODUCT_SHARE: f64 = 0.65;
 
 const fn part(name: &'static str, [fp32, tf32, bf16]: [f64; 3], terabytes: f64, source: &'static str) -> Peaks {
@@ -25,7 +26,7 @@ const fn part(name: &'static str, [fp32, tf32, bf16]: [f64; 3], terabytes: f64, 
     Peaks { name, fp32: fp32 * tera, tf32: tf32 * tera, bf16: bf16 * tera, bytes_per_second: terabytes * tera, source }
 }
 
-/// A part's row is the first whose name occurs in the device's, so the more particular come first.
+/// The first row whose name occurs in the device's name applies, so more specific names come first.
 pub const PARTS: &[Peaks] = &[
     part("GB200", [80.0, 1250.0, 2500.0], 8.0, "NVIDIA GB200 NVL72 datasheet, per GPU"),
     part("B200", [75.0, 1125.0, 2250.0], 8.0, "NVIDIA DGX B200 datasheet, per GPU"),
@@ -73,7 +74,7 @@ pub const PARTS: &[Peaks] = &[
     part("Arc A770", [19.7, 0.0, 137.6], 0.56, "Intel Arc A770 specification"),
 ];
 
-/// The part that a profiler's or driver's name for a device means.
+/// The part that matches a profiler's or driver's name for a device.
 pub fn find(device_name: &str) -> Option<&'static Peaks> {
     let plain = |text: &str| text.to_ascii_lowercase().replace([' ', '-', '_'], "");
     let device = plain(device_name);
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_device_with_two_dies_is_one_of_them() {
-        // The driver shows each die as a device of its own.
+        // The driver shows each die as a separate device.
         assert_eq!(find("AMD Instinct MI250X").map(|part| part.bf16), Some(191.5e12));
         assert_eq!(find("AMD Instinct MI250").map(|part| part.bytes_per_second), Some(1.638e12));
     }

@@ -1,4 +1,4 @@
-//! The step as it is without a profiler: a trace played again so that its steps take the time that was measured without one.
+//! The step without a profiler: replays a trace so that its steps take the time that was measured without one.
 
 mod join;
 mod loader;
@@ -17,22 +17,22 @@ use crate::simulation::{HostClock, NOT_PLAYED, Removal, Replay, Simulation};
 /// The step without the profiler: measured, or estimated from the number of recorded events.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TrueStep {
-    /// `measured`: steps were timed with nothing attached; `given`: on the command line; `estimated`: by recorded events.
+    /// `measured`: steps timed with nothing attached; `given`: on the command line; `estimated`: from recorded events.
     pub from: &'static str,
     pub seconds: f64,
-    /// Measured: the 95% interval of the median. Estimated: with the most and the least expensive events that were seen.
+    /// Measured: the 95% interval of the median. Estimated: with the most and the least expensive events seen so far.
     pub lower_seconds: f64,
     pub upper_seconds: f64,
-    /// Steps that were timed.
+    /// Number of steps that were timed.
     pub timed_steps: usize,
-    /// The step as recorded, and by the light profiler where there was one.
+    /// The step as recorded, and as recorded by the light profiler if there was one.
     pub recorded_seconds: f64,
     pub light_seconds: Option<f64>,
-    /// The replayed step, to which all shares refer; the recorded step where nothing was replayed.
+    /// The replayed step, to which all shares refer; the recorded step if nothing was replayed.
     pub played_seconds: f64,
     /// Cost of recording each event: fitted so that the replay takes the true time, or assumed.
     pub cost_per_event: Option<EventCosts>,
-    /// Share of the operators and calls that the light and the full trace have in common, where both were joined.
+    /// Share of the operators and calls that the light and the full trace have in common, if both were joined.
     pub joined_share: Option<f64>,
     /// Caveats, in sentences.
     pub notes: Vec<String>,
@@ -41,37 +41,37 @@ pub struct TrueStep {
 /// A trace whose steps take the true time.
 pub struct RetimedTrace {
     pub trace: Trace,
-    /// Clock that cut the steps of the recording that the times come from.
+    /// The clock that delimits the steps of the recording that the times come from.
     pub recorded_on: MeasuredOn,
     pub step: TrueStep,
 }
 
-/// Multiples of the usual cost that a fit may reach.
+/// Largest multiple of the usual cost that a fit may reach.
 const MOST_IN_FIT: f64 = 4.0;
-/// A play that misses the true time by more is told.
+/// A replay that misses the true time by more than this gets a note.
 const MISS: f64 = 0.03;
-/// A fit need not be closer than this.
+/// Accuracy at which the fit stops.
 const CLOSE_ENOUGH: f64 = 0.001;
-/// The share by which a play may miss the true time of a host that is as quick as it is.
+/// Share by which a replay may miss the true time when a higher recording cost is assumed for the host.
 const LITTLE: f64 = 0.005;
-/// Shares of the usual cost that are tried where the device sets the pace.
+/// Shares of the usual cost to try where the device is the bottleneck.
 const SHARES: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
-/// Dearer than usual, up to the most that was seen: tried first where a true time says that the device hides it.
+/// Higher costs than usual, up to the highest seen: tried first where the true time shows that the device hides them.
 const DEARER: [f64; 2] = [MOST_SEEN, 1.35];
-/// Light and full traces with less in common are not joined.
+/// Light and full traces that have less in common than this are not joined.
 const LEAST_JOINED: f64 = 0.75;
-/// Steps of one run differ by this much, whatever is attached.
+/// Steps of one run vary by this much, whatever is attached.
 const NOISE: f64 = 0.08;
-/// Costs per event explained recorded steps with up to 6 waits of the host per step, and none of those with 25 and with 288.
+/// The per-event cost model fits recordings with up to 6 host waits per step; it failed on those with 25 and 288.
 const MANY_WAITS: f64 = 10.0;
 const STEPS_TO_ESTIMATE_BY: usize = 8;
 
-/// The trace played again, where the true time is known: from its header, or `given` in seconds per step.
+/// Replays the trace if the true time is known: from its header, or `given` in seconds per step.
 pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
     let recorded = mean_step(view);
     let timed = view.trace.header.recording.as_ref().map_or(&[][..], |recording| &recording.true_step_seconds);
     if recorded <= 0.0 || view.trace.header.headroom.is_some() {
-        return None; // a run of ours states its own overhead
+        return None; // a headroom run states its own overhead
     }
     let seconds = given.or_else(|| median(timed)).filter(|seconds| *seconds > 0.0)?;
     let mut step = TrueStep { recorded_seconds: recorded, seconds, ..TrueStep::default() };
@@ -102,7 +102,7 @@ pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
     Some(RetimedTrace { trace, recorded_on, step })
 }
 
-/// The trace with the times of a play that takes the true time, and what recording an event cost in it.
+/// The trace with the times of a replay that takes the true time, and the cost of recording an event in it.
 fn as_timed(view: &View, true_seconds: f64) -> (EventCosts, Trace) {
     let of_view = |view: &View| {
         let (costs, play) = fit(view, true_seconds);
@@ -117,7 +117,7 @@ fn as_timed(view: &View, true_seconds: f64) -> (EventCosts, Trace) {
     }
 }
 
-/// Where a play does not take the true time.
+/// A note if the replay does not take the true time.
 fn miss(step: &TrueStep) -> Option<String> {
     let miss = step.played_seconds / step.seconds - 1.0;
     let why = match miss > 0.0 {
@@ -128,7 +128,7 @@ fn miss(step: &TrueStep) -> Option<String> {
     (miss.abs() > MISS).then(|| format!("replayed, the step takes {played:.2} ms instead of {truth:.2}: {why}"))
 }
 
-/// The lighter the profiler, the nearer to the truth.
+/// The light trace: the lighter the profiler, the closer to the truth.
 fn light_view<'t>(view: &View<'t>) -> Option<View<'t>> {
     view.trace.light.as_deref().map(View::new).filter(|light| mean_step(light) > 0.0)
 }
@@ -137,7 +137,7 @@ fn mean_step(view: &View) -> f64 {
     view.steps.seconds_per_step(view.steps.wall_nanos())
 }
 
-/// The step without the profiler by the number of recorded events, where no true time is known.
+/// Estimates the step without the profiler from the number of recorded events, if no true time is known.
 pub fn estimated(view: &View) -> TrueStep {
     let recorded = mean_step(view);
     let mut step = TrueStep { recorded_seconds: recorded, played_seconds: recorded, ..TrueStep::default() };
@@ -148,10 +148,10 @@ pub fn estimated(view: &View) -> TrueStep {
     }
     let light = light_view(view);
     step.light_seconds = light.as_ref().map(mean_step);
-    // The share of the recorded step that no disturbance took, where light and full recording tell.
+    // The share of the recorded step that is free of disturbances, if light and full recordings show it.
     let kept = light.as_ref().map_or(1.0, |light| undisturbed::share(light, view));
     let view = light.as_ref().unwrap_or(view);
-    // Steps are alike: a few tell what recording costs, in a fraction of the time.
+    // Steps are alike: a few are enough to tell the cost of recording, in a fraction of the time.
     let steps = view.steps.ordered.len().min(STEPS_TO_ESTIMATE_BY);
     let range = view.steps.host_range_of_first(steps);
     let simulation = Simulation::of_first_steps(view, steps);
@@ -164,9 +164,9 @@ pub fn estimated(view: &View) -> TrueStep {
     step.from = "estimated";
     step.cost_per_event = Some(usual);
     let [least, most] = usual.bounds();
-    // A worker is not recorded: where the loop waits for its batches, a quicker loop waits for longer.
+    // A worker is not recorded: if the loop waits for its batches, a quicker loop waits longer.
     step.seconds = kept * with(usual) + saved(usual).min(waits_for_workers(view));
-    // A loader's own work differs most from one process, and from one batch, to the next.
+    // The loader's own work varies most from one process, and one batch, to the next.
     let noise = NOISE + loader::NOISE_OF_LOADING * loading_share(view);
     (step.lower_seconds, step.upper_seconds) =
         ((1.0 - noise) * kept * with(most), (1.0 + noise) * with(least).max(step.seconds));
@@ -183,8 +183,8 @@ pub fn estimated(view: &View) -> TrueStep {
     step
 }
 
-/// Host time that recording took while the device set the pace: as much of it as leaves the step as long as it is. Empty where it
-/// is the host that sets the pace.
+/// Host time spent on recording while the device was the bottleneck: as much as can be removed without changing the
+/// step. Empty if the host is the bottleneck.
 pub fn spare(view: &View, simulation: &Simulation) -> Vec<Span> {
     let range = view.steps.host_range();
     let usual = EventCosts::shared(view);
@@ -209,7 +209,7 @@ fn waits_for_workers(view: &View) -> f64 {
     view.steps.seconds_per_step(view.steps.ordered.iter().map(|step| covered(&fetches, *step)).sum())
 }
 
-/// Waits of the host for the device.
+/// Number of host waits for the device per step.
 fn waits_per_step(view: &View) -> f64 {
     let (host, range) = (&view.trace.host, view.steps.host_range());
     let inside = |at: &usize| (range.start..range.end).contains(&host.start[*at]);
@@ -217,14 +217,14 @@ fn waits_per_step(view: &View) -> f64 {
     waits.count() as f64 / view.steps.count()
 }
 
-/// All that recording adds to the time of host and device, to be taken out.
+/// Everything that recording adds to the time of host and device, to be removed.
 fn recording(view: &View, costs: EventCosts, range: Span) -> Removal {
     let (mut host, device) = staging(view, costs, range);
     host.extend(cost_spans(view, costs, range));
     Removal { host, device, ..Removal::default() }
 }
 
-/// The costs, as a multiple of the usual ones, with which the play takes the true time; and that play.
+/// The costs, as a multiple of the usual ones, with which the replay takes the true time; and that replay.
 fn fit(view: &View, true_seconds: f64) -> (EventCosts, Replay) {
     let simulation = Simulation::new(view);
     let usual = EventCosts::shared(view);
@@ -232,7 +232,8 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Replay) {
     let now = simulation.run(&Removal::default());
     let saved = |factor: f64| now - simulation.run(&removal(factor));
     let wanted = ((mean_step(view) - true_seconds) * view.steps.count() * 1e9) as i64;
-    // Where the device sets the pace, dearer events save no more: the least cost that saves what can be saved.
+    // Where the device is the bottleneck, higher costs save no more: finds the lowest cost that saves all that can be
+    // saved.
     let to_save = wanted.min(saved(MOST_IN_FIT) - (CLOSE_ENOUGH * now as f64) as i64);
     let (mut least, mut most) = (0.0, MOST_IN_FIT);
     if to_save <= 0 {
@@ -245,8 +246,8 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Replay) {
             false => most = middle,
         }
     }
-    // Where the device sets the pace, all costs up to some explain the true time. With the least of them the host would stay as slow
-    // as it was recorded, and set the pace in every replay with a quicker device.
+    // Where the device is the bottleneck, a range of costs explains the true time. With the lowest, the host would stay
+    // as slow as recorded, and limit every replay with a quicker device.
     let room = to_save.max(0) + (LITTLE * now as f64) as i64;
     let dearer = DEARER.into_iter().chain(SHARES).find(|factor| *factor > most && saved(*factor) <= room);
     let factor = dearer.unwrap_or(most);
@@ -255,8 +256,9 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Replay) {
     (usual.times(factor), simulation.play(&Removal { graph_gaps, ..host }))
 }
 
-/// Kernels of a graph follow each other without the host, and recording each lengthens the gap before it: the share of those gaps that
-/// is taken out, where what recording costs the host leaves the play longer than `wanted`.
+/// The share to remove of the gaps between a graph's kernels, if removing the host's recording cost leaves the replay
+/// longer than `wanted`. These kernels follow each other without the host, and recording each lengthens the gap before
+/// it.
 fn graph_gaps(simulation: &Simulation, host: &Removal, wanted: i64) -> f64 {
     let played = |graph_gaps: f64| simulation.run(&Removal { graph_gaps, ..host.clone() });
     let as_it_is = played(0.0);
@@ -274,7 +276,7 @@ fn graph_gaps(simulation: &Simulation, host: &Removal, wanted: i64) -> f64 {
     most
 }
 
-/// The trace with the times of a play, and copies from pageable memory as long as they are without `costs`.
+/// The trace with the times of a replay, and with copies from pageable memory as long as they are without `costs`.
 fn replayed(view: &View, play: &Replay, costs: EventCosts) -> Trace {
     let clock = HostClock::new(play);
     let mut trace = view.trace.clone();
@@ -302,7 +304,7 @@ fn replayed(view: &View, play: &Replay, costs: EventCosts) -> Trace {
     trace
 }
 
-/// Work of one stream starts in the order in which it started when it was recorded, whatever moved it.
+/// Keeps the recorded order of starts on each stream, whatever was moved.
 fn keep_order_of_streams(trace: &mut Trace) {
     let device = &mut trace.device;
     for at in 1..device.len() {
@@ -323,12 +325,12 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// By order statistics: the widest pair of values around the median that it leaves with less than one in twenty.
+/// The narrowest pair of order statistics around the median whose two tails are at most 2.5% each.
 fn median_interval(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // The chance that fewer than `below + 1` of `count` values lie under the median.
+    // The probability that at most `below` of `count` values lie under the median.
     let mut below = 0;
     let (mut chance, mut term) = (0.5f64.powi(count as i32), 0.5f64.powi(count as i32));
     while below + 1 < count / 2 {

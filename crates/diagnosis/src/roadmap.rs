@@ -1,4 +1,4 @@
-//! Ranks what to do first: findings by what they save against what they cost, each saving beyond those before it.
+//! Ranks what to do first: findings by saving against effort, each with its saving beyond those before it.
 
 use serde::Serialize;
 
@@ -11,14 +11,14 @@ use crate::what_if::model;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Roadmap {
     pub items: Vec<RoadmapItem>,
-    /// Saving of all items together: at most this much of the step.
+    /// Upper bound on the saving of all items together, as a share of the step.
     pub total_saving_bound_share: f64,
     pub step_seconds_now: f64,
     pub step_seconds_at_best: f64,
-    /// Saving of all items together, as expected.
+    /// Expected saving of all items together.
     pub total_saving_expected_share: f64,
     pub step_seconds_expected: f64,
-    /// Findings without a model: the saving of their fix is not part of the bound.
+    /// Findings without a model: their fix's saving is not part of the bound.
     pub outside_bound: Vec<String>,
     /// How the bound was found.
     pub method: &'static str,
@@ -32,31 +32,31 @@ pub struct RoadmapItem {
     pub advice: String,
     pub effort: Effort,
     pub confidence: Confidence,
-    /// How expected saving and bound are found.
+    /// How the expected saving and the bound are computed.
     pub model: &'static str,
-    /// At most, by itself.
+    /// Upper bound for this item alone.
     pub alone_share: f64,
-    /// At most, beyond what the items before it save.
+    /// Upper bound beyond the items before it.
     pub additional_share: f64,
-    /// As expected: by itself, and beyond what the items before it save.
+    /// Expected saving: for this item alone, and beyond the items before it.
     pub expected_share: f64,
     pub additional_expected_share: f64,
-    /// The step with only this fixed: its lower bound, and as expected.
+    /// The step with only this fixed: lower bound, and expected.
     pub bound_step_seconds: f64,
     pub expected_step_seconds: f64,
 }
 
 const METHOD: &str = "the step replayed without each cost: the expected saving by a model of the fix, and the bound that no fix can exceed";
 
-/// Less is not worth a line.
+/// Smaller savings are not worth a line.
 const LEAST_SAVING: f64 = 0.0005;
 
-/// Savings as they are compared: what differs by less is the same.
+/// Rounds savings for comparison: those that differ by less are equal.
 fn rounded(worth: f64) -> i64 {
     (1e3 * worth).round() as i64
 }
 
-/// Sets each finding's own savings, and orders those that save something.
+/// Sets each finding's own savings, and sorts those that save something.
 pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFinding]) -> Roadmap {
     let wall = view.steps.range().nanos().max(1) as f64;
     let as_it_is = simulation.run(&Removal::default());
@@ -67,7 +67,7 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
         finding.saving_expected_share =
             expected.map_or(finding.saving_bound_share, |expected| share(expected).min(finding.saving_bound_share));
     }
-    // A wide bound, quicker parts and fewer launches alone are not a saving of the finding's.
+    // A wider bound, quicker parts and fewer launches alone do not count as the finding's saving.
     let its_own = |removal: &Removal| Removal {
         quick_host: false,
         quick_device: false,
@@ -81,7 +81,7 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
             && (finding.saving_expected_share > LEAST_SAVING || by_itself() > LEAST_SAVING)
     };
     let mut order: Vec<usize> = (0..findings.len()).filter(|&at| saves(&findings[at])).collect();
-    // A saving of low effort before a larger one of high effort, but not before a much larger one.
+    // A low-effort saving goes before a larger one of high effort, but not before a much larger one.
     let worth = |finding: &TraceFinding| {
         finding.saving_expected_share
             / match finding.effort {
@@ -90,11 +90,11 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
                 Effort::High => 4.0,
             }
     };
-    // Idle time is what no other finding explains: it saves what those before it leave.
+    // Idle time is what no other finding explains: it saves only what the others leave.
     let is_rest = |finding: &TraceFinding| finding.cause == Cause::GpuIdle;
     order.sort_by(|&left, &right| {
         let (left, right) = (&findings[left], &findings[right]);
-        // Among two that save the same, the one whose own cost is the larger: a copy before the wait for it.
+        // If two save the same, the one with the larger cost goes first: a copy before the wait for it.
         let cost = |finding: &TraceFinding| finding.share_of_step.unwrap_or(0.0);
         let by_cost = cost(right).total_cmp(&cost(left)).then(left.code.cmp(right.code));
         let by_worth = rounded(worth(right)).cmp(&rounded(worth(left))).then(by_cost);
@@ -110,7 +110,7 @@ pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFindin
         removed = removed.and(&found.removal);
         expected_removed = expected_removed.and(found.expected.as_ref().unwrap_or(&found.removal));
         let (saved, expected_saved) = (share(&removed), share(&expected_removed));
-        // Together with those before it, it may free more than by itself; what bounds that bounds it alone as well.
+        // Together with the items before it, it may save more than alone; that bound then also applies to it alone.
         let additional = (saved - saved_so_far).max(0.0);
         let alone = finding.saving_bound_share.max(additional);
         items.push(RoadmapItem {

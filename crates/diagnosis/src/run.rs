@@ -1,4 +1,4 @@
-//! The figures of a run of ours, from its trace: everything that the JSON files of a profile and its pages show.
+//! The figures of a headroom run, from its trace: everything that a profile's JSON files and pages show.
 
 mod arithmetic;
 pub mod kinds;
@@ -21,7 +21,7 @@ use crate::measures::calls::Calls;
 use crate::measures::view::View;
 use passes::{Passes, StepFacts, bottlenecks, roofline_targets, target};
 
-/// As `analyze --format json` writes it under `run`; each record is also a file of the run folder.
+/// The `run` object of `analyze --format json`; each record is also a file of the run folder.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunFigures {
     pub flops_analysis: FlopsAnalysis,
@@ -130,7 +130,7 @@ pub fn run_figures(view: &View, calls: &Calls, measures: &Measures) -> RunFigure
     figures
 }
 
-/// Against the peak of the run's precision, over the mean step of the whole run.
+/// Efficiency relative to the peak of the run's precision, over the mean step of the whole run.
 fn efficiency(header: &RunHeader, flops: &FlopsAnalysis, recorded_step: f64) -> EfficiencyMetrics {
     let peaks = &header.peaks;
     let step = header.run.mean_step_seconds.unwrap_or(recorded_step).max(f64::MIN_POSITIVE);
@@ -150,7 +150,7 @@ fn efficiency(header: &RunHeader, flops: &FlopsAnalysis, recorded_step: f64) -> 
     }
 }
 
-/// Without its points and targets, which come from the operators.
+/// The roofline without points and targets, which come from the operators.
 fn roofline(header: &RunHeader, efficiency: &EfficiencyMetrics, intensity: &IntensityRecord) -> RooflineRecord {
     RooflineRecord {
         schema_version: headroom_record::SCHEMA_VERSION,
@@ -172,7 +172,7 @@ fn roofline(header: &RunHeader, efficiency: &EfficiencyMetrics, intensity: &Inte
     }
 }
 
-/// Moves of data have no arithmetic to plot.
+/// One point per place; data movement has no arithmetic to plot.
 fn points(operators: &OperatorRecord) -> Vec<RooflinePoint> {
     let places = operators.by_place.iter().filter(|place| place.flops > 0);
     let point = |place: &headroom_record::operators::PlaceStats| RooflinePoint {

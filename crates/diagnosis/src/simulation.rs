@@ -1,4 +1,4 @@
-//! Replays the steps without a cost: launches in the host's order, each stream's queue behind them.
+//! Replays the steps with some cost removed: launches in the host's order, each stream's queue behind them.
 
 mod points;
 
@@ -9,25 +9,25 @@ use crate::measures::intervals::{Span, covered, holds, merged};
 use crate::measures::view::View;
 use points::{Point, PointKind, points};
 
-/// Time to take out: on the host, and of device spans, which get a new duration.
+/// Time to remove: spans of the host, and device spans, which get a new duration.
 #[derive(Clone, Debug, Default)]
 pub struct Removal {
     pub host: Vec<Span>,
     pub device: HashMap<usize, i64>,
-    /// More of the host's time: the launches of removed work. By itself it does not count as a finding's saving.
+    /// More host time to remove: the launches of removed work. By itself it does not count as a finding's saving.
     pub launchers: Vec<Span>,
-    /// Work follows work on a stream without a gap, as in one kernel; a graph comes close.
+    /// Work follows work on a stream without a gap, as in one kernel; a CUDA graph comes close.
     pub without_gaps: bool,
-    /// Share of each gap between kernels of one graph that is taken out: recording each of them adds to it.
+    /// Share of each gap between kernels of one graph to remove: recording each kernel lengthens the gap.
     pub graph_gaps: f64,
-    /// The host's own time is a fifth shorter: it differs by as much from one process to the next.
+    /// Shortens the host's own time by a fifth: it varies by as much from one process to the next.
     pub quick_host: bool,
-    /// The device's work is a little shorter: its clocks differ from one process to the next.
+    /// Shortens the device's work a little: its clocks vary from one process to the next.
     pub quick_device: bool,
 }
 
 impl Removal {
-    /// Both together: the host's time as a set, of two durations the shorter.
+    /// Combines both: the union of the host's spans, and the shorter of two durations.
     pub fn and(&self, other: &Removal) -> Removal {
         let mut both = self.clone();
         both.host.extend_from_slice(&other.host);
@@ -47,41 +47,41 @@ impl Removal {
     }
 }
 
-/// The host's points at which it meets the device, in order of time.
+/// The points at which the host meets the device, in order of time.
 pub struct Simulation {
-    /// When the host was at the steps.
+    /// The host's time range of the steps.
     host: Span,
-    /// When the device is free for them: what was ordered before them runs until then.
+    /// When the device becomes free for the steps: work launched before them runs until then.
     device_free: i64,
     points: Vec<Point>,
-    /// Points at which the host waits.
+    /// Number of points at which the host waits.
     waits: usize,
     tracks: usize,
     device_spans: usize,
-    /// Time that the host has to spare: launches that waited for room in a full queue, and what recording took of it.
+    /// Host time to spare: launches that waited for room in a full queue, and the cost of recording.
     spare: Vec<Span>,
 }
 
 /// One replay: when everything happened in it.
 pub struct Replay {
-    /// Start of each device span that the steps ordered; [`NOT_PLAYED`] for the others.
+    /// Start of each device span that the steps launched; [`NOT_PLAYED`] for the others.
     pub device_start: Vec<i64>,
-    /// Waits of the host that are still there, as they were and as they are.
+    /// Host waits that remain, as recorded and as replayed.
     pub waits: Vec<(Span, Span)>,
-    /// Time that the host does without, as a set.
+    /// Host time that was removed, as merged spans.
     pub removed: Vec<Span>,
-    /// When host and device are through.
+    /// When host and device have finished.
     pub end: i64,
 }
 
 pub const NOT_PLAYED: i64 = i64::MIN;
 
 const LONGEST_LAUNCH_NANOS: i64 = 100_000;
-/// A graph of a thousand kernels takes about a millisecond.
+/// Launching a graph of a thousand kernels takes about a millisecond.
 const LONGEST_GRAPH_LAUNCH_NANOS: i64 = 2_000_000;
-/// The shortest step time of a host-bound script in several processes on one machine, against the longest.
+/// Shortest divided by longest step time of a host-bound script, over several processes on one machine.
 const QUICK_HOST_SHARE: f64 = 0.8;
-/// The same kernels in several processes on one machine.
+/// The same ratio for the same kernels.
 const QUICK_DEVICE_SHARE: f64 = 0.97;
 
 impl Simulation {
@@ -104,8 +104,8 @@ impl Simulation {
         }
     }
 
-    /// Also without what recording took of the host's time: where the device sets the pace, the host is as quick without a profiler
-    /// once the device is quicker.
+    /// Also removes the cost of recording from the host's time: where the device is the bottleneck, the host without a
+    /// profiler would keep up with a quicker device.
     pub fn without_recording(mut self, spans: Vec<Span>) -> Simulation {
         self.spare = merged([self.spare, spans].concat());
         self
@@ -116,7 +116,7 @@ impl Simulation {
         self.play(removal).end - self.host.start
     }
 
-    /// The time saved by `removal`, against the same play with nothing removed; never negative.
+    /// The time saved by `removal`, compared with a replay that removes nothing; never negative.
     pub fn saved(&self, removal: &Removal) -> i64 {
         (self.run(&Removal::default()) - self.run(removal)).max(0)
     }
@@ -130,10 +130,10 @@ impl Simulation {
         let mut device_start = vec![NOT_PLAYED; self.device_spans];
         let mut device_end = vec![NOT_PLAYED; self.device_spans];
         let mut waits = Vec::new();
-        // When all that each wait waited for is done, and what waits before it did.
+        // When everything that each wait and the waits before it waited for is done.
         let mut done_by_wait: Vec<i64> = vec![self.device_free; self.waits];
         let (mut finished_end, mut wait) = (self.device_free, 0);
-        // How much later (or, negative, earlier) than "time less what is removed" the host is, because of waits.
+        // How much later (or, if negative, earlier) the host is than "time minus removed time", because of waits.
         let mut lag = 0;
         for point in &self.points {
             match point.what {
@@ -182,8 +182,8 @@ impl Simulation {
     }
 }
 
-/// A launch is quick unless the queue is full; then the device works throughout. That of a graph also waits until the graph's former
-/// replay is done.
+/// Launch time spent blocked. A launch is quick unless the queue is full, and then the device is busy throughout. A
+/// graph launch also waits until the graph's previous replay is done.
 fn blocked(view: &View) -> Vec<Span> {
     let host = &view.trace.host;
     let blocked = (0..host.len()).filter_map(|at| {
@@ -199,13 +199,14 @@ fn blocked(view: &View) -> Vec<Span> {
     blocked.collect()
 }
 
-/// Times with the removed spans cut out. Asked in ascending order but for the ends of waits, which lie a little ahead.
+/// Maps times to times without the removed spans. Queries ascend, except for the ends of waits, which lie a little
+/// ahead.
 struct Clock<'r> {
     removed: &'r [Span],
-    /// The first span that does not lie wholly before the last time asked for, and the length of those before it.
+    /// The first span that does not lie entirely before the last queried time, and the total length of those before it.
     next: usize,
     passed: i64,
-    /// From then on the host takes this share of its time.
+    /// From this time on, the host takes this share of its time.
     from: i64,
     share: f64,
 }
@@ -229,10 +230,10 @@ impl Clock<'_> {
     }
 }
 
-/// Where a moment of the host lies in a play.
+/// Maps a moment of the host to its time in a replay.
 pub struct HostClock<'p> {
     play: &'p Replay,
-    /// Length of the removed spans before each.
+    /// Total length of the removed spans before each one.
     passed: Vec<i64>,
 }
 
@@ -252,7 +253,7 @@ impl<'p> HostClock<'p> {
             return self.without_removed(time);
         };
         if time < was.end {
-            // Within a wait, in proportion.
+            // Within a wait, interpolate.
             let share = (time - was.start) as f64 / was.nanos().max(1) as f64;
             return is.start + (share * is.nanos() as f64) as i64;
         }

@@ -1,4 +1,4 @@
-//! Trace rules: measures in, findings out. One rule a file, its page beside it.
+//! Trace rules: measures in, findings out. One file per rule, with its page beside it.
 
 mod allocator_churn;
 mod attention_masked;
@@ -58,22 +58,22 @@ pub struct TraceRule {
     pub check: fn(&Evidence) -> Vec<Found>,
 }
 
-/// All that a rule may look at.
+/// Everything that a rule may use.
 pub struct Evidence<'a> {
     pub view: &'a View<'a>,
     pub measures: &'a Measures,
-    /// A run of ours: its figures and the calls of its plan.
+    /// Figures and planned calls, if the trace is from a headroom run.
     pub run: Option<(&'a RunFigures, &'a Calls<'a>)>,
     pub trust: &'a Trust,
     pub ranks: Option<&'a Ranks>,
     pub thresholds: &'a Thresholds,
-    /// The steps of `view`, ready to be played again.
+    /// The steps of `view`, ready to be replayed.
     pub simulation: &'a Simulation,
-    /// Time on the host that findings of other rules account for; known to the rule that comes last.
+    /// Host time that findings of other rules account for; set for the rule that runs last.
     pub explained: &'a [Span],
 }
 
-/// Finding of a rule: the figures, and what to take out of the step to see what it costs.
+/// A rule's finding: the figures, and what to remove from the step to measure its cost.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Share of the step that it costs; `None` for a finding about memory or about the trace itself.
@@ -81,19 +81,19 @@ pub struct Found {
     pub message: String,
     pub function: Option<String>,
     pub through: Option<String>,
-    /// Orders findings of one function as its lines are ordered.
+    /// Sorts findings of one function in the order of its lines.
     pub first: i64,
     pub per_step: f64,
     pub evidence: Vec<String>,
     pub advice: String,
     pub confidence: Confidence,
-    /// Time that a fix takes out at most.
+    /// The most time that a fix can remove.
     pub removal: Removal,
-    /// Whether it is about device time alone: it costs no more than the step shrinks by when that time is taken out.
+    /// Whether it is about device time alone: then it costs no more than removing that time shortens the step.
     pub on_device: bool,
-    /// Time that a fix is expected to take out, where there is a model of it; else the same.
+    /// Time that a fix is expected to remove, if there is a model of it; otherwise the same as `removal`.
     pub expected: Option<Removal>,
-    /// Taken out at the rule's own word, before `removal` was widened to a bound.
+    /// The rule's own removal, before `removal` was widened to a bound.
     pub asked: Option<Removal>,
 }
 
@@ -125,14 +125,14 @@ pub struct TraceFinding {
     pub cause: Cause,
     pub severity: Severity,
     pub share_of_step: Option<f64>,
-    /// By how much the step would shrink at most without it, according to a replay.
+    /// How much the step would shrink at most without it, according to a replay.
     pub saving_bound_share: f64,
-    /// By how much it is expected to shrink.
+    /// How much the step is expected to shrink.
     pub saving_expected_share: f64,
     pub message: String,
     /// The Python function it happens in, as the trace names it.
     pub function: Option<String>,
-    /// Its line, where the source was given.
+    /// Its line, if the source was given.
     pub place: Option<Place>,
     /// Findings of source rules with the same cause at the same place.
     pub sources: Vec<SourceFinding>,
@@ -197,7 +197,7 @@ pub fn find(evidence: &Evidence) -> Vec<TraceFinding> {
         findings.extend((rule.check)(evidence).into_iter().map(|found| finding(rule, found)));
     }
     budget::pace(evidence, &mut findings);
-    // Idle time is what nothing else explains, so it comes last.
+    // Idle time is what no other rule explains, so this rule runs last.
     let set_up = evidence.view.cold.spans.iter().copied();
     let by_others = findings.iter().flat_map(|finding| finding.found.removal.host.clone());
     let explained = merged(by_others.chain(set_up).collect());
@@ -235,9 +235,9 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
 fn severity(rule: &TraceRule, share: Option<f64>, confidence: Confidence) -> Severity {
     let by_share = share.map_or(Severity::Medium, Severity::of_share);
     match rule.cause {
-        // A cold start costs no step to come, however long it is.
+        // A cold start does not slow later steps, however long it is.
         Cause::ColdStart => Severity::Medium,
-        // A second pass may be another model's, and then has to run.
+        // A second pass may belong to another model, and then has to run.
         Cause::Recomputed if confidence == Confidence::Low => by_share.min(Severity::Medium),
         _ => by_share,
     }

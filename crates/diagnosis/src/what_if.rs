@@ -1,5 +1,5 @@
-//! Models of the cost that a fix is expected to leave, and of the least it leaves: attention, products, element-wise runs,
-//! the optimizer, the loader, read-backs, copies on the device and idle time.
+//! Models of the cost that remains after a fix, expected and at least: attention, GEMMs, element-wise runs, the
+//! optimizer, the loader, read-backs, copies on the device and idle time.
 
 use hashbrown::HashMap;
 use headroom_trace::Category;
@@ -18,29 +18,31 @@ use crate::peaks::{self, PRODUCT_SHARE, Peaks};
 use crate::simulation::Removal;
 use crate::trace_rules::TraceFinding;
 
-/// Share of the tensor cores' rate that fused attention reaches, both passes together: 43% follows from step times on an H200.
+/// Share of the tensor cores' rate that fused attention reaches over both passes: 43% follows from step times on an
+/// H200.
 const FLASH_SHARE: f64 = 0.40;
-/// Share of the time of products that write or read scores which fused attention takes, where no FLOPs are known: it is as quick for heads
-/// of 128, and nearly twice as quick for heads of 64, where moving scores bounds the products. At least a fifth.
+/// Share of the time of GEMMs that write or read scores which fused attention takes, if FLOPs are unknown. It is as
+/// fast for heads of 128, and nearly twice as fast for heads of 64, where moving scores bounds the GEMMs. At least a
+/// fifth.
 const FLASH_OF_PRODUCT: f64 = 0.6;
 const LEAST_OF_PRODUCT: f64 = 0.2;
-/// Share of the memory's rate that a fused optimizer reaches.
+/// Share of the memory bandwidth that a fused optimizer reaches.
 const STREAM_SHARE: f64 = 0.8;
-/// Share of its roof that an operator may be brought to.
+/// Share of its roof that an operator may reach.
 const ROOF_SHARE: f64 = 0.7;
-/// Share of the link's rate that copies of pinned memory reach.
+/// Share of the link's rate that copies from pinned memory reach.
 const PINNED_SHARE: f64 = 0.85;
-/// Workers among which a loader's work is divided.
+/// Number of workers that share the loader's work.
 const WORKERS: i64 = 8;
-/// One in so many parts of a loader's work is to take a batch over from a worker.
+/// The share of a loader's work spent on taking batches over from workers is one in this many.
 const HANDED_OVER: i64 = 32;
-/// Shorter kernels make single values and masks.
+/// Shorter kernels produce single values and masks.
 const SMALL_NANOS: i64 = 10_000;
-/// No call of the matrix units is over sooner, however small its part in a batch.
+/// No tensor-core kernel is shorter than this, however small its part in a batch.
 const SHORTEST_NANOS: i64 = 500;
 
-/// How the saving of a finding's fix is found, by its cause; `None` where nothing in a trace tells: what it saves is outside of the
-/// bound.
+/// How the saving of a fix is computed, by the finding's cause. `None` if a trace cannot tell: the saving is then
+/// outside the bound.
 pub fn model(cause: Cause) -> Option<&'static str> {
     Some(match cause {
         Cause::HostSync => {
@@ -79,7 +81,8 @@ pub fn model(cause: Cause) -> Option<&'static str> {
         Cause::PassMissing => "the calls of a fused plan",
         Cause::DeviceCopies => "readers use the other layout, half of them half as fast; at best no copy remains",
         Cause::Recomputed => "the step without that pass",
-        // Memory, the batch and the recording itself are not times of the step; what a stalled stream waits for is not in the trace.
+        // Memory, batch size and the recording itself are not step times; what a stalled stream waits for is not in the
+        // trace.
         Cause::MemoryNearLimit
         | Cause::MemoryGrows
         | Cause::BatchTooSmall
@@ -90,7 +93,7 @@ pub fn model(cause: Cause) -> Option<&'static str> {
     })
 }
 
-/// Replaces what each finding takes out by its bound, and adds what is expected, where there is a model of the fix.
+/// Replaces each finding's removal with its bound, and adds the expected removal, where there is a model of the fix.
 pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
     let mut known = Known { view, costs: None };
     for finding in findings.iter_mut() {
@@ -99,7 +102,7 @@ pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
         }
         let asked = finding.found.removal.clone();
         finding.found.asked = Some(asked.clone());
-        // A rule that knows more than the cause has said what is expected.
+        // A rule that knows more than the cause has already set the expected removal.
         let (bound, expected) = match finding.found.expected.take() {
             Some(expected) => (asked, expected),
             None => modelled(&mut known, measures, finding.cause, asked),
@@ -109,7 +112,7 @@ pub fn fill(view: &View, measures: &Measures, findings: &mut [TraceFinding]) {
     }
 }
 
-/// Bound and expected removal by the model of the cause.
+/// Bound and expected removal, from the model of the cause.
 fn modelled(known: &mut Known, measures: &Measures, cause: Cause, asked: Removal) -> (Removal, Removal) {
     let view = known.view;
     match cause {
@@ -124,7 +127,8 @@ fn modelled(known: &mut Known, measures: &Measures, cause: Cause, asked: Removal
     }
 }
 
-/// A bound that nothing undercuts: with the cost goes all that merely stands because of it, and the next process may be quicker.
+/// Widens the bound so that nothing undercuts it: everything that exists only because of the cost goes too, and the
+/// next process may be quicker.
 fn least(known: &mut Known, cause: Cause, bound: Removal) -> Removal {
     let view = known.view;
     if !view.has_device_work() {
@@ -132,7 +136,7 @@ fn least(known: &mut Known, cause: Cause, bound: Removal) -> Removal {
     }
     let mut bound = Removal { quick_host: true, quick_device: true, ..bound };
     match cause {
-        // The host is the cause: at best it is ahead of the device throughout, and copies what it must beside it.
+        // The host is the cause: at best it stays ahead of the device, and does its copies in parallel.
         Cause::HostSync
         | Cause::GpuIdle
         | Cause::DataLoading
@@ -141,18 +145,18 @@ fn least(known: &mut Known, cause: Cause, bound: Removal) -> Removal {
         | Cause::AllocatorChurn
         | Cause::ConstantRebuilt
         | Cause::UnevenSteps => host_ahead(view, bound),
-        // Whoever launches less need not read back in between either.
+        // A program with fewer launches need not read values back in between either.
         Cause::LaunchBound => {
             bound.host = vec![view.steps.host_range()];
             fused(known, bound)
         }
         Cause::SmallKernels => fused(known, bound),
-        // Without a pass less is kept for it as well, and the host may be ahead of what is left.
+        // Without the extra pass, less is kept for it as well, and the host may get ahead of the rest.
         Cause::Recomputed => {
             bound.host = vec![view.steps.host_range()];
             Removal { without_gaps: true, ..bound }
         }
-        // Kernels are the cause: those who launch what is gone may be gone as well.
+        // Kernels are the cause: the host code that launches them may go with them.
         _ => {
             let launchers = bound.device.keys().filter_map(|&at| view.operator_of_device(at));
             bound.launchers = merged(launchers.map(|at| view.host_span(at)).collect());
@@ -162,7 +166,7 @@ fn least(known: &mut Known, cause: Cause, bound: Removal) -> Removal {
     }
 }
 
-/// Figures that several models need, made when the first asks.
+/// Figures that several models need, computed on first use.
 struct Known<'v, 't> {
     view: &'v View<'t>,
     costs: Option<Vec<Cost>>,
@@ -188,13 +192,13 @@ fn part(view: &View) -> Option<&'static Peaks> {
     peaks::find(&view.trace.header.devices.first()?.name)
 }
 
-/// By the flash roof: the products' FLOPs at the rate that fused attention reaches, and nothing beside them. At least half of
-/// them (a causal mask) at the full rate.
+/// Models fused attention by its roof: the GEMMs' FLOPs at the rate that fused attention reaches, and nothing else. The
+/// bound is half of them (a causal mask) at the full rate.
 fn attention(known: &mut Known, measures: &Measures, asked: Removal) -> (Removal, Removal) {
     let view = known.view;
     let Some(part) = part(view) else { return (asked.clone(), asked) };
     let (mut bound, mut expected) = (asked.clone(), asked);
-    // Copies that bring heads into the order of a product may go with it.
+    // Copies that reorder heads for a GEMM may go with it.
     let device = &view.trace.device;
     let copies: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.contains("copy_kernel")).collect();
     bound.device.extend(device.busy().filter(|&at| copies[device.name[at].index()]).map(|at| (at, 0)));
@@ -202,7 +206,7 @@ fn attention(known: &mut Known, measures: &Measures, asked: Removal) -> (Removal
     let shares = known.shares(products.iter().copied());
     for &at in products {
         let (Some((_, cost)), Some(share)) = (known.cost_of(at), shares.get(&at)) else {
-            // Replayed from a graph: only its length is known.
+            // Replayed from a graph: only its duration is known.
             let left = |share: f64| (share * view.trace.device.duration[at] as f64) as i64;
             bound.device.insert(at, left(LEAST_OF_PRODUCT));
             expected.device.insert(at, left(FLASH_OF_PRODUCT));
@@ -218,8 +222,8 @@ fn attention(known: &mut Known, measures: &Measures, asked: Removal) -> (Removal
     (bound, expected)
 }
 
-/// By the tensor cores' rate on the same device and shape; in single precision that of TF32. At least bf16's full rate, in
-/// which all that is stored may be half as long.
+/// Models GEMMs at the tensor cores' rate for the same device and shape; TF32 for single precision. The bound is bf16's
+/// full rate, at which stored data may also be half as long.
 fn tensor_cores(known: &mut Known, asked: Removal) -> (Removal, Removal) {
     let view = known.view;
     let Some(part) = part(view) else { return (asked.clone(), asked) };
@@ -239,8 +243,8 @@ fn tensor_cores(known: &mut Known, asked: Removal) -> (Removal, Removal) {
     (bound, expected)
 }
 
-/// A compiler may fuse all that is bound by memory into its neighbours (element-wise work, sums, norms, gathers, copies), one call do
-/// what a loop of small ones does, and a graph leave next to nothing between the rest.
+/// Bound for fusion: a compiler may fuse all memory-bound work into its neighbours (element-wise work, sums, norms,
+/// gathers, copies), one call may replace a loop of small ones, and a graph may leave next to nothing between the rest.
 fn fused(known: &mut Known, asked: Removal) -> Removal {
     let view = known.view;
     let device = &view.trace.device;
@@ -260,7 +264,8 @@ fn fused(known: &mut Known, asked: Removal) -> Removal {
     bound
 }
 
-/// The part of a kernel that is left in one call with others of its kind: it fills the device, and is no quicker than its FLOPs.
+/// The time of a kernel that remains when it is batched with others of its kind: it fills the device, and is not faster
+/// than its FLOPs allow.
 fn batched(known: &mut Known, shares: &HashMap<usize, f64>, at: usize) -> i64 {
     let view = known.view;
     let device = &view.trace.device;
@@ -272,7 +277,8 @@ fn batched(known: &mut Known, shares: &HashMap<usize, f64>, at: usize) -> i64 {
     by_flops.unwrap_or((view.filled_share(at) * duration as f64) as i64).max(SHORTEST_NANOS).min(duration)
 }
 
-/// By its bytes: as many as one kernel for all parameters moves, at the memory's rate. At least half of them at the full rate.
+/// Models the bytes that one kernel for all parameters moves, at the memory bandwidth. The bound is half of them at the
+/// full rate.
 fn optimizer(view: &View, measures: &Measures, asked: Removal) -> (Removal, Removal) {
     let Some(part) = part(view) else { return (asked.clone(), asked) };
     let device = &view.trace.device;
@@ -289,8 +295,8 @@ fn optimizer(view: &View, measures: &Measures, asked: Removal) -> (Removal, Remo
     (bound, Removal { device: scaled(least / STREAM_SHARE / update.nanos as f64), ..asked })
 }
 
-/// By overlap: workers prepare batches while the rest of the step runs, each its share of the time. What they do not get done by then
-/// is waited for, and each batch is handed over.
+/// Models overlap: workers prepare batches while the rest of the step runs, each doing its share. The step waits for
+/// what they do not finish by then, and for handing over each batch.
 fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
     let spans = loading_spans(view);
     let in_steps: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
@@ -302,9 +308,10 @@ fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
     (asked, expected)
 }
 
-/// By the bytes of the copies: of those who read a tensor in another order instead, a product does so for nothing and others at about
-/// half the speed, which costs as much again as reading it once; half of that on the whole. A copy that keeps the order helps
-/// nobody and is gone. At best no copy is left. Without sizes or a known part a quarter of the copy's time.
+/// Models strided reads instead of copies: a GEMM reads a tensor in another order for free, other operators at about
+/// half the speed, which costs as much again as reading it once; on average half of that remains. A copy that keeps the
+/// order is useless and goes away. At best no copy is left. Without sizes or a known part, a quarter of the copy's time
+/// remains.
 fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let tensor_bytes = |at: usize| {
@@ -326,8 +333,9 @@ fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
     (asked, expected)
 }
 
-/// By the bytes at the rate of the link: pinned memory is copied without staging, on the stream on which it was, before the work
-/// that needs it, and before the host makes it longer. At best, and where it is pinned already, it is hidden behind compute.
+/// Models copies at the link's rate: pinned memory is copied without staging, on the same stream, before the work that
+/// needs it and before the host makes it longer. At best, and if it is already pinned, the copy is hidden behind
+/// compute.
 fn pinned(view: &View, measures: &Measures, asked: Removal) -> (Removal, Removal) {
     let device = &view.trace.device;
     let link = view.trace.header.devices.first().and_then(|device| host_link_of(&device.name));
@@ -341,8 +349,8 @@ fn pinned(view: &View, measures: &Measures, asked: Removal) -> (Removal, Removal
     (asked, expected)
 }
 
-/// At least as long as the device works: at best the host is ahead of it all the time, what is copied is not or is hidden, and the
-/// small kernels that made what the host asked for are gone.
+/// Bound by the device's busy time: at best the host is always ahead, copies are avoided or hidden, and the small
+/// kernels that computed what the host asked for are gone.
 fn host_ahead(view: &View, asked: Removal) -> Removal {
     let device = &view.trace.device;
     let kinds = kinds_of_names(view);
@@ -356,7 +364,7 @@ fn host_ahead(view: &View, asked: Removal) -> Removal {
     bound
 }
 
-/// At its roof at best, at most of it as expected.
+/// At best the operator reaches its roof; `ROOF_SHARE` of it is expected.
 fn at_roof(view: &View, asked: Removal) -> (Removal, Removal) {
     let device = &view.trace.device;
     let near =

@@ -1,7 +1,7 @@
-//! Stored profiles, made when each figure still came from the recording itself: their traces give the same figures.
+//! Stored profiles from when each figure still came from the recording itself: their traces must give the same figures.
 //!
-//! A folder under `data/runs` holds a trace and the JSON files of one profile (`.gz`). Figures that were wrong then are listed
-//! with the reason; everything else is equal up to rounding.
+//! A folder under `data/runs` holds a trace and the JSON files of one profile (`.gz`). Figures that were wrong then are
+//! listed with the reason; everything else must be equal up to rounding.
 
 use flate2::read::GzDecoder;
 use headroom_diagnosis::{Options, analyze};
@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Keys whose value is right now and was not, by prefix, and why.
+/// Keys, by prefix, whose value was wrong then and is right now, with the reason.
 const MENDED: &[(&str, &str)] = &[
     ("flops_analysis.by_module", "fused calls are shared out to their modules"),
     ("operator_analysis.bottlenecks.categories", "a bound is of what the missing pass touches"),
@@ -24,15 +24,15 @@ const MENDED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Keys of each stored run that are compared; a run under all passes has no speed-up to offer.
+/// Number of keys compared in each stored run; a run with all passes has no speed-up to offer.
 const KEYS: [(&str, usize); 4] =
     [("cpu-nano-v2", 197), ("cpu-tiny-all", 182), ("h200-nano-v1-fp32", 201), ("h200-tiny-all-bf16", 182)];
 
-/// A fused call names all of its modules; it named the last.
+/// A fused call now names all of its modules; it used to name the last.
 const RENAMED: [(&str, &str); 3] =
     [("q_proj+k_proj+v_proj", "v_proj"), ("gate_proj+up_proj", "up_proj"), ("lm_head+loss", "loss")];
 
-/// Keys of sentences that are worded differently now. Their figures are compared.
+/// Keys of sentences that have been reworded. Their figures are compared.
 const REWORDED: [&str; 5] = ["workshop_class", "reason", "expected_improvement", "potential_benefit", "optimization"];
 
 fn folders() -> Vec<PathBuf> {
@@ -58,7 +58,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// How many figures and texts were held against each other, by key.
+/// How many figures and texts were compared, by key.
 #[derive(Default)]
 struct Compared(BTreeMap<String, usize>);
 
@@ -68,7 +68,7 @@ impl Compared {
     }
 }
 
-/// Every number and text of `old` that `new` has otherwise, as `key: old, new`.
+/// Every number and text of `old` that differs in `new`, as `key: old, new`.
 fn differences(key: &str, old: &Value, new: &Value, found: &mut Vec<String>, compared: &mut Compared) {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -168,7 +168,7 @@ fn columns_add_up_to_the_whole() {
         let breakdown = run.operator_analysis.step_breakdown;
         near(breakdown.parts().iter().map(|(_, seconds)| seconds).sum(), breakdown.wall);
         assert!(breakdown.other.abs() < 0.05 * breakdown.wall, "{breakdown:?}");
-        // A fused call is shared out to its modules, and nothing gets lost.
+        // A fused call is divided among its modules, and nothing is lost.
         let (flops, tree) = (&run.flops_analysis, &run.flops_analysis.by_module);
         assert_eq!(tree.flops, flops.executed_flops_per_step);
         assert_eq!(tree.children.iter().map(|child| child.flops).sum::<u64>(), tree.flops);
@@ -194,7 +194,7 @@ fn every_projection_has_its_own_work_under_every_list_of_passes() {
         let path = format!("layers.1.{leaf}");
         let (naive, fused) = (at(&naive, &path), at(&fused, &path));
         assert_eq!(naive.forward_flops, fused.forward_flops, "{leaf}");
-        // The naive graph sums the gradients of a common input by additions, which the fused product does in place.
+        // The naive graph sums the gradients of a common input with additions, which the fused GEMM does in place.
         let ratio = naive.backward_flops as f64 / fused.backward_flops as f64;
         assert!((1.0..1.01).contains(&ratio), "{leaf}: {ratio}");
         assert!(fused.seconds > 0.0 && fused.bytes > 0, "{leaf}");

@@ -42,7 +42,7 @@ fn slow_is_bound_by_launches_and_its_read_backs_and_mask_are_ranked_by_cost() {
     let of = |code: &str| found.iter().filter(|row| row.0 == code).copied().collect::<Vec<_>>();
     let syncs = of("TR101");
     assert_eq!(syncs.len(), 3, "{syncs:?}");
-    // Idle time with nothing queued inside of the read-backs, counted by another program: 2.038 of 92.2 ms.
+    // Idle time with nothing queued inside the read-backs, counted by another program: 2.038 of 92.2 ms.
     assert_near(syncs[0].1, 0.02055, 0.0001);
     assert_near(syncs.iter().map(|row| row.1).sum(), 0.02211, 0.0001);
     assert!(syncs[0].2.ends_with(": train") && syncs[1].2.ends_with(": train") && syncs[2].2.ends_with(": forward"));
@@ -79,8 +79,8 @@ fn tiny_llama_is_bound_by_launches_under_a_profiler_that_nearly_doubles_the_host
 
 #[test]
 fn bounds_of_the_profilers_share_hold_what_was_measured() {
-    // bench/scripts/graphed_copies.py on an H200 under the light profiler. Eight steps with nothing attached took 56.34 ms in the
-    // median: recording slowed the copies from pageable memory, of which there are few events to count.
+    // bench/scripts/graphed_copies.py on an H200 under the light profiler. Eight steps with nothing attached took 56.34
+    // ms at the median: recording slowed the copies from pageable memory, which have few events to count.
     let analysis = analysis("graphed_copies");
     let (truth, step) = (0.05634, &analysis.true_step);
     assert_eq!(step.from, "estimated");
@@ -91,7 +91,8 @@ fn bounds_of_the_profilers_share_hold_what_was_measured() {
     let trust = &analysis.trust;
     let bounds = [trust.profiler_overhead_low_share, trust.profiler_overhead_high_share].map(Option::unwrap);
     assert!(bounds[0] <= measured && measured <= bounds[1], "{measured} of {bounds:?}");
-    // Pinned, 154 MB take 2.8 ms on the link, before the work that needs them; the copies were measured to leave 40.7 ms.
+    // Pinned, 154 MB take 2.8 ms on the link, before the work that needs them; measured with pinned copies, the step
+    // takes 40.7 ms.
     assert_eq!(analysis.findings[0].code, "TR105");
     assert_near(analysis.roadmap.items[0].expected_step_seconds, 0.0407, 0.003);
 }
@@ -123,14 +124,15 @@ fn the_roadmap_counts_nothing_twice() {
         let roadmap = &analysis.roadmap;
         let sum: f64 = roadmap.items.iter().map(|item| item.additional_share).sum();
         assert_near(sum, roadmap.total_saving_bound_share, 1e-9);
-        // Kernels may be fused away and the gaps between them with it, so the device's time is not a floor; something is left.
+        // Kernels and the gaps between them may be fused away, so the device time is not a lower bound; something must
+        // remain.
         assert!((0.0..1.0).contains(&roadmap.total_saving_bound_share), "{}", roadmap.total_saving_bound_share);
         assert!(roadmap.step_seconds_at_best > 0.0);
     }
 }
 
 fn without(mut trace: Trace, is_removed: impl Fn(&str) -> bool) -> Trace {
-    // A name that nothing looks for stands in for the removed ones.
+    // Replaces the removed names with one that nothing looks for.
     let other = trace.names.intern("renamed");
     for at in 0..trace.host.len() {
         if is_removed(trace.names.get(trace.host.name[at])) {
@@ -154,7 +156,7 @@ fn steps_without_marks_are_cut_by_the_optimizer_then_by_the_period() {
     assert_near(by_period.steps.list[0].seconds, 0.031, 0.002);
 }
 
-/// A device that is always fed: the host orders ten kernels of 1 ms per step in 1 ms, and runs far ahead.
+/// A device that is always fed: the host launches ten kernels of 1 ms per step within 1 ms, and runs far ahead.
 fn well_fed() -> String {
     let mut events = Vec::new();
     let mut device_time = 1_000.0;

@@ -1,6 +1,7 @@
-//! Everything that the analysis of a stored trace says, figure by figure: a change of any of them is seen, and read before it is accepted.
+//! Snapshots of every figure and text in the analysis of stored traces, so that each change is reviewed before it is
+//! accepted.
 //!
-//! That the figures are right is shown elsewhere (`real_traces.rs`, `golden_runs.rs`, the faulty traces, the unit tests).
+//! Other tests show that the figures are right (`real_traces.rs`, `golden_runs.rs`, the faulty traces, the unit tests).
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,7 +11,7 @@ use headroom_trace::read_file;
 use insta::assert_snapshot;
 use serde_json::Value;
 
-/// Entries of a list that are shown; its length always is.
+/// List entries shown; the length always is.
 const SHOWN: usize = 4;
 
 fn check(name: &str, path: &str) {
@@ -44,7 +45,7 @@ fn write_leaves(text: &mut String, key: &str, value: &Value) {
     }
 }
 
-/// Six digits.
+/// Rounds to six digits.
 fn rounded(number: f64) -> f64 {
     format!("{number:.5e}").parse().unwrap()
 }

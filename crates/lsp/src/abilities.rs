@@ -1,4 +1,4 @@
-//! Capabilities of the client, and those that the server offers it.
+//! Capabilities of the client, and those that the server offers.
 
 use lsp_types::{
     ClientCapabilities, CodeActionKind, CodeActionOptions, CodeActionProviderCapability, HoverProviderCapability,
@@ -15,14 +15,14 @@ pub struct Client {
     pub encoding: Encoding,
     /// Answers `workspace/configuration`.
     pub keeps_settings: bool,
-    /// Watches files where it is asked to.
+    /// Watches files on request.
     pub watches_files: bool,
     pub refreshes_hints: bool,
-    /// Edits may name the version of the text that they are for.
+    /// Accepts edits that name the version of the text they apply to.
     pub takes_versioned_edits: bool,
-    /// The edit of an action may be asked for later.
+    /// Can ask for the edit of an action later.
     pub resolves_edits: bool,
-    /// Hover may be Markdown.
+    /// Shows Markdown in hovers.
     pub shows_markdown: bool,
 }
 
@@ -48,7 +48,7 @@ impl Client {
     }
 }
 
-/// The action that makes all safe fixes of a text.
+/// The action that applies all safe fixes of a text.
 pub fn fix_all_kind() -> CodeActionKind {
     CodeActionKind::new("source.fixAll.headroom")
 }

@@ -1,4 +1,4 @@
-//! Fixes as actions: one for each finding in reach, and all safe ones of a text together.
+//! Fixes as code actions: one for each finding in range, and one for all safe fixes of a text.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,13 @@ use crate::documents::{Documents, Unit};
 use crate::notebook;
 use crate::text::{Encoding, Text};
 
-/// The question that is asked again when a client wants the edit of an action that it was shown.
+/// Identifies the unit again when a client asks for the edit of an action it was shown.
 #[derive(Deserialize, Serialize)]
 pub struct FixAll {
     pub unit: Uri,
 }
 
-/// Whether a client that wants only some kinds of actions wants this one. A kind stands for all that begin with it.
+/// Whether a client that wants only some kinds of actions wants this one. A kind includes its sub-kinds.
 pub fn is_wanted(only: Option<&[CodeActionKind]>, kind: &CodeActionKind) -> bool {
     let covers = |wanted: &CodeActionKind| {
         let (wanted, kind) = (wanted.as_str(), kind.as_str());
@@ -33,7 +33,7 @@ pub fn is_wanted(only: Option<&[CodeActionKind]>, kind: &CodeActionKind) -> bool
     only.is_none_or(|only| only.iter().any(covers))
 }
 
-/// The fixes of findings that the range touches. A text that does not parse whole is left alone, as `--fix` leaves it.
+/// The fixes of findings that the range touches. A text that does not parse completely is left alone, as with `--fix`.
 pub fn quick_fixes(
     documents: &Documents,
     unit: &Unit,
@@ -82,7 +82,7 @@ pub fn fix_all(unit: &Unit) -> CodeAction {
     }
 }
 
-/// The edit that turns the unit into what `--fix` would write.
+/// The edit that turns the unit into the text that `--fix` would write.
 pub fn edit_of_repair(documents: &Documents, unit: &Unit, repaired: &Repaired, client: &Client) -> WorkspaceEdit {
     let mut edits = HashMap::new();
     let mut add = |cell: Option<u32>, after: &str| {
@@ -105,7 +105,7 @@ pub fn edit_of_repair(documents: &Documents, unit: &Unit, repaired: &Repaired, c
     workspace_edit(documents, edits, client)
 }
 
-/// Edits of a fix by the texts that they are in; none where the result would not parse.
+/// The edits of a fix, grouped by the text they are in; `None` if the result would not parse.
 fn edits_of(
     documents: &Documents,
     unit: &Unit,
@@ -136,10 +136,10 @@ fn edits_of(
     (!all.is_empty()).then_some(all)
 }
 
-/// Line by line, so that cursors and marks elsewhere in the text stay where they are.
+/// Compares line by line, so that cursors and marks elsewhere in the text stay in place.
 fn differences(before: &Text, after: &str, encoding: Encoding) -> Vec<TextEdit> {
     let difference = TextDiff::from_lines(before.as_str(), after);
-    // Where every line begins, and the end of the last.
+    // The start of every line, and the end of the last.
     let mut offsets = vec![0];
     for line in (0..).map_while(|line| difference.old_slice(line)) {
         offsets.push(offsets[offsets.len() - 1] + line.len());

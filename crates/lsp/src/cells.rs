@@ -1,11 +1,11 @@
-//! Changes of a notebook's cells.
+//! Changes to a notebook's cells.
 
 use lsp_types::{DidChangeNotebookDocumentParams, NotebookDocumentCellChange, Uri};
 
 use crate::documents::{Documents, NotOpen};
 use crate::text::Encoding;
 
-/// Cells that come, go, change their kind or their text. Gives the documents of cells that went.
+/// Adds and removes cells, and changes their kind or text. Returns the documents of removed cells.
 pub fn change(
     documents: &mut Documents,
     params: DidChangeNotebookDocumentParams,

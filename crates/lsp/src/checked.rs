@@ -1,4 +1,4 @@
-//! The answer about one unit: findings, what was measured, and what could not be read.
+//! The answer about one unit: findings, measured costs, and what could not be read.
 
 use headroom_diagnosis::join::{join, measure};
 use headroom_diagnosis::trace_rules::TraceFinding;
@@ -7,7 +7,7 @@ use headroom_lint::{Measured, Problem, SourceFinding, SourceReport};
 
 use crate::workspace::Question;
 
-/// Reads the rules' answer to a question.
+/// Runs the rules on a question.
 pub type Lint = dyn Fn(&Question) -> SourceReport + Send;
 
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ impl Checked {
     }
 }
 
-/// The costs of lines with a finding, and of lines that only the trace speaks of.
+/// The costs of lines with a finding, and of lines that only the trace reports.
 fn hints_of(findings: &[SourceFinding], traces: &[TraceFinding], path: &str) -> Vec<Hint> {
     let mut hints: Vec<Hint> = Vec::new();
     let mut add = |cell: Option<u32>, line: u32, measured: &Measured| {
@@ -73,7 +73,7 @@ fn hints_of(findings: &[SourceFinding], traces: &[TraceFinding], path: &str) -> 
     hints
 }
 
-/// `12.4% of the step, measured`; nothing where the trace measured no time.
+/// `12.4% of the step, measured`; `None` if the trace measured no time.
 fn label(measured: &Measured) -> Option<String> {
     let share = percent_of_step(measured.share_of_step?);
     Some(match measured.lines {

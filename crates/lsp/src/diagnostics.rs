@@ -10,7 +10,7 @@ use crate::text::{Encoding, Text};
 
 const SOURCE: &str = "headroom";
 
-/// The diagnostics of every text of a unit, also of those without any, so that old ones go away.
+/// The diagnostics of every text of a unit, including empty lists, so that old ones are cleared.
 pub fn of_unit(
     documents: &Documents,
     unit: &Uri,
@@ -54,7 +54,7 @@ pub fn range(finding: &SourceFinding, text: &Text, encoding: Encoding) -> Range 
     )
 }
 
-/// Nothing here is wrong, only slow: errors are left to programs that find them.
+/// Nothing found here is wrong, only slow: the error severity is left to other tools.
 fn severity(severity: Severity) -> DiagnosticSeverity {
     match severity {
         Severity::Critical | Severity::High => DiagnosticSeverity::WARNING,
@@ -63,7 +63,7 @@ fn severity(severity: Severity) -> DiagnosticSeverity {
     }
 }
 
-/// The language's own server says what is wrong with the text; this only says that findings may be missing.
+/// Says only that findings may be missing; the Python language server reports what is wrong with the text.
 fn of_problem(problem: &Problem, text: &Text, encoding: Encoding) -> Diagnostic {
     let line = problem.line.saturating_sub(1);
     Diagnostic {

@@ -1,4 +1,4 @@
-//! Documents that a client has open: scripts, and notebooks with their cells.
+//! The client's open documents: scripts, and notebooks with their cells.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::notebook::Notebook;
 use crate::text::{Encoding, Text};
 use crate::uri;
 
-/// A text that is open: a script, or a cell of a notebook.
+/// An open text: a script, or a cell of a notebook.
 pub struct Document {
     pub text: Text,
     pub version: i32,
@@ -18,13 +18,13 @@ pub struct Document {
     notebook: Option<Uri>,
 }
 
-/// A script or a notebook: the least that rules look at.
+/// A script or a notebook: the smallest unit that rules check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     pub uri: Uri,
-    /// Where it lies, or would lie once it is saved; none of one without a file.
+    /// Its path, or the path it will have once saved; `None` if it has no file.
     pub path: Option<PathBuf>,
-    /// Counts all changes of all documents: no two states of a unit have the same.
+    /// Counts all changes to all documents: no two states of a unit share a revision.
     pub revision: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct Unit {
 pub struct Documents {
     documents: HashMap<Uri, Document>,
     notebooks: HashMap<Uri, Notebook>,
-    /// In the order in which they were opened.
+    /// In the order they were opened.
     units: Vec<Unit>,
     revision: u64,
 }
@@ -56,7 +56,7 @@ impl Documents {
         self.unit(around)
     }
 
-    /// The texts that a unit is made of.
+    /// The texts that a unit consists of.
     pub fn parts(&self, unit: &Uri) -> Vec<Uri> {
         match self.notebooks.get(unit) {
             Some(notebook) => notebook.cells.iter().map(|cell| cell.document.clone()).collect(),
@@ -64,7 +64,7 @@ impl Documents {
         }
     }
 
-    /// The text that findings of a cell, counted from 1, or of the script as a whole are in.
+    /// The text that contains the findings of a cell, counted from 1, or of the whole script.
     pub fn part(&self, unit: &Uri, cell: Option<u32>) -> Option<(&Uri, &Document)> {
         let uri = match (self.notebooks.get(unit), cell) {
             (Some(notebook), Some(cell)) => &notebook.cells.get((cell as usize).checked_sub(1)?)?.document,
@@ -74,7 +74,7 @@ impl Documents {
         Some((uri, self.documents.get(uri)?))
     }
 
-    /// The bytes that a file with this content would have.
+    /// The bytes of a file with this content.
     pub fn content(&self, unit: &Uri) -> Option<Vec<u8>> {
         if let Some(notebook) = self.notebooks.get(unit) {
             let python = |cell: &Uri| self.documents.get(cell).filter(|document| document.is_python);
@@ -83,7 +83,7 @@ impl Documents {
         Some(self.documents.get(unit)?.text.as_str().as_bytes().to_vec())
     }
 
-    /// Whether rules look at it: a client may send texts of any language.
+    /// Whether rules check it: a client may send texts in any language.
     pub fn is_checked(&self, unit: &Uri) -> bool {
         self.notebooks.contains_key(unit) || self.documents.get(unit).is_some_and(|document| document.is_python)
     }
@@ -101,7 +101,7 @@ impl Documents {
         self.add_unit(item.uri, path);
     }
 
-    /// Makes changes one after the other; an error of a text that is not open.
+    /// Applies changes one after the other; an error if the text is not open.
     pub fn change(
         &mut self,
         document: &VersionedTextDocumentIdentifier,
@@ -176,7 +176,7 @@ impl Documents {
     }
 }
 
-/// A change of a text that was never opened.
+/// A change to a text that was never opened.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{} is not open", .0.as_str())]
 pub struct NotOpen(Uri);
@@ -185,7 +185,7 @@ fn is_notebook(path: Option<&Path>) -> bool {
     path.is_some_and(|path| path.extension().is_some_and(|ending| ending == "ipynb"))
 }
 
-/// As the project's files are listed: without links. The file itself need not be there yet.
+/// Resolves links, as in the listing of the project's files. The file itself need not exist yet.
 fn whole_path(path: &Path) -> Option<PathBuf> {
     if let Ok(whole) = std::fs::canonicalize(path) {
         return Some(whole);

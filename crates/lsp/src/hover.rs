@@ -1,4 +1,4 @@
-//! A rule's page, shown over what it found or over its code in a comment.
+//! A rule's page, shown over its finding or over its code in a comment.
 
 use headroom_diagnosis::trace_rules::TRACE_RULES;
 use headroom_lint::{SourceFinding, rules};

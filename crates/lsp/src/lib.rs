@@ -1,7 +1,7 @@
-//! The language server of lint: findings as one types, fixes, rules' pages, and measured costs beside the line.
+//! The language server for lint: findings while typing, fixes, rule pages, and measured costs beside the line.
 //!
-//! One thread does all the work, in the order in which messages come; another one only takes messages in, so that a newer
-//! text or a cancellation is seen before the next piece of work begins.
+//! One thread does all the work, in the order of the messages; another only receives messages, so that a newer text or
+//! a cancellation is seen before the next piece of work begins.
 
 #![allow(
     clippy::mutable_key_type,
@@ -43,14 +43,14 @@ pub use settings::Settings;
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The client asked for the end before it said goodbye.
+    /// The client sent `exit` after `shutdown`.
     Asked,
-    /// The client left.
+    /// The client disconnected, or sent `exit` without `shutdown`.
     Left,
 }
 
 impl Settings {
-    /// Options of a command line: they hold where the client sets nothing.
+    /// Settings from the command line: they apply where the client sets nothing.
     pub fn given(select: Vec<String>, ignore: Vec<String>, pedantic: bool, trace: Vec<PathBuf>) -> Settings {
         Settings {
             select: Some(select),
@@ -67,7 +67,7 @@ pub fn serve(connection: Connection, settings: Settings) -> Ending {
     session::run(Server::new(connection, settings, Box::new(lint)))
 }
 
-/// Serves the client at the other end of standard input and output; an error where a message could not be read.
+/// Serves the client on standard input and output; an error if a message could not be read.
 pub fn serve_standard_streams(settings: Settings) -> std::io::Result<Ending> {
     let (connection, threads) = Connection::stdio();
     let ending = serve(connection, settings);

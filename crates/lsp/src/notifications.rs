@@ -19,7 +19,7 @@ use crate::server::{Server, Stage};
 /// Files whose change may change an answer.
 const WATCHED: &[&str] = &["**/*.py", "**/*.ipynb", "**/pyproject.toml", "**/headroom.toml", "**/setup.cfg"];
 
-/// Takes one in, or says why it could not be.
+/// Handles one notification, or returns why it could not.
 pub fn take(server: &mut Server, notification: Notification) -> Result<(), String> {
     if server.stage != Stage::Running {
         return Ok(());
@@ -96,7 +96,7 @@ pub fn take(server: &mut Server, notification: Notification) -> Result<(), Strin
             }
             server.settings_changed();
         }
-        // Notifications that begin so may be let be; so may all others, which no server has to know.
+        // Notifications that start with `$/` may be ignored; so may all other unknown ones.
         _ => {}
     }
     Ok(())

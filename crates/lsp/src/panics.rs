@@ -1,4 +1,4 @@
-//! Panics, which must not take the server down.
+//! Messages of panics, which must not take the server down.
 
 use std::any::Any;
 

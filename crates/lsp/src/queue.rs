@@ -1,4 +1,4 @@
-//! Messages that came and are not answered yet. A cancellation is seen before the work that it spares begins.
+//! Messages received but not answered yet. A cancellation takes effect before the cancelled work begins.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,7 +14,7 @@ use crate::traces::Read;
 pub enum Event {
     Message(Message),
     Trace(Box<Read>),
-    /// The client left.
+    /// The client disconnected.
     Closed,
 }
 
@@ -25,16 +25,16 @@ pub struct Queue {
     sender: Sender<Event>,
 }
 
-/// Nothing came in the time that was given.
+/// No event arrived within the given time.
 pub struct Quiet;
 
 impl Queue {
-    /// Starts a thread that takes messages in as fast as they come.
+    /// Starts a thread that receives messages as fast as they come.
     pub fn new(take: impl Fn() -> Option<Message> + Send + 'static) -> Queue {
         let (sender, events) = channel();
         let messages = sender.clone();
         std::thread::spawn(move || {
-            // The other end of the channel is gone once the server has ended.
+            // The receiving end is dropped once the server has ended.
             while let Some(message) = take() {
                 if messages.send(Event::Message(message)).is_err() {
                     return;
@@ -45,12 +45,12 @@ impl Queue {
         Queue { waiting: VecDeque::new(), cancelled: Vec::new(), events, sender }
     }
 
-    /// Where threads of the server put what they have done.
+    /// The channel to which the server's threads send their results.
     pub fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }
 
-    /// The next event, if one has come.
+    /// The next event, if one has arrived.
     pub fn next_now(&mut self) -> Option<Event> {
         while let Ok(event) = self.events.try_recv() {
             self.add(event);
@@ -58,7 +58,7 @@ impl Queue {
         self.waiting.pop_front()
     }
 
-    /// The next event; with a time to wait, none where it stays quiet for so long.
+    /// The next event. With a time limit, [`Quiet`] if none arrives within it.
     pub fn next(&mut self, wait: Option<Duration>) -> Result<Event, Quiet> {
         if let Some(event) = self.next_now() {
             return Ok(event);
@@ -75,7 +75,7 @@ impl Queue {
         self.next_now().ok_or(Quiet)
     }
 
-    /// Requests that were taken back before they were begun, each once.
+    /// Requests that were cancelled before work on them began, each once.
     pub fn take_cancelled(&mut self) -> Vec<RequestId> {
         std::mem::take(&mut self.cancelled)
     }

@@ -1,4 +1,4 @@
-//! Requests of a client, and their answers.
+//! Requests from a client, and their answers.
 
 use lsp_server::ErrorCode;
 use lsp_types::request::{
@@ -20,7 +20,7 @@ use crate::workspace::{Answerable, repaired};
 
 type Refusal = (ErrorCode, String);
 
-/// The result of a request, or why there is none.
+/// The result of a request, or why it was refused.
 pub fn answer(server: &mut Server, method: &str, params: Value) -> Result<Value, Refusal> {
     match (server.stage, method) {
         (Stage::Before, Initialize::METHOD) => initialize(server, params),
@@ -49,7 +49,7 @@ fn initialize(server: &mut Server, params: Value) -> Result<Value, Refusal> {
     let folders = params.workspace_folders.unwrap_or_else(|| root.into_iter().collect());
     folders.into_iter().for_each(|folder| server.settings.add_folder(folder));
     if let Some(options) = params.initialization_options {
-        // The client is told; it can still be served by the settings of the command line.
+        // An error is shown to the user; the command line's settings still apply.
         let _ = server.set_options(&options);
     }
     server.stage = Stage::Running;
@@ -93,7 +93,7 @@ fn code_actions(server: &mut Server, params: CodeActionParams) -> Result<Value, 
     written(found.into_iter().map(CodeActionOrCommand::CodeAction).collect::<Vec<_>>())
 }
 
-/// Gives an action that was shown its edit, for the text as it is now.
+/// Computes the edit of an action that was shown earlier, for the current text.
 fn resolve(server: &mut Server, mut action: CodeAction) -> Result<Value, Refusal> {
     if let Some(data) = action.data.clone() {
         let FixAll { unit } = read(data)?;
@@ -104,7 +104,7 @@ fn resolve(server: &mut Server, mut action: CodeAction) -> Result<Value, Refusal
     written(action)
 }
 
-/// The edit that makes all safe fixes; none where nothing would change.
+/// The edit that applies all safe fixes; `None` if nothing would change.
 fn edit_of_all(server: &mut Server, unit: &Unit) -> Result<Option<WorkspaceEdit>, Refusal> {
     let choice = server.settings.of(unit.path.as_deref()).choice();
     let repaired = server.workspace.ask(&server.documents, unit, &choice, |question| match question {
@@ -139,7 +139,7 @@ fn hints(server: &mut Server, params: InlayHintParams) -> Result<Value, Refusal>
     written(checked.hints.iter().filter_map(hint).collect::<Vec<InlayHint>>())
 }
 
-/// The script or notebook that a request is about; none of a text that is not open or not Python.
+/// The script or notebook that a request is about; `None` for a text that is not open or not Python.
 fn unit_around(server: &Server, document: &Uri) -> Option<Unit> {
     server.documents.unit_around(document).filter(|unit| server.documents.is_checked(&unit.uri)).cloned()
 }

@@ -1,4 +1,4 @@
-//! The state of a session: what is open, what is known of it, and what the client is told.
+//! The state of a session: open documents, their findings, and what the client shows.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,14 +21,14 @@ use crate::{diagnostics, panics};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The client has not introduced itself.
+    /// The client has not sent `initialize` yet.
     Before,
     Running,
-    /// The client asked for the end; it will say when.
+    /// The client asked for shutdown; `exit` follows.
     Down,
 }
 
-/// Everything an answer depends on: files and texts, settings, traces.
+/// Everything an answer depends on, as generations: files and texts, settings, traces.
 type Basis = (u64, u64, u64);
 
 pub struct Server {
@@ -40,19 +40,19 @@ pub struct Server {
     pub documents: Documents,
     pub workspace: Workspace,
     pub settings: AllSettings,
-    /// Counts changes of settings.
+    /// Counts changes to the settings.
     settings_generation: u64,
     traces: Traces,
     answers: HashMap<Uri, (Basis, Checked)>,
-    /// The diagnostics that the client shows, and the version of the text that they are of.
+    /// The diagnostics that the client shows, and the version of the text they belong to.
     published: HashMap<Uri, (Option<i32>, Vec<Diagnostic>)>,
     /// Units to check and publish next, and those that can wait.
     pub soon: Vec<Uri>,
     pub later: Vec<Uri>,
     last_id: i32,
-    /// Our own questions for settings that are not answered yet.
+    /// Our requests for settings that the client has not answered yet.
     asked: HashMap<RequestId, Vec<ConfigurationItem>>,
-    /// Diagnostics that the client was shown last: said again only after something else was.
+    /// The message shown to the user last: it is not repeated until another one was shown.
     last_shown: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// The findings of a unit: known ones where nothing changed since, else new ones. Empty if there is nothing to report.
+    /// The findings of a unit: cached if nothing changed since, otherwise new. Empty if there is nothing to report.
     pub fn checked(&mut self, unit: &Unit) -> Result<&Checked, String> {
         let words = |error: headroom_lint::configuration::ConfigurationError| error.with_causes();
         let traces = self.traces_of(unit);
@@ -138,7 +138,7 @@ impl Server {
         self.notify::<PublishDiagnostics>(PublishDiagnosticsParams { uri, diagnostics, version });
     }
 
-    /// Takes the diagnostics of a document away.
+    /// Removes the diagnostics of a document.
     pub fn clear(&mut self, document: &Uri) {
         self.answers.remove(document);
         if self.published.remove(document).is_some_and(|(_, shown)| !shown.is_empty()) {
@@ -147,7 +147,7 @@ impl Server {
         }
     }
 
-    /// A unit changed: it is checked next, and once nothing more comes, others of its project too.
+    /// Notes that a unit changed: it is checked next, and other units of its project once no more messages come.
     pub fn changed(&mut self, uri: &Uri) {
         if !self.soon.contains(uri) {
             self.soon.push(uri.clone());
@@ -160,20 +160,20 @@ impl Server {
         }
     }
 
-    /// Everything may be other than it was.
+    /// Notes that anything may have changed.
     pub fn all_changed(&mut self) {
         self.workspace.look_again();
         self.soon = self.documents.units().iter().map(|unit| unit.uri.clone()).collect();
     }
 
-    /// Settings that a client sends by itself; an error, which the user is shown, where they are not understood.
+    /// Takes settings that a client sends unasked; an error, which the user is shown, if they are not understood.
     pub fn set_settings(&mut self, value: &Value) -> Result<(), String> {
         let settings = self.read_settings(value)?;
         self.settings.set_everywhere(settings);
         Ok(())
     }
 
-    /// Options of the client's introduction.
+    /// Takes the options of the client's `initialize` request.
     pub fn set_options(&mut self, value: &Value) -> Result<(), String> {
         let options = self.read_settings(value)?;
         self.settings.set_options(&options);
@@ -198,7 +198,7 @@ impl Server {
         let asked = Asked { paths: self.settings.traces_of(path), base: self.settings.base_of(path) };
         let events = self.queue.sender();
         self.traces.findings(&asked, move |read| {
-            // A server that has ended needs no trace.
+            // A server that has ended does not need the trace.
             let _ = events.send(Event::Trace(Box::new(read)));
         })
     }
@@ -240,7 +240,8 @@ impl Server {
         }
     }
 
-    /// Runs work that may panic. Unfinished work is then discarded, so that nothing is built on it.
+    /// Runs work that may panic. After a panic, cached state is discarded, so that nothing builds on half-finished
+    /// work.
     pub fn guarded<T>(&mut self, work: impl FnOnce(&mut Server) -> T) -> Result<T, String> {
         catch_unwind(AssertUnwindSafe(|| work(self))).map_err(|panic| {
             self.workspace = Workspace::default();
@@ -283,7 +284,7 @@ impl Server {
         self.answer(Response::new_err(id, code as i32, message.to_string()));
     }
 
-    /// A client that does not listen any more has left, which its end of the other direction will tell.
+    /// Sends a message. A client that no longer listens has disconnected; the receiving side will notice.
     fn put(&mut self, message: Message) {
         (self.send)(message);
     }

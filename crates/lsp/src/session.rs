@@ -1,4 +1,4 @@
-//! The loop of a session: messages one by one, and between them the findings of what changed.
+//! The main loop of a session: handles messages one by one, and between them publishes findings of what changed.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::queue::{Event, Quiet};
 use crate::server::{Server, Stage};
 use crate::{Ending, notifications, requests};
 
-/// Other open documents of a project are checked again once nothing has come for so long.
+/// Other open documents of a project are checked again once no message has arrived for this long.
 const SETTLED: Duration = Duration::from_millis(200);
 
-/// Serves until one side ends it.
+/// Serves until either side ends the session.
 pub fn run(mut server: Server) -> Ending {
     loop {
         let event = server.queue.next_now();
@@ -40,7 +40,7 @@ pub fn run(mut server: Server) -> Ending {
     }
 }
 
-/// Does what an event asks for. A panic on the way is an error of this one message.
+/// Handles an event. A panic on the way becomes an error of this one message.
 fn take(server: &mut Server, event: Event) -> Option<Ending> {
     match event {
         Event::Closed => return Some(Ending::Left),

@@ -1,4 +1,4 @@
-//! Settings of a client, layered over those of the command line.
+//! A client's settings, layered over the command line's.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::uri;
 /// The name of our section in a client's settings.
 pub const SECTION: &str = "headroom";
 
-/// Keys that are not there leave the layer below as it is; keys of other programs (the extension's `path`) are let be.
+/// Missing keys leave the layer below unchanged; unknown keys (the extension's `path`) are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Settings {
@@ -33,13 +33,14 @@ pub enum Paths {
 }
 
 impl Settings {
-    /// From what a client sends: the section itself, or an object that holds it.
+    /// Reads what a client sends: the section itself, or an object that contains it.
     pub fn read(value: &Value) -> Result<Settings, serde_json::Error> {
         let section = value.get(SECTION).filter(|section| section.is_object()).unwrap_or(value);
         Option::<Settings>::deserialize(section).map(Option::unwrap_or_default)
     }
 
-    /// This, and `below` where it says nothing. An empty list says nothing: editors send one for what was never set.
+    /// These settings, with `below` where they are unset. An empty list counts as unset: editors send one for a
+    /// default.
     fn over(&self, below: &Settings) -> Settings {
         let lists = |own: &Option<Vec<String>>, below: &Option<Vec<String>>| {
             own.clone().filter(|list| !list.is_empty()).or_else(|| below.clone())
@@ -52,7 +53,7 @@ impl Settings {
         }
     }
 
-    /// Whether all rules that are named are known.
+    /// Checks that all named rules are known.
     pub fn check(&self) -> Result<(), ConfigurationError> {
         self.choice().selection().map(|_| ())
     }
@@ -82,7 +83,7 @@ struct Folder {
     settings: Settings,
 }
 
-/// The settings of every folder of the workspace, and those that hold outside of them.
+/// The settings of every workspace folder, and those that apply outside them.
 #[derive(Default)]
 pub struct AllSettings {
     command_line: Settings,
@@ -95,7 +96,7 @@ impl AllSettings {
         AllSettings { command_line, ..AllSettings::default() }
     }
 
-    /// Options of the introduction stay below all that the client's settings say later.
+    /// Sets the options of the `initialize` request, which stay below all later settings of the client.
     pub fn set_options(&mut self, options: &Settings) {
         self.command_line = options.over(&self.command_line);
     }
@@ -114,14 +115,14 @@ impl AllSettings {
         self.folders.retain(|folder| folder.uri != *uri);
     }
 
-    /// The questions to a client that keeps settings: everywhere first, then by folder.
+    /// The requests to a client that keeps settings: global first, then by folder.
     pub fn questions(&self) -> Vec<ConfigurationItem> {
         let item = |scope: Option<Uri>| ConfigurationItem { scope_uri: scope, section: Some(SECTION.to_string()) };
         let by_folder = self.folders.iter().map(|folder| item(Some(folder.uri.clone())));
         std::iter::once(item(None)).chain(by_folder).collect()
     }
 
-    /// The answers to these questions, in their order.
+    /// Takes the answers to these questions, in the same order.
     pub fn take_answers(
         &mut self,
         questions: &[ConfigurationItem],
@@ -141,20 +142,20 @@ impl AllSettings {
         Ok(())
     }
 
-    /// The settings that hold for a file: those of the innermost folder around it, then those of everywhere.
+    /// The settings that apply to a file: those of the innermost folder around it, then the global ones.
     pub fn of(&self, file: Option<&Path>) -> Settings {
         let below = self.everywhere.over(&self.command_line);
         self.folder_around(file).map_or_else(|| below.clone(), |folder| folder.settings.over(&below))
     }
 
-    /// The traces that hold for a file. Relative paths are meant from the folder of the workspace around it.
+    /// The traces for a file. Relative paths start at the workspace folder around it.
     pub fn traces_of(&self, file: Option<&Path>) -> Vec<PathBuf> {
         let base = self.folder_around(file).or(self.folders.first()).and_then(|folder| folder.path.as_deref());
         let all = self.of(file).trace.map(|paths| paths.list()).unwrap_or_default();
         all.into_iter().map(|path| base.map_or_else(|| path.clone(), |base| base.join(&path))).collect()
     }
 
-    /// The folder whose thresholds hold for traces of a file.
+    /// The folder whose thresholds apply to the traces of a file.
     pub fn base_of(&self, file: Option<&Path>) -> Option<PathBuf> {
         self.folder_around(file).or(self.folders.first()).and_then(|folder| folder.path.clone())
     }

@@ -1,4 +1,4 @@
-//! A client in memory, and what it sees.
+//! An in-memory client for tests, and checks of what it receives.
 
 mod answers;
 mod documents;
@@ -24,17 +24,17 @@ use crate::settings::Settings;
 use crate::workspace::Question;
 use crate::{Ending, lint_within, session};
 
-/// A loop with one finding that nothing but a human can fix, and one with a safe fix.
+/// A loop with one finding that only a human can fix, and one with a safe fix.
 pub const SCRIPT: &str = "import torch\n\n\ndef train(model, loader, optimizer, criterion):\n    total = 0.0\n    for step, (x, y) in enumerate(loader):\n        loss = criterion(model(x.cuda()), y.cuda())\n        optimizer.zero_grad(set_to_none=False)\n        loss.backward()\n        optimizer.step()\n        total += loss.item()\n        if step % 10 == 0:\n            print(total)\n";
 
-/// Far longer than anything here takes on a busy machine.
+/// Far longer than any wait here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Editor {
     connection: Connection,
     server: JoinHandle<Ending>,
     last_id: i32,
-    /// Messages that came while another was waited for.
+    /// Messages that arrived while waiting for another one.
     seen: Vec<Message>,
     /// Answers to `workspace/configuration`, by the folder that is asked about; `""` for everywhere.
     pub settings: HashMap<String, Value>,
@@ -44,7 +44,7 @@ pub fn check(question: &Question) -> SourceReport {
     lint_within(question.inputs, question.projects, &question.selection)
 }
 
-/// Abilities of a client that has all of them.
+/// Capabilities of a client that supports everything.
 pub fn able() -> Value {
     json!({
         "general": {"positionEncodings": ["utf-16"]},
@@ -62,14 +62,14 @@ pub fn able() -> Value {
 }
 
 impl Editor {
-    /// A server that nobody has spoken to yet.
+    /// Starts a server that no client has spoken to yet.
     pub fn silent(settings: Settings, lint: impl Fn(&Question) -> SourceReport + Send + 'static) -> Editor {
         let (ours, theirs) = Connection::memory();
         let server = std::thread::spawn(move || session::run(Server::new(theirs, settings, Box::new(lint))));
         Editor { connection: ours, server, last_id: 0, seen: Vec::new(), settings: HashMap::new() }
     }
 
-    /// A server that knows its client: with these abilities, folders and options.
+    /// Starts a server and introduces a client with these capabilities, folders and options.
     pub fn start(capabilities: Value, folders: &[&Path], options: Value) -> Editor {
         let mut editor = Editor::silent(Settings::default(), check);
         editor.introduce(capabilities, folders, options);
@@ -92,9 +92,9 @@ impl Editor {
         sent.expect("the server listens");
     }
 
-    /// Waits until the server has taken in all that was sent, worked on or not.
+    /// Waits until the server has received everything that was sent, whether or not it has worked on it.
     pub fn until_taken_in(&self) {
-        // A message that changes nothing comes last: once it is taken from the channel, all before it are in the queue.
+        // The last message changes nothing: once it is taken from the channel, all earlier ones are in the queue.
         self.notify("$/cancelRequest", json!({"id": "nobody asked"}));
         let begin = Instant::now();
         while !self.connection.sender.is_empty() {
@@ -124,7 +124,7 @@ impl Editor {
         response.response_result
     }
 
-    /// The parameters of the next notification of a kind.
+    /// The parameters of the next notification with this method.
     pub fn notification(&mut self, method: &str) -> Value {
         self.wait(method, |message| match message {
             Message::Notification(notification) if notification.method == method => Some(notification.params.clone()),
@@ -132,7 +132,7 @@ impl Editor {
         })
     }
 
-    /// The parameters of the next request of a kind that the server makes.
+    /// The parameters of the server's next request with this method.
     pub fn request_of_server(&mut self, method: &str) -> Value {
         self.wait(method, |message| match message {
             Message::Request(request) if request.method == method => Some(request.params.clone()),
@@ -140,7 +140,7 @@ impl Editor {
         })
     }
 
-    /// The next diagnostics of a document that fit.
+    /// The next diagnostics of a document for which `fits` holds.
     pub fn diagnostics_where(
         &mut self,
         uri: &str,
@@ -165,7 +165,7 @@ impl Editor {
         self.notify("textDocument/didOpen", json!({"textDocument": item}));
     }
 
-    /// Changes the whole text.
+    /// Replaces the whole text.
     pub fn change(&mut self, uri: &str, version: i32, text: &str) {
         self.change_by(uri, version, json!([{"text": text}]));
     }
@@ -175,7 +175,7 @@ impl Editor {
         self.notify("textDocument/didChange", json!({"textDocument": document, "contentChanges": changes}));
     }
 
-    /// All that comes until the answer to a request that has nothing to wait for.
+    /// All messages up to the answer to a request that the server can answer at once.
     pub fn everything_so_far(&mut self) -> Vec<Message> {
         let id = self.ask("headroom/nothing", Value::Null);
         let mut all = std::mem::take(&mut self.seen);
@@ -194,7 +194,7 @@ impl Editor {
         assert_eq!(self.ending(), Ending::Asked);
     }
 
-    /// How the server ends once the client has left.
+    /// How the server ends once the client has disconnected.
     pub fn ending(self) -> Ending {
         drop(self.connection);
         self.server.join().expect("the server ends by itself")
@@ -214,7 +214,7 @@ impl Editor {
         }
     }
 
-    /// The next message; questions of the server are answered on the way.
+    /// The next message; requests from the server are answered along the way.
     fn receive(&mut self, what: &str) -> Message {
         let message = self.connection.receiver.recv_timeout(PATIENCE);
         let message = message.unwrap_or_else(|_| panic!("waited for {what} in vain; so far came {:?}", self.seen));
@@ -264,7 +264,7 @@ pub fn has(diagnostics: &[Diagnostic], code: &str) -> bool {
     codes(diagnostics).iter().any(|known| known == code)
 }
 
-/// The text with edits of the protocol made, columns counted in UTF-16.
+/// The text with the protocol's edits applied, columns counted in UTF-16.
 pub fn edited(text: &str, edits: &Value) -> String {
     let mut text = crate::text::Text::new(text.to_string());
     let mut edits: Vec<lsp_types::TextEdit> = serde_json::from_value(edits.clone()).expect("edits");

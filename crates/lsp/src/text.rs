@@ -1,12 +1,12 @@
-//! A text with its lines, and positions in it as a client counts them.
+//! A text with its lines, and positions in the client's encoding.
 
 use lsp_types::{Position, Range, TextDocumentContentChangeEvent};
 
-/// How the columns of a position are counted: agreed on when the client introduces itself.
+/// How columns of a position are counted: negotiated during initialization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
     Utf8,
-    /// The protocol's own, which every client has.
+    /// The protocol's default, which every client supports.
     #[default]
     Utf16,
 }
@@ -37,20 +37,20 @@ impl Text {
         &self.text
     }
 
-    /// The line of this number, from 0, without its line end; empty behind the last.
+    /// The line with this number, from 0, without its line ending; empty past the last line.
     pub fn line(&self, number: usize) -> &str {
         let Some(start) = self.starts.get(number) else { return "" };
         let end = self.starts.get(number + 1).copied().unwrap_or(self.text.len());
         self.text[*start..end].trim_end_matches(['\n', '\r'])
     }
 
-    /// The byte that a position means. Columns beyond a line's end mean its end, lines beyond the last the text's end.
+    /// The byte offset of a position. Columns past a line's end mean its end; lines past the last mean the text's end.
     pub fn offset(&self, position: Position, encoding: Encoding) -> usize {
         let line = position.line as usize;
         let Some(start) = self.starts.get(line) else { return self.text.len() };
         let mut left = position.character as usize;
         for (at, letter) in self.line(line).char_indices() {
-            // A column inside of a letter means the letter.
+            // A column inside a character means that character.
             if left < encoding.length(letter) {
                 return start + at;
             }
@@ -59,7 +59,7 @@ impl Text {
         start + self.line(line).len()
     }
 
-    /// The position of a byte.
+    /// The position of a byte offset.
     pub fn position(&self, offset: usize, encoding: Encoding) -> Position {
         let offset = self.letter_at(offset.min(self.text.len()));
         let line = self.starts.partition_point(|start| *start <= offset).saturating_sub(1);
@@ -71,7 +71,7 @@ impl Text {
         Range::new(self.position(start, encoding), self.position(end, encoding))
     }
 
-    /// The position of a line and a column as findings count them: from 1, in letters, a byte order mark left out.
+    /// The position of a line and a column as findings count them: from 1, in characters, without a byte order mark.
     pub fn position_of_place(&self, line: u32, column: u32, encoding: Encoding) -> Position {
         let number = line.saturating_sub(1) as usize;
         let text = self.line(number);
@@ -81,13 +81,13 @@ impl Text {
         Position::new(number as u32, units as u32)
     }
 
-    /// The end of a line, from 0.
+    /// The end of a line, numbered from 0.
     pub fn end_of_line(&self, number: u32, encoding: Encoding) -> Position {
         let units: usize = self.line(number as usize).chars().map(|letter| encoding.length(letter)).sum();
         Position::new(number, units as u32)
     }
 
-    /// Makes one change: of a part, or of the whole.
+    /// Applies one change, to a range or to the whole text.
     pub fn change(&mut self, change: TextDocumentContentChangeEvent, encoding: Encoding) {
         match change.range {
             Some(range) => {
@@ -100,7 +100,7 @@ impl Text {
         self.starts = line_starts(&self.text);
     }
 
-    /// The start of the letter that holds the byte.
+    /// The start of the character that contains the byte.
     fn letter_at(&self, mut offset: usize) -> usize {
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
@@ -109,7 +109,7 @@ impl Text {
     }
 }
 
-/// Lines end with `\n`, `\r\n` or `\r`, as the protocol has them.
+/// Splits at `\n`, `\r\n` or `\r`, as the protocol defines line endings.
 fn line_starts(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let ends = (0..bytes.len()).filter(|at| match bytes[*at] {
@@ -124,7 +124,7 @@ fn line_starts(text: &str) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// `é` is two bytes and one unit of UTF-16, the last letter four and two.
+    /// `é` is two bytes and one UTF-16 unit, `𝄞` four bytes and two units.
     const LETTERS: &str = "aé𝄞b\r\nsecond\rthird\n";
 
     fn change(range: Option<Range>, text: &str) -> TextDocumentContentChangeEvent {

@@ -1,4 +1,4 @@
-//! Traces of the scripts, read beside the server's own work, and what they measured.
+//! Traces of the scripts, read on a separate thread, and the findings measured in them.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,14 +16,14 @@ use crate::panics;
 /// The findings of traces that belong together, or why there are none.
 pub type Measured = Result<Arc<Vec<TraceFinding>>, String>;
 
-/// Inputs: the paths, and the folder whose configuration sets when trace rules fire.
+/// The paths to read, and the folder whose configuration sets the thresholds of trace rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Asked {
     pub paths: Vec<PathBuf>,
     pub base: Option<PathBuf>,
 }
 
-/// Facts that change when a trace is recorded anew.
+/// Changes when a trace is recorded again.
 type Stamp = Vec<(Option<SystemTime>, u64)>;
 
 struct Entry {
@@ -35,11 +35,11 @@ struct Entry {
 #[derive(Default)]
 pub struct Traces {
     entries: HashMap<Asked, Entry>,
-    /// Counts what was read.
+    /// Counts the traces that were read.
     pub generation: u64,
 }
 
-/// The result that a reader hands back.
+/// The result that a reader thread hands back.
 pub struct Read {
     asked: Asked,
     stamp: Stamp,
@@ -54,8 +54,8 @@ impl Read {
 }
 
 impl Traces {
-    /// The findings, if they are known. A trace that is new or was recorded anew is read by a thread, which hands the
-    /// result to `done`; until then the findings before it stand.
+    /// The findings, if known. A trace that is new or was recorded again is read by a thread, which hands the result to
+    /// `done`; until then the previous findings stand.
     pub fn findings(
         &mut self,
         asked: &Asked,

@@ -1,10 +1,10 @@
-//! Paths out of a client's addresses.
+//! Paths from a client's URIs.
 
 use std::path::PathBuf;
 
 use lsp_types::Uri;
 
-/// The file that an address names; none for one that is not on disk (`untitled:`, `git:`).
+/// The file that a URI names; `None` if it is not on disk (`untitled:`, `git:`).
 pub fn file_path(uri: &Uri) -> Option<PathBuf> {
     let scheme = uri.scheme()?.as_str();
     if !scheme.eq_ignore_ascii_case("file") {
@@ -15,7 +15,7 @@ pub fn file_path(uri: &Uri) -> Option<PathBuf> {
     to_path(host, path)
 }
 
-/// The last part of an address, for what has no file.
+/// The last part of a URI, for documents without a file.
 pub fn name(uri: &Uri) -> String {
     let path = String::from_utf8_lossy(&decoded(uri.path().as_str().as_bytes())).into_owned();
     path.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("untitled").to_string()
@@ -40,7 +40,7 @@ fn to_path(host: &str, path: Vec<u8>) -> Option<PathBuf> {
     })
 }
 
-/// Bytes with every `%41` as the byte it stands for.
+/// Decodes percent escapes: `%41` becomes the byte it stands for.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Projects around the open documents: files as they are on disk, with what is open in the place of them.
+//! Projects around the open documents: files on disk, with the text of open documents in their place.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,20 +14,20 @@ use headroom_lint::{Belonging, Input, Projects, Repaired, Selection, repair_with
 use crate::documents::{Documents, Unit};
 use crate::uri;
 
-/// Between two looks at the files of a project that nothing was told about.
+/// Interval between scans of a project's files when no change was reported.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Looking takes at most this part of the time, however many files there are.
+/// Scanning takes at most 1/20 of the time, however many files there are.
 const LARGEST_SHARE: u32 = 20;
 
-/// Everything that would be different if a file were added, changed or removed.
+/// A fingerprint of the files that changes when one is added, changed or removed.
 type Look = Vec<(PathBuf, Option<SystemTime>, u64)>;
 
 #[derive(Default)]
 pub struct Workspace {
     roots: Option<Roots>,
     projects: HashMap<PathBuf, Project>,
-    /// Counts all changes of all projects.
+    /// Counts all changes to all projects.
     generation: u64,
 }
 
@@ -37,15 +37,15 @@ struct Project {
     look: Look,
     looked: Instant,
     took: Duration,
-    /// The open documents that it was listed with.
+    /// The open documents that were listed with it.
     named: Vec<PathBuf>,
-    /// Open documents whose text stands in the place of the file, by their revisions.
+    /// Open documents whose text replaces the file's, by their revisions.
     held: HashMap<PathBuf, u64>,
     generation: u64,
     is_due: bool,
 }
 
-/// A question about one unit: its project's files, with this one asked about, and the rules chosen for it.
+/// A question about one unit: its project's files, marked as the one in question, and the rules chosen for it.
 pub struct Question<'w> {
     pub inputs: &'w [Input],
     pub projects: &'w Projects,
@@ -54,21 +54,21 @@ pub struct Question<'w> {
     pub path: &'w str,
 }
 
-/// How a question to a project goes on.
+/// Whether a question to a project can be answered.
 pub enum Answerable<'w> {
     Yes(Question<'w>),
-    /// The file is of an installed package, or the configuration leaves it out.
+    /// The file belongs to an installed package, or the configuration excludes it.
     LeftOut,
 }
 
 impl Workspace {
-    /// From now on files may be other than they were: each project is looked at again before it is asked.
+    /// Marks all files as possibly changed: each project is scanned again before the next question.
     pub fn look_again(&mut self) {
         self.roots = None;
         self.projects.values_mut().for_each(|project| project.is_due = true);
     }
 
-    /// A number that changes with everything that an answer about a unit depends on, but for its settings.
+    /// A number that changes with everything that an answer about a unit depends on, except its settings.
     pub fn generation(&mut self, documents: &Documents, unit: &Unit) -> Result<u64, ConfigurationError> {
         let Some(path) = &unit.path else { return Ok(unit.revision) };
         let root = self.root_of(path);
@@ -105,7 +105,7 @@ impl Workspace {
         Ok(then(Answerable::Yes(Question { inputs, projects, selection, path: &inputs[number].path })))
     }
 
-    /// The project with the texts of all that is open, looked at again where it is due.
+    /// The project with the texts of all open documents, scanned again if due.
     fn project(&mut self, root: &Path, documents: &Documents) -> Result<&mut Project, ConfigurationError> {
         let open: Vec<&Unit> = self.units_of(root, documents);
         let known = self.projects.remove(root);
@@ -128,7 +128,7 @@ impl Workspace {
         Ok(self.projects.entry(root.to_path_buf()).or_insert(project))
     }
 
-    /// Lists the files, and reads those that changed since the look before.
+    /// Lists the files, and reads those that changed since the last scan.
     fn look(&mut self, root: &Path, open: &[&Unit], known: Option<Project>) -> Result<Project, ConfigurationError> {
         let start = Instant::now();
         let configurations = Configurations::nearest();
@@ -160,7 +160,7 @@ impl Workspace {
     fn units_of<'d>(&mut self, root: &Path, documents: &'d Documents) -> Vec<&'d Unit> {
         let mut units: Vec<&Unit> = Vec::new();
         for unit in documents.units().iter().filter(|unit| documents.is_checked(&unit.uri)) {
-            // Two addresses may lead to one file: the text that changed last is meant.
+            // Two URIs may lead to one file: the text that changed last counts.
             let same = units.iter().position(|known| known.path == unit.path);
             match (&unit.path, same) {
                 (Some(_), Some(same)) if units[same].revision < unit.revision => units[same] = unit,
@@ -183,13 +183,13 @@ impl Project {
     }
 }
 
-/// The safe fixes of a unit's file, all of them made.
+/// The unit's file with all safe fixes applied.
 pub fn repaired(question: &Question) -> Option<Repaired> {
     let repairs = repair_within(question.inputs, question.projects, &question.selection, Safety::Safe);
     repairs.files.into_iter().find(|file| file.path == question.path)
 }
 
-/// Reads a listing, with the bytes of files that did not change taken from the project as it was known.
+/// Reads a listing; the bytes of unchanged files are taken from the project as known.
 fn read(listing: Listing, known: Option<Project>, look: &Look) -> Scripts {
     let mut before: HashMap<PathBuf, Vec<u8>> = HashMap::new();
     if let Some(known) = known {
@@ -205,7 +205,7 @@ fn read(listing: Listing, known: Option<Project>, look: &Look) -> Scripts {
     let before = RefCell::new(before);
     discovery::read_by(listing, |whole| match before.borrow_mut().remove(whole) {
         Some(bytes) => Ok(bytes),
-        // A document may be open that is not on disk yet; its text is put there in any case.
+        // An open document may not be on disk yet; its text replaces the file's in any case.
         None => std::fs::read(whole).or_else(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Ok(Vec::new()),
             _ => Err(error),
@@ -223,7 +223,7 @@ fn look_at(listing: &Listing, root: &Path) -> Look {
     listing.watched().chain(above).map(state).collect()
 }
 
-/// A document that has no file: nothing is around it, and no configuration.
+/// Asks about a document without a file: it has no project around it and no configuration.
 fn alone<T>(
     documents: &Documents,
     unit: &Unit,
@@ -231,7 +231,7 @@ fn alone<T>(
     then: impl FnOnce(Answerable) -> T,
 ) -> Result<T, ConfigurationError> {
     let name = uri::name(&unit.uri);
-    // The name's ending says how a file is read.
+    // The extension decides how a file is read.
     let is_misnamed = documents.is_notebook(&unit.uri) && !name.ends_with(".ipynb");
     let path = if is_misnamed { format!("{name}.ipynb") } else { name };
     let bytes = documents.content(&unit.uri).unwrap_or_default();
@@ -242,7 +242,7 @@ fn alone<T>(
     Ok(then(Answerable::Yes(Question { inputs: &inputs, projects: &projects, selection, path: &path })))
 }
 
-/// Packages of others are read for what they say of our files, and nobody edits them.
+/// Whether the file belongs to an installed package: those are read only for what they tell about our files.
 fn is_installed(path: &Path) -> bool {
     path.components().any(|part| matches!(part.as_os_str().to_str(), Some("site-packages" | "dist-packages")))
 }

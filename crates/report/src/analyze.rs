@@ -24,14 +24,14 @@ pub(crate) use markdown::findings_section as findings_markdown;
 pub use markdown::markdown;
 pub use text::text;
 
-/// One object. Figures that the trace spoils are `null` in it.
+/// The analysis as one JSON object. Figures that the trace makes unreliable are `null`.
 pub fn json(analysis: &Analysis) -> String {
     let mut text = serde_json::to_string_pretty(&value(analysis)).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// The same as a value.
+/// The same as a JSON value.
 pub fn value(analysis: &Analysis) -> serde_json::Value {
     let mut value = serde_json::to_value(analysis).unwrap_or_default();
     if withholds_idle(analysis) {
@@ -45,18 +45,18 @@ pub(crate) fn withholds_idle(analysis: &Analysis) -> bool {
     analysis.trust.withheld.iter().any(|figure| matches!(*figure, "idle" | "breakdown"))
 }
 
-/// The device's name; a trace may hold a device's work and not name it.
+/// The device's name; a trace may contain a device's work without naming it.
 pub(crate) fn device_of(analysis: &Analysis) -> &str {
     let unnamed = if analysis.measures.kernels.count > 0 { "a device without a name" } else { "no device" };
     analysis.trace.device.as_deref().unwrap_or(unnamed)
 }
 
-/// Whether any operator spent time on a device: where none did, a column of zeros says nothing.
+/// Whether any operator spent time on a device; if none did, the column would be all zeros.
 fn has_device_time(analysis: &Analysis) -> bool {
     analysis.measures.operators.device_self_seconds > 0.0
 }
 
-/// Shares of the path that sets the step's length; nothing where all of it is the host.
+/// Shares of the critical path; `None` if all of it is on the host.
 fn critical_path(analysis: &Analysis) -> Option<String> {
     let path = &analysis.measures.critical_path;
     let length = path.host_seconds + path.device_seconds + path.launch_seconds;
@@ -76,7 +76,7 @@ fn effort(effort: Effort) -> &'static str {
     }
 }
 
-/// The line with the rules that suspect it, or the function as the trace names it.
+/// The source line with the rules that point to it, or the function as the trace names it.
 fn place_of(finding: &TraceFinding) -> Option<String> {
     let Some(place) = &finding.place else {
         return finding.function.as_ref().map(|function| format!("in {function}"));
@@ -123,7 +123,7 @@ fn part_table(analysis: &Analysis) -> Table {
     Table { head: vec!["part", "per step", "share"], rows: parts(analysis).into_iter().map(row).collect() }
 }
 
-/// Operators that a page shows.
+/// The number of operators on a page.
 const MOST_ROWS: usize = 25;
 
 fn operator_table(analysis: &Analysis) -> Table {
@@ -157,7 +157,7 @@ fn roadmap_table(analysis: &Analysis) -> Table {
     Table { head, rows: analysis.roadmap.items.iter().enumerate().map(row).collect() }
 }
 
-/// All rows of the roadmap together, in a sentence.
+/// The total of all roadmap rows, in a sentence.
 fn together(analysis: &Analysis) -> String {
     let roadmap = &analysis.roadmap;
     format!(
@@ -170,7 +170,8 @@ fn together(analysis: &Analysis) -> String {
     )
 }
 
-/// Shown in place of findings where there are none: a trace that cannot be trusted shows nothing, also not that all is well.
+/// Shown instead of findings if there are none. A trace that cannot be trusted proves nothing, not even that all is
+/// well.
 pub(crate) fn no_findings(analysis: &Analysis) -> &'static str {
     match analysis.trust.verdict {
         Verdict::Broken => "No finding can be made from this trace.",
@@ -178,7 +179,7 @@ pub(crate) fn no_findings(analysis: &Analysis) -> &'static str {
     }
 }
 
-/// The step without the profiler: known and taken out, or estimated.
+/// The step without the profiler's cost: measured, given or estimated.
 pub(crate) fn true_step(analysis: &Analysis) -> String {
     let step = &analysis.true_step;
     let [seconds, lower, upper] = [step.seconds, step.lower_seconds, step.upper_seconds].map(milliseconds);

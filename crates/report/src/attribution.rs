@@ -1,4 +1,4 @@
-//! The nodes that a run updated, as text: a table, a plain answer, and a heat map of nodes over steps.
+//! The nodes that a run updated: a table, a plain answer, and a heat map of nodes over steps.
 
 use crate::numbers::grouped;
 use crate::page;
@@ -7,10 +7,10 @@ use crate::table::{Table, columns, markdown_table};
 use headroom_record::attribution::AttributionRecord;
 use std::fmt::Write;
 
-/// Nodes that a terminal lists.
+/// The number of nodes listed in a terminal.
 const LISTED: usize = 8;
 
-/// Before a run's summary.
+/// Text before a run's summary.
 pub fn terminal(record: &AttributionRecord) -> String {
     let mut table = table(record);
     let left = table.rows.split_off(LISTED.min(table.rows.len()));
@@ -45,7 +45,7 @@ fn headline(record: &AttributionRecord) -> String {
     )
 }
 
-/// Most updated first; of equal ones in the order of the model.
+/// Nodes by number of updates, the most first; ties in the order of the model.
 fn table(record: &AttributionRecord) -> Table {
     let mut order: Vec<usize> = (0..record.nodes.len()).collect();
     order.sort_by_key(|&node| (std::cmp::Reverse(record.updates[node]), node));
@@ -65,7 +65,8 @@ fn table(record: &AttributionRecord) -> Table {
     }
 }
 
-/// Columns are steps put together so that there are not too many; the darker a cell, the more of these steps updated the node.
+/// Columns group several steps so that there are not too many; the darker a cell, the more of its steps updated the
+/// node.
 fn heat_map(record: &AttributionRecord) -> String {
     const MOST_CELLS: usize = 6000;
     const ROW: f64 = 15.0;

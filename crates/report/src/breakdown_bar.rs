@@ -1,10 +1,10 @@
-//! One bar for a step: its parts, left to right in the order of the legend.
+//! One bar for a step: its parts from left to right, in the order of the legend.
 
 use crate::numbers::seconds;
 use crate::svg::escape;
 use std::fmt::Write;
 
-/// `parts` are seconds per step, and `wall` is what they add up to.
+/// `parts` are seconds per step, and `wall` is their sum.
 pub fn breakdown_bar(parts: &[(&str, f64)], wall: f64) -> String {
     let mut out = String::from(r#"<svg viewBox="0 0 760 44" role="img" aria-label="Parts of a step">"#);
     let mut legend = String::from(r#"<p class="legend">"#);

@@ -71,7 +71,7 @@ fn gate_line(gate: &Judged) -> String {
     format!("{word}: {}{change}{about}", gate.limit)
 }
 
-/// Names last, since they are long.
+/// Names come last, since they are long.
 fn table(out: &mut String, title: &str, rows: &[Change]) -> std::fmt::Result {
     if rows.is_empty() {
         return Ok(());

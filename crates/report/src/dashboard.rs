@@ -1,7 +1,7 @@
-//! The dashboard: its pages, scripts and styles, and the data that each page is handed.
+//! The dashboard: its pages, scripts and styles, and the data for each page.
 //!
-//! Nothing here reads a file or a socket: the server in `cli` hands over records, analyses and traces, and gets back
-//! structs to be sent as JSON, or bytes.
+//! Nothing here reads a file or a socket: the server in `cli` passes in records, analyses and traces, and gets back
+//! bytes, or structs to send as JSON.
 
 mod assets;
 pub mod attribution;

@@ -1,4 +1,4 @@
-//! How well a model predicts data, in the terminal and as JSON.
+//! Reports how well a model predicts data, in the terminal and as JSON.
 
 use crate::numbers::{grouped, rate, seconds};
 use serde::Serialize;
@@ -7,16 +7,16 @@ use serde::Serialize;
 pub struct Evaluation {
     /// Family and size.
     pub model: String,
-    /// Steps that the checkpoint was trained for, where it tells.
+    /// Steps that the checkpoint was trained for, if it says so.
     pub step: Option<u64>,
-    /// The data's own words for itself.
+    /// The data's description of itself.
     pub data: String,
-    /// The part of it that was read.
+    /// The part of the data that was read.
     pub part: String,
     /// Nats per token.
     pub loss: f64,
     pub perplexity: f64,
-    /// Bits per byte of the text; missing where the tokens came without one.
+    /// Bits per byte of the text; `None` if the tokens came without text.
     pub bits_per_byte: Option<f64>,
     pub bytes_per_token: Option<f64>,
     pub tokens: u64,

@@ -1,10 +1,10 @@
-//! The experiment with selective updates as text: a line a run, tables, what differs, and the same as Markdown.
+//! The experiment with selective updates: a line per run, tables, what differs, and the same as Markdown.
 
 use crate::numbers::{grouped, rate, seconds};
 use crate::table::{Table, columns, markdown_list, markdown_table};
 use headroom_record::k1::{Budget, Estimate, K1Comparison, K1Record, K1Run};
 
-/// Said when a run is done.
+/// Printed when a run is done.
 pub fn run_line(run: &K1Run) -> String {
     format!(
         "{} at {}, seed {}: {} steps in {}, loss {:.3}, forgetting {:.3}, {:.1}% of the parameters per step",

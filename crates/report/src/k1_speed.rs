@@ -1,4 +1,4 @@
-//! The bottleneck report's habits against their remedies as text, and the same as Markdown.
+//! The bottleneck report's habits compared with their remedies, as text and as Markdown.
 
 use crate::numbers::{grouped, rate, seconds};
 use crate::table::{Table, columns, markdown_table};

@@ -5,7 +5,7 @@ use crate::numbers::{grouped, rate, seconds};
 use crate::table::{Table, columns, markdown_list, markdown_table};
 use headroom_record::k1_tree::{Equal, K1TreeComparison, K1TreeMean, K1TreeRecord, K1TreeRun};
 
-/// Said when a run is done.
+/// Printed when a run is done.
 pub fn run_line(run: &K1TreeRun) -> String {
     format!(
         "{} on {}, seed {}: 3 × {} steps in {}, loss {:.3}, forgetting {:.3}, {:.1}% of the parameters per step",

@@ -1,4 +1,4 @@
-//! How results are shown. Everything here makes text; printing is the command line's business.
+//! Formats results for people and programs. Everything here returns text; the command line prints it.
 
 pub mod analyze;
 pub mod attribution;

@@ -22,7 +22,7 @@ pub use text::show as text;
 use headroom_lint::fix::Safety;
 use headroom_lint::{SourceFinding, SourceReport};
 
-/// Cost that a source finding states when no trace has measured it.
+/// The cost shown for a source finding that no trace has measured.
 pub const UNMEASURED: &str = "unmeasured";
 
 fn safety_name(safety: Safety) -> &'static str {
@@ -33,12 +33,12 @@ fn safety_name(safety: Safety) -> &'static str {
     }
 }
 
-/// `3.5% of the step (measured, TR101)`; of a cost that several lines share, how many do.
+/// `3.5% of the step (measured, TR101)`; for a cost that several lines share, also how many.
 fn evidence(finding: &SourceFinding) -> String {
     finding.measured.as_ref().map_or_else(|| UNMEASURED.to_string(), headroom_lint::Measured::shown)
 }
 
-/// Whether the findings as a whole are measured.
+/// How many of the findings are measured.
 fn how_measured(report: &SourceReport) -> String {
     match report.findings.iter().filter(|finding| finding.measured.is_some()).count() {
         0 => UNMEASURED.to_string(),

@@ -1,16 +1,16 @@
-//! Live memory over time by what it is for, with the peak named.
+//! Live memory over time by category, with the peak labelled.
 
 use crate::svg::{Axis, Frame, Scale, escape};
 use std::fmt::Write;
 
-/// Live memory from a moment on.
+/// Live memory from one moment until the next point.
 pub struct MemoryPoint {
     pub millis: f64,
-    /// Forward, backward or optimizer; empty where that is not known.
+    /// Forward, backward or optimizer; empty if unknown.
     pub phase: String,
-    /// The work that runs there; empty where that is not known.
+    /// The operator that runs there; empty if unknown.
     pub label: String,
-    /// (class that colours it, name, MiB), from the lowest band up.
+    /// (CSS class, name, MiB), from the lowest band up.
     pub bands: Vec<(&'static str, &'static str, f64)>,
 }
 
@@ -27,7 +27,7 @@ pub fn memory_plot(points: &[MemoryPoint], over: &str) -> String {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return String::new() };
     let zero = first.millis;
     let millis = |point: &MemoryPoint| point.millis - zero;
-    // The last point's own length is not known; a mean one closes the curve.
+    // The last point's duration is unknown; a mean one closes the curve.
     let end = millis(last) * (1.0 + 1.0 / points.len() as f64);
     let peak = points.iter().rev().max_by(|left, right| left.total().total_cmp(&right.total()));
     let most = peak.map_or(1.0, MemoryPoint::total);
@@ -37,7 +37,7 @@ pub fn memory_plot(points: &[MemoryPoint], over: &str) -> String {
     let mut out = String::from(r#"<svg viewBox="0 0 760 376" role="img" aria-label="Live memory by purpose">"#);
     out += &phases(points, &x, &millis, end);
     out += &FRAME.grid((&x, over), (&y, "MiB live"), |tick| {
-        // Sums of tenths have long tails.
+        // Sums of tenths have rounding errors.
         format!("{}", (tick * 1e6).round() / 1e6)
     });
     let mut below = vec![0.0; points.len()];
@@ -84,7 +84,7 @@ pub fn memory_plot(points: &[MemoryPoint], over: &str) -> String {
     out + "</svg>"
 }
 
-/// Where each phase begins, as a line and a name above the plot.
+/// The start of each phase, as a line with a name above the plot.
 fn phases(points: &[MemoryPoint], x: &Axis, millis: &impl Fn(&MemoryPoint) -> f64, end: f64) -> String {
     let mut starts: Vec<(&str, f64)> = vec![];
     for point in points {
@@ -117,7 +117,7 @@ fn phases(points: &[MemoryPoint], x: &Axis, millis: &impl Fn(&MemoryPoint) -> f6
     out
 }
 
-/// Steps, not slopes: what is live changes when a call starts.
+/// Draws steps, not slopes: live memory changes when a call starts.
 fn band(
     points: &[MemoryPoint],
     below: &[f64],
@@ -145,7 +145,7 @@ fn band(
     path + "Z"
 }
 
-/// The colours of the bands.
+/// The legend of the bands' colours.
 pub fn legend(points: &[MemoryPoint]) -> String {
     let bands = points.first().map_or(&[][..], |point| &point.bands);
     bands.iter().map(|(class, name, _)| format!(r#"<span><i class="{class}"></i>{}</span> "#, escape(name))).collect()

@@ -1,9 +1,9 @@
-//! Names of kernels, which run to hundreds of characters, as people can read them.
+//! Readable forms of kernel names, which may be hundreds of characters long.
 
 /// Parts of a name that say nothing about what a kernel does.
 const NOISE: [&str; 4] = ["(anonymous namespace)::", "at::native::", "at_cuda_detail::", "c10::"];
 
-/// Without its result, its arguments and the namespaces that most share, and at most so many characters.
+/// A kernel's name without return type, arguments and common namespaces, of at most this many characters.
 pub fn kernel(name: &str, most: usize) -> String {
     let mut plain = name.strip_prefix("void ").unwrap_or(name).to_string();
     for noise in NOISE {
@@ -15,12 +15,12 @@ pub fn kernel(name: &str, most: usize) -> String {
     shortened(&of_library(&plain).unwrap_or(plain), most)
 }
 
-/// Functions that only hold the kernel that is their argument.
+/// Wrapper functions whose template argument is the actual kernel.
 const WRAPPERS: [&str; 5] =
     ["cutlass::Kernel", "cutlass::Kernel2", "cutlass::device_kernel", "ck_tile::kentry", "kentry"];
 
-/// A kernel of CUTLASS or Composable Kernel, whose templates run to thousands of characters: its own name and the first sizes
-/// of its tiles.
+/// A CUTLASS or Composable Kernel name, whose templates run to thousands of characters: its own name and its first tile
+/// sizes.
 fn of_library(name: &str) -> Option<String> {
     let (function, parameters) = name.split_once('<')?;
     if WRAPPERS.contains(&function) {
@@ -41,7 +41,7 @@ fn of_library(name: &str) -> Option<String> {
     Some(format!("{library}::{own}{sizes}"))
 }
 
-/// The parts of a list of template parameters, up to the bracket that closes it.
+/// Splits a list of template parameters at its top level, up to the bracket that closes it.
 fn top_level(parameters: &str) -> Vec<&str> {
     let (mut depth, mut from, mut parts) = (0_usize, 0, Vec::new());
     for (at, letter) in parameters.char_indices() {
@@ -63,8 +63,8 @@ fn top_level(parameters: &str) -> Vec<&str> {
     parts
 }
 
-/// Where the arguments begin: the first bracket right behind a name and outside of all template parameters, if all ends
-/// with one.
+/// Start of the argument list: the first `(` right after a name and outside all template parameters, if the name ends
+/// with `)`.
 fn arguments(name: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let begin = name.char_indices().find_map(|(at, letter)| {
@@ -79,7 +79,7 @@ fn arguments(name: &str) -> Option<usize> {
     begin.filter(|_| name.ends_with(')'))
 }
 
-/// Cut at the end, said so by an ellipsis.
+/// Truncates the name at the end and marks that with an ellipsis.
 pub fn shortened(name: &str, most: usize) -> String {
     if name.chars().count() <= most {
         return name.to_string();

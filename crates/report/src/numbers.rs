@@ -15,7 +15,7 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-/// Bytes in the unit that leaves one to four digits before the point.
+/// Bytes in the unit that leaves one to four digits before the decimal point.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut size = count as f64;
@@ -36,7 +36,7 @@ pub fn metric(number: f64, unit: &str) -> String {
     format!("{scaled:.decimals$} {prefix}{unit}")
 }
 
-/// A rate with one decimal, or with three digits that count where it is small.
+/// A rate with one decimal, or with three significant digits if it is small.
 pub fn rate(number: f64) -> String {
     if number >= 10.0 || number <= 0.0 {
         return format!("{number:.1}");
@@ -45,7 +45,7 @@ pub fn rate(number: f64) -> String {
     format!("{number:.*}", zeros + 2)
 }
 
-/// MFU with so many decimals; where it is beyond what any device can do, that, and why it came out so.
+/// MFU with this many decimals. If it exceeds what any device can do, says so and why.
 pub fn mfu(percent: f64, decimals: usize) -> String {
     match is_possible_mfu(percent) {
         true => format!("{percent:.decimals$}%"),
@@ -55,12 +55,12 @@ pub fn mfu(percent: f64, decimals: usize) -> String {
     }
 }
 
-/// MFU in the cell of a table, which has no room for the reason.
+/// MFU for a table cell, which has no room for the reason.
 pub fn mfu_cell(percent: f64) -> String {
     if is_possible_mfu(percent) { format!("{percent:.1}%") } else { "impossible".into() }
 }
 
-/// Seconds in the unit that fits.
+/// Seconds in a fitting unit.
 pub fn seconds(time: f64) -> String {
     match time {
         time if time >= 100.0 => format!("{time:.0} s"),
@@ -70,7 +70,7 @@ pub fn seconds(time: f64) -> String {
     }
 }
 
-/// `0.54×`, whatever side of 1 it lies on.
+/// `0.54×`, also below 1.
 pub fn times(speedup: f64) -> String {
     format!("{speedup:.2}×")
 }

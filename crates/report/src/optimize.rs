@@ -1,4 +1,4 @@
-//! The optimisation ladder as a person reads it: on the terminal, as Markdown, and as one HTML page that needs nothing else.
+//! The optimisation ladder's report: for the terminal, as Markdown, and as one self-contained HTML page.
 
 mod html;
 mod markdown;

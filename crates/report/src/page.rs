@@ -1,4 +1,4 @@
-//! The frame of every HTML report: styles and the few lines of script are inside, nothing is fetched.
+//! The frame of every HTML report: styles and the short script are inlined, nothing is fetched.
 
 use crate::svg::escape;
 use crate::table::Table;
@@ -34,10 +34,10 @@ impl Page {
     }
 }
 
-/// Stands in a cell between what is shown and what the pointer brings up.
+/// Separates a cell's visible text from its tooltip.
 const WHOLE: char = '\u{1f}';
 
-/// A kernel's name shortened, and whole under the pointer.
+/// A kernel's name, shortened, with the full name as a tooltip.
 pub fn kernel_cell(name: &str, most: usize) -> String {
     let short = crate::names::kernel(name, most);
     if short == name { format!("`{short}`") } else { format!("`{short}`{WHOLE}{}", name.replace(WHOLE, " ")) }
@@ -66,7 +66,7 @@ pub fn table(table: &Table, class: &str) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// Escaped, with what stands between backticks as code.
+/// Escapes the text, with parts between backticks set as code.
 pub fn code(text: &str) -> String {
     let parts = text.split('`').enumerate();
     parts

@@ -1,4 +1,4 @@
-//! Plots of several runs: lines over a logarithmic axis, and bars made of parts.
+//! Plots of several runs: lines over a logarithmic axis, and stacked bars.
 
 use crate::svg::{Axis, Frame, Scale, escape};
 use std::fmt::Write;
@@ -7,11 +7,11 @@ const FRAME: Frame = Frame { left: 78.0, top: 16.0, width: 650.0, height: 270.0 
 
 pub struct Series {
     pub name: String,
-    /// (x, y, what the pointer shows)
+    /// (x, y, tooltip)
     pub points: Vec<(f64, f64, String)>,
 }
 
-/// Lines through points, both axes logarithmic. Empty where there is nothing to draw.
+/// Lines through points, both axes logarithmic. Empty if there is nothing to draw.
 pub fn lines(label: &str, x: &str, y: &str, series: &[Series]) -> String {
     let points = || series.iter().flat_map(|series| &series.points);
     if points().next().is_none() {
@@ -54,20 +54,20 @@ pub fn lines(label: &str, x: &str, y: &str, series: &[Series]) -> String {
 
 pub struct Bar {
     pub name: String,
-    /// One a part, in the order of the parts' names.
+    /// One size per part, in the order of the parts' names.
     pub sizes: Vec<f64>,
-    /// At the bar's end.
+    /// Shown at the bar's end.
     pub label: String,
 }
 
-/// The value that a bar of the full width stands for.
+/// The value of a bar with full width.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Full {
     Longest,
     Value(f64),
 }
 
-/// Horizontal bars made of named parts.
+/// Horizontal stacked bars with named parts.
 pub fn bars(label: &str, unit: &str, parts: &[(&str, &str)], full: Full, bars: &[Bar]) -> String {
     const ROW: f64 = 26.0;
     let longest = bars.iter().map(|bar| bar.sizes.iter().sum::<f64>()).fold(0.0, f64::max);
@@ -115,7 +115,7 @@ pub fn bars(label: &str, unit: &str, parts: &[(&str, &str)], full: Full, bars: &
     out + "<figcaption class=\"legend\">" + &names + "</figcaption></figure>\n"
 }
 
-/// Lines at the swept values themselves, and at 1, 2 and 5 of every power of ten upwards.
+/// Vertical lines at the swept values, and horizontal ones at 1, 2 and 5 times every power of ten.
 fn grid(x: (&Axis, &str), y: (&Axis, &str), mut at: Vec<f64>) -> String {
     at.sort_by(f64::total_cmp);
     at.dedup();
@@ -155,7 +155,7 @@ fn grid(x: (&Axis, &str), y: (&Axis, &str), mut at: Vec<f64>) -> String {
     out
 }
 
-/// Few enough to read: powers of ten alone where the axis spans many.
+/// Round values, few enough to read: only powers of ten if the axis spans many.
 fn round_values(axis: &Axis) -> Vec<f64> {
     let (first, last) = (axis.from.log10().floor() as i32, axis.to.log10().ceil() as i32);
     let units: &[f64] = if last - first > 4 { &[1.0] } else { &[1.0, 2.0, 5.0] };
@@ -163,7 +163,7 @@ fn round_values(axis: &Axis) -> Vec<f64> {
     all.filter(|value| (axis.from..=axis.to).contains(value)).collect()
 }
 
-/// The parts of `Components`, with the colours that every page gives them.
+/// The parts of `Components`, with their colours on every page.
 pub const COMPONENTS: [(&str, &str); 7] = [
     ("parameters", "parameters"),
     ("gradients", "gradients"),

@@ -1,11 +1,12 @@
-//! Text that is safe to print: names in traces, scripts and registries come from strangers, and a terminal obeys some.
+//! Makes text safe to print: names in traces, scripts and registries are untrusted, and terminals obey control
+//! characters.
 
 use std::borrow::Cow;
 
-/// Control characters as `\u001b`, which is also how JSON writes them; line ends and tabs stay. Marks that turn the
-/// direction of text round are shown the same way: they make a line read as another.
+/// Shows control characters as `\u001b`, which is also how JSON writes them; newlines and tabs stay. Marks that change
+/// the text direction are shown the same way, because they make a line read as another.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    // Nearly all of a report is plain: only where a byte is not, the letter that begins there is looked at.
+    // Nearly all of a report is plain ASCII: only the characters that start at other bytes are examined.
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     let is_unsafe_at = |at: usize| text.get(at..).and_then(|rest| rest.chars().next()).is_some_and(is_unsafe);
     if !text.bytes().enumerate().any(|(at, byte)| !is_plain(byte) && is_unsafe_at(at)) {

@@ -1,4 +1,4 @@
-//! A run of ours as a person reads it: in short on the terminal, as Markdown, and as sections of the page of its trace.
+//! A report on a run by headroom: a short form for the terminal, Markdown, and sections for the page of its trace.
 
 mod markdown;
 mod sections;
@@ -18,7 +18,7 @@ use headroom_record::performance::PerformanceRecord;
 pub struct Profile<'a> {
     pub analysis: &'a Analysis,
     pub run: &'a RunFigures,
-    /// Facts that the run knows beside its trace; `None` where only the trace is at hand.
+    /// Facts that the run knows beyond its trace; `None` if only the trace is available.
     pub about: Option<AboutRun<'a>>,
 }
 
@@ -26,18 +26,18 @@ pub struct Profile<'a> {
 pub struct AboutRun<'a> {
     /// `LLaMA tiny`.
     pub name: &'a str,
-    /// Passes and precision, as the run's opening names them.
+    /// Passes and precision, as printed when the run starts.
     pub label: &'a str,
     pub performance: &'a PerformanceRecord,
-    /// Choices of what steps update, where they chose.
+    /// The nodes that each step updated, if the run was selective.
     pub attribution: Option<&'a AttributionRecord>,
     pub first_step_seconds: Option<f64>,
-    /// Steps that were recorded in turns with others, only to see what recording costs.
+    /// Recorded steps that alternated with unrecorded ones, only to measure the cost of recording.
     pub turns: u64,
 }
 
 impl<'a> Profile<'a> {
-    /// `None` where the trace is not of a run of ours.
+    /// `None` if the trace is not from a headroom run.
     pub fn of(analysis: &'a Analysis, about: Option<AboutRun<'a>>) -> Option<Profile<'a>> {
         Some(Profile { analysis, run: analysis.run.as_ref()?, about })
     }

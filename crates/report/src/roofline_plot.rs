@@ -4,15 +4,15 @@ use crate::numbers::{metric, mfu, seconds};
 use crate::svg::{Axis, Frame, Scale, escape};
 use headroom_record::intensity::Bound;
 
-/// An operator, or an operator at one kind of place.
+/// An operator, or an operator at one place in the model.
 pub struct RooflinePoint {
     pub label: String,
-    /// Short enough to stand in the plot.
+    /// Short enough for a label in the plot.
     pub short: String,
     /// FLOPs per byte.
     pub intensity: f64,
     pub flops_per_second: f64,
-    /// Seconds per step, and their share of it in percent.
+    /// Seconds per step, and their percentage of the step.
     pub seconds: f64,
     pub percent_of_step: f64,
     pub calls: f64,
@@ -24,16 +24,16 @@ pub struct RooflinePoint {
 pub struct Roofs {
     pub flops: f64,
     pub bandwidth: f64,
-    /// FLOPs per byte, FLOP/s and MFU, where the step is known as one.
+    /// FLOPs per byte, FLOP/s and MFU of the whole step, if known.
     pub step: Option<(f64, f64, f64)>,
 }
 
 const FRAME: Frame = Frame { left: 78.0, top: 14.0, width: 650.0, height: 380.0 };
 
-/// Points named in the plot itself; the others answer the pointer.
+/// Number of points labelled in the plot itself; the others have tooltips.
 const NAMED: usize = 6;
 
-/// The costliest points come first.
+/// Draws the plot; `points` must be sorted by cost, the costliest first.
 pub fn roofline_plot(points: &[RooflinePoint], roofs: &Roofs) -> String {
     let (peak, bandwidth) = (roofs.flops, roofs.bandwidth);
     let ridge = peak / bandwidth;
@@ -99,7 +99,8 @@ pub fn roofline_plot(points: &[RooflinePoint], roofs: &Roofs) -> String {
     out + "</svg>"
 }
 
-/// Numbers on the costliest points, and what they stand for where points are rare: fast per byte, yet slow.
+/// Numbers the costliest points, with the labels in the lower right corner, where points are rare: many FLOPs per byte,
+/// yet slow.
 fn names(points: &[&RooflinePoint], at: impl Fn(&RooflinePoint) -> (f64, f64)) -> String {
     let mut out = String::new();
     let (right, bottom) = (FRAME.left + FRAME.width - 6.0, FRAME.top + FRAME.height - 10.0);
@@ -119,7 +120,7 @@ fn names(points: &[&RooflinePoint], at: impl Fn(&RooflinePoint) -> (f64, f64)) -
 }
 
 fn drawn(point: &RooflinePoint, (x, y): (f64, f64)) -> String {
-    // The area stands for time.
+    // A point's area shows its time.
     let radius = (2.5 + 3.0 * point.percent_of_step.max(0.0).sqrt()).min(16.0);
     let class = point.bound.map_or("compute_bound", Bound::name);
     let tip = format!(
@@ -139,7 +140,7 @@ fn drawn(point: &RooflinePoint, (x, y): (f64, f64)) -> String {
     )
 }
 
-/// An axis that holds all values with some room on both sides.
+/// An axis that covers all values, with some room on both sides.
 fn around(values: impl Iterator<Item = f64>, room: f64) -> Axis {
     let (mut from, mut to) = (f64::INFINITY, 0.0f64);
     for value in values.filter(|value| value.is_finite() && *value > 0.0) {

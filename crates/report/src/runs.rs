@@ -1,4 +1,4 @@
-//! The registry of runs as text: lists, one run, several side by side, CSV, and a gate's answer.
+//! The registry of runs as text: lists, one run, several side by side, CSV, and the verdict of a gate.
 
 mod csv;
 mod regression;
@@ -12,7 +12,7 @@ use headroom_record::registry::{RunRow, RunStatus};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// A line a run, as it is given.
+/// One line per run, in the given order.
 pub fn list(runs: &[RunRow]) -> String {
     if runs.is_empty() {
         return "no recorded run matches\n".into();
@@ -56,7 +56,7 @@ fn line(run: &RunRow) -> Vec<String> {
     ]
 }
 
-/// A long list of passes by its length: the whole stands under `show`.
+/// Shortens a long list of passes to its length; `show` prints all of it.
 pub fn short_version(version: &str) -> String {
     match version.split(['+', ',']).count() {
         passes if passes > 2 && version.len() > 24 => format!("{passes} passes"),
@@ -97,7 +97,7 @@ pub fn show(run: &RunRow) -> String {
     out
 }
 
-/// A setting as people write it; none where it was left open.
+/// A setting as people write it; `None` if it was left open.
 fn setting(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,

@@ -1,4 +1,4 @@
-//! Savings predicted beside measured, one row each.
+//! Predicted savings beside measured ones, one row each.
 
 use crate::svg::{Axis, Frame, Scale, escape};
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 30.0;
 
-/// Percent of a step.
+/// A row of the plot; savings are percent of a step.
 pub struct Row {
     pub name: String,
     pub predicted: Option<f64>,
@@ -15,7 +15,7 @@ pub struct Row {
     pub tip: String,
 }
 
-/// A ring where it was predicted, a point with its interval where it was measured. `left` is the room for names.
+/// Draws a ring at the prediction, and a point with its interval at the measurement. `left` is the width for names.
 pub fn savings(label: &str, left: f64, rows: &[Row]) -> String {
     let height = HEIGHT * rows.len() as f64;
     let frame = Frame { left, top: 10.0, width: WIDTH - left - 30.0, height };

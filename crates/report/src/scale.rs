@@ -1,4 +1,4 @@
-//! A sweep as text: lines while it runs, tables, Markdown and a page.
+//! A sweep as text: progress lines, tables, Markdown and a page.
 
 pub mod ranks;
 mod tables;
@@ -9,7 +9,7 @@ use crate::plots::{Bar, COMPONENTS, Full, Series, bars, lines};
 use crate::table::{columns, markdown_list, markdown_table};
 use headroom_record::scaling::{Growth, ScalingPoint, ScalingRecord};
 
-/// Said before a point is run.
+/// Printed before a point is run.
 pub fn before_point(point: &ScalingPoint) -> String {
     format!(
         "batch {} × seq {}: {} planned, at least {} per step by the machine's roofs",
@@ -106,7 +106,7 @@ fn subtitle(record: &ScalingRecord) -> String {
     )
 }
 
-/// With the point that they are planned and run at: the longest sequence that fits.
+/// The title names the point at which savings are planned and run: the longest sequence that fits.
 fn saving_title(record: &ScalingRecord) -> String {
     let Some(first) = record.optimizations.first() else { return "Memory savings: nothing was swept".into() };
     let before = first.predicted_memory_mb + first.saved_mb;
@@ -116,7 +116,7 @@ fn saving_title(record: &ScalingRecord) -> String {
     })
 }
 
-/// Exercise 2's questions.
+/// Answers to exercise 2's questions.
 fn answers(record: &ScalingRecord) -> Vec<String> {
     let mut said = vec![];
     for (axis, growth, points) in [

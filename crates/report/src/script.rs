@@ -1,4 +1,4 @@
-//! A PyTorch script's optimisation as a person reads it: on the terminal, as Markdown, and as one HTML page.
+//! The report on optimising a PyTorch script: for the terminal, as Markdown, and as one HTML page.
 
 mod tables;
 
@@ -11,10 +11,10 @@ use std::fmt::Write;
 
 pub use tables::gate_figure;
 
-/// The first ones; the page has all.
+/// Findings shown on the terminal; the page has all.
 const FINDINGS: usize = 5;
 
-/// Title, table and what is to be said below it.
+/// Title, table and notes below it.
 type Part = (&'static str, Table, Vec<String>);
 
 fn parts(record: &ScriptRecord) -> Vec<Part> {
@@ -58,7 +58,7 @@ pub fn terminal(record: &ScriptRecord) -> String {
     out
 }
 
-/// `difference` is the patch as text, where there is one.
+/// `difference` is the patch as text, if there is one.
 pub fn markdown(record: &ScriptRecord, difference: &str) -> String {
     let mut out = format!("# {}\n\n{}\n\n", tables::title(record), tables::subtitle(record));
     out += &(tables::summary(record).join("\n\n") + "\n");
@@ -73,7 +73,7 @@ pub fn markdown(record: &ScriptRecord, difference: &str) -> String {
         let _ = write!(out, "\n## The patch\n\n{}\n", patch.join("\n\n"));
     }
     if !difference.is_empty() {
-        // Longer than any fence inside of it.
+        // A longer fence than any inside the patch.
         let _ = write!(out, "\n````diff\n{difference}````\n");
     }
     out

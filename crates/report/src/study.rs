@@ -1,4 +1,4 @@
-//! A study as text: lines while it runs, the table, the answers, Markdown and a page.
+//! A study as text: progress lines, the table, the answers, Markdown and a page.
 
 mod answers;
 mod tables;
@@ -10,7 +10,7 @@ use crate::table::{columns, markdown_list, markdown_table};
 use headroom_record::flops::is_possible_mfu;
 use headroom_record::study::{PlannedFigures, StudyRecord, StudyRow, StudyStatus};
 
-/// Said before a run: what its plan says.
+/// Printed before a run: its planned figures.
 pub fn before_run(planned: &PlannedFigures) -> String {
     let total = planned.predicted_step_seconds * planned.num_steps as f64;
     format!(
@@ -23,7 +23,7 @@ pub fn before_run(planned: &PlannedFigures) -> String {
     )
 }
 
-/// Said after it.
+/// Printed after a run.
 pub fn after_run(row: &StudyRow) -> String {
     let measured = &row.measured;
     let parts = [
@@ -106,7 +106,7 @@ fn subtitle(record: &StudyRecord) -> String {
     )
 }
 
-/// Sizes that cannot fit with what they would need, and runs that broke.
+/// Sizes that cannot fit, with the memory they would need, and runs that failed.
 fn not_finished(record: &StudyRecord) -> Vec<String> {
     let broken = record.runs.iter().filter(|row| row.status != StudyStatus::Finished);
     broken
@@ -145,7 +145,7 @@ fn speed_plot(record: &StudyRecord) -> String {
 fn utilisation_plot(record: &StudyRecord) -> String {
     let rows = record.runs.iter().filter_map(|row| {
         let percent = row.measured.mfu_percent?;
-        // A bar of what cannot be would be the longest of all.
+        // The bar of an impossible value would be the longest of all.
         let length = if is_possible_mfu(percent) { percent } else { 0.0 };
         Some(Bar { name: format!("{} {}", row.size, row.version), sizes: vec![length], label: mfu_cell(percent) })
     });

@@ -1,6 +1,6 @@
-//! The little that our plots need of SVG: escaping, axes and ticks.
+//! The few parts of SVG that our plots need: escaping, axes and ticks.
 
-/// Text for HTML and SVG, in content and in quoted attributes.
+/// Escapes text for HTML and SVG, in content and in quoted attributes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -14,7 +14,7 @@ pub struct Frame {
     pub height: f64,
 }
 
-/// From a value to a place along an axis.
+/// Maps a value to a position along an axis.
 #[derive(Clone, Copy)]
 pub struct Axis {
     pub from: f64,
@@ -37,7 +37,7 @@ impl Axis {
         }
     }
 
-    /// Where to put marks: powers of ten, or four to eight round steps.
+    /// Positions of ticks: powers of ten, or four to eight round steps.
     pub fn ticks(&self) -> Vec<f64> {
         if self.scale == Scale::Log {
             let (first, last) = (self.from.log10().ceil() as i32, self.to.log10().floor() as i32);
@@ -57,7 +57,7 @@ impl Frame {
         self.left + self.width * axis.share(value)
     }
 
-    /// Upwards.
+    /// The y coordinate of a value; values grow upwards.
     pub fn y(&self, axis: &Axis, value: f64) -> f64 {
         self.top + self.height * (1.0 - axis.share(value))
     }

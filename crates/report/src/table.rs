@@ -1,4 +1,4 @@
-//! A table as text cells, and the ways to set it: columns, plain text, Markdown and HTML (in `page`).
+//! A table as text cells, and its formats: columns, plain text, Markdown and HTML (in `page`).
 
 pub struct Table {
     pub head: Vec<&'static str>,
@@ -6,7 +6,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Are the cells of a column numbers with their units, to be set flush right?
+    /// Whether the cells of a column are numbers with units, to be right-aligned.
     pub fn is_numeric(&self, column: usize) -> bool {
         let number = |cell: &str| {
             let starts = cell.starts_with(|first: char| first.is_ascii_digit() || first == '-');
@@ -16,10 +16,10 @@ impl Table {
     }
 }
 
-/// `1,300.2 MFLOP/s`; longer cells are sentences that happen to start with a figure.
+/// As long as `1,300.2 MFLOP/s`; longer cells are sentences that happen to start with a figure.
 const LONGEST_NUMBER: usize = 16;
 
-/// For a terminal: numbers flush right.
+/// For a terminal, with numbers right-aligned.
 pub fn columns(table: &Table) -> String {
     let count = table.rows.iter().map(Vec::len).max().unwrap_or(0);
     let align = |column| if table.is_numeric(column) { Align::Right } else { Align::Left };
@@ -32,7 +32,7 @@ pub enum Align {
     Right,
 }
 
-/// With the alignment of each column given. A column that is empty throughout is left out.
+/// With the given alignment of each column. A column without any content is left out.
 pub fn text_table(columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let filled = |column: &usize| rows.iter().any(|row| !row[*column].is_empty());
     let shown: Vec<usize> = (0..columns.len()).filter(filled).collect();
@@ -40,7 +40,7 @@ pub fn text_table(columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     set(&head, rows, &shown, |column| columns[column].1, "")
 }
 
-/// A head where there is one, and a line per row, each shown column as wide as its widest cell.
+/// A head if there is one, and one line per row; each shown column is as wide as its widest cell.
 fn set(head: &[&str], rows: &[Vec<String>], shown: &[usize], align: impl Fn(usize) -> Align, indent: &str) -> String {
     let lines: Vec<Vec<&str>> = (!head.is_empty())
         .then(|| head.to_vec())

@@ -1,4 +1,4 @@
-//! The target of an operator: the time that it could come down to, and the pass for it. A bound, never a promise.
+//! The target of an operator: the time it could be reduced to, and the pass that does it. A bound, never a promise.
 
 use crate::numbers::seconds;
 use headroom_diagnosis::Analysis;
@@ -7,16 +7,16 @@ use headroom_record::operators::PlaceStats;
 const NOTE: &str = "Target: the time that would stay with the named passes, which are not applied yet, else at the machine's \
     roof. It is a bound, not a promise.";
 
-/// Explains two columns that are the same there.
+/// Explains why two columns are equal on a CPU.
 const ON_A_CPU: &str = "On a CPU device time is the CPU's own, so host time is the same.";
 
-/// Passes named in one cell; further ones are counted.
+/// Passes named in one cell; any others are only counted.
 const NAMED: usize = 2;
 
-/// Operators that were this close to their target have no more to gain.
+/// Operators that reached this share of their target have nothing more to gain.
 const REACHED: f64 = 0.98;
 
-/// Below a table of operators; `on_device` tells a device's own time from a CPU's.
+/// The note below a table of operators; `on_device` says that the times are a device's, not a CPU's.
 pub fn note(on_device: bool) -> String {
     if on_device { NOTE.into() } else { format!("{NOTE} {ON_A_CPU}") }
 }
@@ -25,7 +25,7 @@ pub fn of_place(place: &PlaceStats) -> String {
     target(place.time, place.target_time, &place.target_passes)
 }
 
-/// An operator of any trace, over all its places; empty where no roof is known.
+/// An operator of any trace, over all its places; empty if no roof is known.
 pub fn of_operator(analysis: &Analysis, name: &str) -> String {
     if let Some(run) = &analysis.run {
         let own: Vec<&PlaceStats> = run.operator_analysis.by_place.iter().filter(|place| place.name == name).collect();

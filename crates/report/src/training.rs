@@ -5,9 +5,9 @@ use headroom_record::performance::{Fp8Rounding, PerformanceRecord, PerformanceSu
 use serde::Serialize;
 use std::fmt::Write;
 
-/// The opening of a run, shown before the first step.
+/// The text printed before the first step of a run.
 pub struct Opening<'a> {
-    /// As people write it: `LLaMA`.
+    /// As people write the name: `LLaMA`.
     pub family: &'a str,
     pub size: &'a str,
     pub version: &'a str,
@@ -17,7 +17,7 @@ pub struct Opening<'a> {
     pub lines: &'a [(&'a str, String)],
 }
 
-/// Planned memory in bytes, by category at the fullest moment.
+/// Planned memory in bytes, by category at the peak.
 pub struct Memory<'a> {
     pub categories: &'a [(&'a str, u64)],
     pub gaps: u64,
@@ -42,7 +42,7 @@ pub fn opening(about: &Opening) -> String {
     out
 }
 
-/// One line: the total, then what it is made of.
+/// One line: the total, then its parts.
 pub fn memory(memory: &Memory) -> String {
     let mut parts: Vec<String> = memory
         .categories
@@ -58,20 +58,20 @@ pub fn memory(memory: &Memory) -> String {
     format!("{} planned: {}", bytes(memory.total), parts.join(" · "))
 }
 
-/// A node of the model's tree, after its parent.
+/// A node of the model's tree; nodes follow their parent.
 #[derive(Clone, Debug, Serialize)]
 pub struct TreeLine {
-    /// Whole path; what the parent's begins with is not shown.
+    /// Full path; the prefix shared with the parent is not shown.
     pub name: String,
     pub depth: u64,
     pub parameters: u64,
 }
 
-/// The tree, a line per node, and how many of them there are to choose from.
+/// The tree, with one line per node, and the number of nodes to choose from.
 pub fn tree(nodes: &[TreeLine], choices: &str) -> String {
     let mut lines = vec![];
     for (at, node) in nodes.iter().enumerate() {
-        // Is there another child of the node at this depth further down?
+        // Whether a later node is another child at this depth.
         let goes_on = |depth: u64| {
             let later = nodes[at + 1..].iter().find(|later| later.depth <= depth);
             later.is_some_and(|later| later.depth == depth)
@@ -99,7 +99,7 @@ pub struct StepLine {
     pub last: u64,
     pub loss: Option<f64>,
     pub seconds: f64,
-    /// Samples a second since the last line, and since the end of warm-up.
+    /// Samples per second since the last line, and since the end of warm-up.
     pub recent: f64,
     pub overall: Option<f64>,
 }
@@ -116,13 +116,13 @@ pub fn step_line(line: &StepLine) -> String {
     )
 }
 
-/// Beside a progress bar, which shows the step itself.
+/// The text beside a progress bar, which shows the step itself.
 pub fn bar_message(line: &StepLine) -> String {
     let loss = line.loss.map_or("not computed".to_string(), |loss| format!("{loss:.4}"));
     format!("loss {loss} · {} samples/s", rate(line.recent))
 }
 
-/// The workshop's summary, with what it leaves out.
+/// The workshop's summary, plus figures that it leaves out.
 pub fn summary(record: &PerformanceRecord) -> String {
     let summary = &record.performance_summary;
     let statistics = &record.statistics;
@@ -169,10 +169,10 @@ fn rounding(of: &Fp8Rounding) -> String {
     )
 }
 
-/// The device that only predicts.
+/// The device that only predicts and computes nothing.
 const NOTHING_COMPUTED: &str = "null";
 
-/// As planned, which is what the arena then uses, and what the system counted for the whole process.
+/// The planned peak, which is what the arena uses, and the peak that the system reports for the whole process.
 fn peak_memory(record: &PerformanceRecord) -> Option<String> {
     let planned = record.performance_summary.peak_memory_mb?;
     Some(match record.performance_summary.process_peak_memory_mb {
@@ -183,7 +183,7 @@ fn peak_memory(record: &PerformanceRecord) -> Option<String> {
     })
 }
 
-/// The floor that the data's own randomness sets, and how close to it the run ended.
+/// The loss floor set by the data's own randomness, and how close to it the run ended.
 fn floor(summary: &PerformanceSummary) -> Option<String> {
     let floor = summary.loss_floor?;
     let came = match summary.final_loss.map(|loss| loss - floor) {

@@ -1,10 +1,10 @@
-//! The workshop's documents as text: a record sheet in Markdown, the marks of a folder for a terminal.
+//! The workshop's documents: a record sheet in Markdown, and the marks of a folder for the terminal.
 
 use crate::table::{Table, markdown_table};
 use headroom_record::workshop::{Marks, PartMarks, RecordSheet, RunMarks, SheetFigure};
 use std::fmt::Write;
 
-/// Part 0 derives its figures, so that its sheet has a column for them.
+/// Part 0 derives its figures, so its sheet has a column for them.
 const DERIVED_PART: u64 = 0;
 
 /// A table per step with an empty column for the reader's figures; known ones are filled in.
@@ -35,7 +35,7 @@ fn place(figure: &SheetFigure) -> String {
     }
 }
 
-/// Part by part: which runs are there, and for each check whether it passed and why not.
+/// Part by part: which runs exist, and for each check whether it passed or why not.
 pub fn marks(marks: &Marks) -> String {
     let mut out = String::new();
     for part in &marks.parts {

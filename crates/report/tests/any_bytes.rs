@@ -1,16 +1,16 @@
-//! Whatever the bytes of a trace, it is read or refused, analyzed and shown in every form without a panic.
+//! Checks that a trace of any bytes is read or refused, analyzed and shown in every format without a panic.
 
 use fastrand::Rng;
 use headroom_diagnosis::{Options, analyze, compare};
 use headroom_report as report;
 use std::time::{Duration, Instant};
 
-/// How long to go on; `cargo xtask fuzz` sets more.
+/// Duration of the test; `cargo xtask fuzz` sets more.
 fn time() -> Duration {
     Duration::from_secs(from_environment("HEADROOM_FUZZ_SECONDS").unwrap_or(3))
 }
 
-/// The same draws on every run of the suite, others where asked for.
+/// The same random draws on every run of the suite, unless another seed is set.
 fn draws(own: u64) -> Rng {
     Rng::with_seed(own + from_environment("HEADROOM_FUZZ_SEED").unwrap_or(0))
 }
@@ -23,7 +23,7 @@ fn below(draws: &mut Rng, limit: usize) -> usize {
     draws.usize(..limit.max(1))
 }
 
-/// The longest that one damaged trace may take, on a machine that does other things too.
+/// The longest that one damaged trace may take, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Parts of a real trace, cut, repeated, and with bytes and numbers changed.
@@ -52,7 +52,7 @@ fn mutate_trace(text: &[u8], draws: &mut Rng) -> Vec<u8> {
     let length = 1 + below(draws, 60_000);
     let from = below(draws, text.len().saturating_sub(length));
     let mut bytes = b"{\"traceEvents\": [".to_vec();
-    // A part begins where an event does, most of the time.
+    // Most parts begin at an event.
     let start = match below(draws, 4) {
         0 => from,
         _ => text[from..].iter().position(|byte| *byte == b'{').map_or(from, |at| from + at),
@@ -68,7 +68,7 @@ fn mutate_trace(text: &[u8], draws: &mut Rng) -> Vec<u8> {
             1 => drop(bytes.splice(at..at, PIECES[below(draws, PIECES.len())].bytes())),
             2 => drop(bytes.drain(at..(at + below(draws, 400)).min(bytes.len()))),
             _ => {
-                // Digits become other digits: times run backwards, ids meet, lengths overflow.
+                // Digits become other digits: times run backwards, ids collide, lengths overflow.
                 let end = (at + 2_000).min(bytes.len());
                 for byte in bytes[at..end].iter_mut().filter(|byte| byte.is_ascii_digit()) {
                     *byte = b'0' + below(draws, 10) as u8;
@@ -110,7 +110,7 @@ fn mutated_traces_are_read_analyzed_and_shown_without_a_panic() {
     assert!(analyzed > 10, "only {analyzed} of {runs}");
 }
 
-/// Was it a trace?
+/// Returns whether it was a trace.
 fn read_and_show(bytes: &[u8]) -> bool {
     let Ok(trace) = headroom_trace::read_bytes(bytes) else { return false };
     let analysis = analyze(&[trace], &Options::default()).expect("there is a trace");
@@ -118,7 +118,7 @@ fn read_and_show(bytes: &[u8]) -> bool {
     assert!((0.0..=1.0).contains(&busy), "busy for {busy}");
     let shown =
         [report::analyze::text(&analysis), report::analyze::markdown(&analysis), report::analyze::html(&analysis)];
-    // A name may be anything; a figure is a number.
+    // A name may contain anything; a figure must be a number.
     let said = bytes.windows(3).any(|three| three == b"NaN");
     for text in &shown[..2] {
         assert!(said || !text.contains("NaN"), "a figure that is not a number\n{text}");

@@ -1,5 +1,5 @@
-//! The text that every command prints, whole, from stored inputs: a changed word is a changed snapshot, to be read before it is
-//! accepted (`INSTA_UPDATE=always cargo nextest run -p headroom-report --test texts`, then the difference).
+//! Snapshots of the complete text that every command prints, from stored inputs. A changed word changes a snapshot:
+//! review the diff before accepting it (`INSTA_UPDATE=always cargo nextest run -p headroom-report --test texts`).
 
 use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_lint::{Input, Selection, lint};
@@ -16,12 +16,12 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
 }
 
-/// A file of a run that was measured once.
+/// A file of an earlier measured run.
 fn stored<Record: DeserializeOwned>(path: &str) -> Record {
     serde_json::from_slice(&fs::read(crates().join(path)).unwrap()).unwrap()
 }
 
-/// A stored trace of ours.
+/// Analyses a stored trace of a headroom run.
 fn analysis(trace: &str) -> Analysis {
     let path = crates().join("diagnosis/tests/data/runs").join(trace);
     analyze(&[headroom_trace::read_file(&path).unwrap()], &Options::default()).unwrap()
@@ -73,7 +73,7 @@ fn mfu_beyond_the_peak_is_not_shown_as_a_figure() {
     }
 }
 
-/// Measured while other programs ran: the peak is in doubt, and intervals are wide.
+/// Measured while other programs ran: the peak is doubtful, and intervals are wide.
 #[test]
 fn study_of_two_sizes() {
     assert_snapshot!(report::study::terminal(&stored("report/tests/data/study.json")));

@@ -1,11 +1,11 @@
-//! Kinds of events: Kineto's categories, and what a runtime call does, for NVIDIA and AMD alike.
+//! Kinds of events: Kineto's categories, and kinds of runtime calls, for NVIDIA and AMD alike.
 
 /// The category of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     /// An operator on the host: `aten::mm`.
     CpuOp,
-    /// A range that the program or the profiler named: `ProfilerStep#5`.
+    /// A range named by the program or the profiler: `ProfilerStep#5`.
     UserAnnotation,
     PythonFunction,
     /// A call into the device's runtime or driver: `cudaLaunchKernel`, `hipMemcpyAsync`.
@@ -15,7 +15,7 @@ pub enum Category {
     Memset,
     /// A user annotation as the device saw it: from its first kernel to its last.
     GpuAnnotation,
-    /// A synchronisation as the device saw it; it keeps no unit busy.
+    /// A synchronisation as the device saw it; it does not keep the device busy.
     GpuSync,
     /// Time that the profiler itself cost.
     Overhead,
@@ -23,7 +23,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// By the spelling of any version of Kineto.
+    /// Parses the spelling of any version of Kineto.
     pub fn from_kineto(text: &str) -> Category {
         match text {
             "cpu_op" | "operator" | "Operator" => Category::CpuOp,
@@ -50,13 +50,14 @@ impl Category {
         }
     }
 
-    /// Old versions of Kineto wrote torch's own annotations as operators: the name tells them apart.
+    /// Corrects the category of torch's own annotations, which old versions of Kineto wrote as operators, by their
+    /// name.
     pub fn of_span_named(self, name: &[u8]) -> Category {
         let is_annotation = || ANNOTATIONS.iter().any(|start| name.starts_with(start));
         if self == Category::CpuOp && is_annotation() { Category::UserAnnotation } else { self }
     }
 
-    /// As Kineto spells it today.
+    /// Kineto's current spelling.
     pub fn kineto(self) -> &'static str {
         match self {
             Category::CpuOp => "cpu_op",
@@ -73,7 +74,7 @@ impl Category {
         }
     }
 
-    /// Whether it lies on a device's stream and not on a thread of the host.
+    /// Whether it is on a device's stream rather than on a host thread.
     pub fn is_on_device(self) -> bool {
         matches!(
             self,
@@ -81,13 +82,13 @@ impl Category {
         )
     }
 
-    /// Whether the device works while it lasts.
+    /// Whether the device is working during such a span.
     pub fn keeps_device_busy(self) -> bool {
         matches!(self, Category::Kernel | Category::Memcpy | Category::Memset)
     }
 }
 
-/// How the names of torch's own annotations begin: of a step, of an optimizer's calls, of a fetched batch.
+/// Prefixes of torch's own annotations: a step, an optimizer's call, a fetched batch.
 const ANNOTATIONS: [&[u8]; 3] = [b"ProfilerStep#", b"Optimizer.", b"enumerate(DataLoader)#"];
 
 /// Kind of runtime call, by what it does.
@@ -105,7 +106,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// By the call's name: the prefix (`cuda`, `cu`, `hip`, `hsa_`, `ze`) tells only whose runtime it is.
+    /// Classifies a call by its name: the prefix (`cuda`, `cu`, `hip`, `hsa_`, `ze`) only says whose runtime it is.
     pub fn of(name: &str) -> CallKind {
         let plain = ["cuda", "cu", "hip", "roc"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
         let plain = plain.split("_v").next().unwrap_or(plain);
@@ -115,7 +116,7 @@ impl CallKind {
         } else if has("LaunchKernel") || has("LaunchCooperative") || plain == "Launch" || has("urEnqueueKernelLaunch") {
             CallKind::Launch
         } else if has("Synchronize") || plain == "Memcpy" || plain == "MemcpyWithStream" {
-            // A copy without "Async" returns when it is done.
+            // A copy without "Async" returns only when it is done.
             CallKind::Synchronise
         } else if has("Memcpy") {
             CallKind::Copy

@@ -1,12 +1,12 @@
-//! The columns in which a trace keeps its events. Times are nanoseconds on the trace's own clock.
+//! The columns that hold a trace's events. Times are nanoseconds on the trace's own clock.
 
 use crate::category::Category;
 use crate::names::NameId;
 
-/// A number that is not given.
+/// Marks a missing number.
 pub const NONE: u32 = u32::MAX;
 
-/// A thread of the host, or a stream of a device, by its place in [`crate::Trace::tracks`].
+/// A host thread or device stream, as an index into [`crate::Trace::tracks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TrackId(pub u32);
 
@@ -17,7 +17,7 @@ pub struct Track {
     pub thread: Label,
 }
 
-/// Kineto numbers most processes and threads and names a few.
+/// A process or thread: Kineto numbers most of them and names a few.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Label {
     Number(i64),
@@ -42,15 +42,16 @@ pub struct HostSpans {
     pub track: Vec<TrackId>,
     pub start: Vec<i64>,
     pub duration: Vec<i64>,
-    /// External id of an operator or annotation; correlation of a runtime call with the device's work; or [`NONE`].
+    /// External id of an operator or annotation, correlation id of a runtime call, or [`NONE`].
     pub id: Vec<u32>,
-    /// Joins a forward operator and its backward, or [`NONE`].
+    /// Links a forward operator to its backward, or [`NONE`].
     pub sequence: Vec<u32>,
-    /// The JSON of `Input Dims`, `Input type` and (for operators whose cost or meaning hangs on them) `Concrete Inputs`.
+    /// The JSON of `Input Dims`, `Input type` and (for operators whose cost or meaning depends on it) `Concrete
+    /// Inputs`.
     pub dims: Vec<NameId>,
     pub types: Vec<NameId>,
     pub concrete: Vec<NameId>,
-    /// The place in [`crate::Trace::stated`] of what the operator says of itself, or [`NONE`].
+    /// Index into [`crate::Trace::stated`] of the facts that the operator states about itself, or [`NONE`].
     pub stated: Vec<u32>,
 }
 
@@ -66,11 +67,11 @@ pub struct DeviceSpans {
     pub correlation: Vec<u32>,
     /// The operator in which that call was made, or [`NONE`].
     pub external: Vec<u32>,
-    /// Moved by a copy or a fill, or in a collective's message; else 0.
+    /// Bytes moved by a copy or a fill, or sent by a collective; otherwise 0.
     pub bytes: Vec<u64>,
     pub grid: Vec<[u32; 3]>,
     pub block: Vec<[u32; 3]>,
-    /// The profiler's estimate in percent, 255 where it gave none.
+    /// The profiler's estimate in percent; 255 if it gave none.
     pub occupancy: Vec<u8>,
 }
 
@@ -81,14 +82,14 @@ pub struct MemoryEvents {
     pub track: Vec<TrackId>,
     pub address: Vec<u64>,
     pub bytes: Vec<i64>,
-    /// All that is live on the device after the event, and what its allocator holds.
+    /// Bytes live on the device after the event, and bytes that its allocator holds.
     pub allocated: Vec<u64>,
     pub reserved: Vec<u64>,
     /// Device number, or [`HOST_MEMORY`].
     pub device: Vec<u16>,
 }
 
-/// The `device` of memory on the host.
+/// The `device` value for memory on the host.
 pub const HOST_MEMORY: u16 = u16::MAX;
 
 impl HostSpans {

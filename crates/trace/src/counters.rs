@@ -12,8 +12,8 @@ pub struct Sample {
     pub value: f64,
 }
 
-/// The series of a counter's event and their values: each number among its arguments. A series is named by the counter, and by the
-/// argument where that says more.
+/// The series of a counter event and their values: each number among its arguments. A series is named after the
+/// counter, and after the argument where that adds information.
 pub fn series(counter: &str, arguments: &[u8]) -> Vec<(String, f64)> {
     let Ok(Value::Object(members)) = serde_json::from_slice(arguments) else { return Vec::new() };
     let named = |key: &str| match key {

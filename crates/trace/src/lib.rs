@@ -1,4 +1,4 @@
-//! Record of what happened: the events of a run, and the readers and writers of profiler traces.
+//! Records of runs: their events, and readers and writers of profiler traces.
 
 pub mod category;
 pub mod columns;

@@ -1,9 +1,9 @@
-//! Messages of collectives, as the profiler notes them beside their kernels.
+//! Messages of collectives, as the profiler records them with their kernels.
 
 use crate::columns::TrackId;
 use crate::names::NameId;
 
-/// The message of a collective's kernel. Text that is not given is empty, a number 0.
+/// The message of a collective's kernel. A missing text is empty, a missing number 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     /// The kernel it belongs to: its track and start.
@@ -19,7 +19,7 @@ pub struct Message {
     pub bytes_out: u64,
 }
 
-/// Messages in order of their kernels.
+/// Sorts messages by the track and start of their kernels.
 pub fn sort(messages: &mut [Message]) {
     messages.sort_by_key(|message| (message.track, message.start));
 }

@@ -1,4 +1,4 @@
-//! Interned text: each name is kept once and spoken of by its number.
+//! Interned text: each name is stored once and referred to by its number.
 
 use std::hash::BuildHasher;
 
@@ -20,7 +20,7 @@ impl NameId {
     }
 }
 
-/// All names of a trace in one string, numbered in the order in which they were first met.
+/// All names of a trace in one string, numbered in order of first use.
 #[derive(Clone, Debug)]
 pub struct Names {
     text: String,
@@ -40,7 +40,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The number of `name`, which is added when it is new.
+    /// The number of `name`, which is added if it is new.
     pub fn intern(&mut self, name: &str) -> NameId {
         let hash = self.hasher.hash_one(name.as_bytes());
         match self.find(hash, name.as_bytes()) {
@@ -49,8 +49,8 @@ impl Names {
         }
     }
 
-    /// Like [`Names::intern`] for bytes out of a file: what is not UTF-8 in them is replaced by U+FFFD. Only a new name is
-    /// checked.
+    /// Like [`Names::intern`], for bytes from a file: invalid UTF-8 is replaced by U+FFFD. Only new names are
+    /// validated.
     pub fn intern_bytes(&mut self, name: &[u8]) -> NameId {
         let hash = self.hasher.hash_one(name);
         if let Some(found) = self.find(hash, name) {
@@ -62,7 +62,7 @@ impl Names {
         }
     }
 
-    /// The number of `name`, where the trace has it.
+    /// The number of `name`, if the trace has it.
     pub fn lookup(&self, name: &str) -> Option<NameId> {
         self.find(self.hasher.hash_one(name.as_bytes()), name.as_bytes())
     }
@@ -71,7 +71,7 @@ impl Names {
         slice(&self.text, &self.ends, id.0)
     }
 
-    /// How many there are, the empty one included.
+    /// The number of names, including the empty one.
     pub fn count(&self) -> usize {
         self.ends.len()
     }

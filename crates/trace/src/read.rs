@@ -1,4 +1,4 @@
-//! Reading traces: a file, plain or gz, or a folder with one file a rank.
+//! Reading traces: a file, plain or gzipped, or a folder with one file per rank.
 
 mod append;
 mod event;
@@ -48,12 +48,12 @@ pub enum ReadError {
     EmptyFolder { path: PathBuf, help: String },
 }
 
-/// The traces at `path`: one of a file, one a rank of a folder, in the order of their ranks.
+/// Reads the traces at `path`: a file gives one, a folder one per rank, in order of rank.
 pub fn read(path: &Path) -> Result<Vec<Trace>, ReadError> {
     read_packed(path, GzipRatio::Usual)
 }
 
-/// As [`read`], with a say in how much text a packed file may hold.
+/// Like [`read`], with a choice of how much text a gzipped file may hold.
 pub fn read_packed(path: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, ReadError> {
     if !path.is_dir() {
         return Ok(vec![read_one(path, ratio)?]);
@@ -64,7 +64,7 @@ pub fn read_packed(path: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, ReadErro
     for file in &files {
         match read_one(file, ratio) {
             Ok(trace) => traces.push(trace),
-            // Other JSON may lie beside the traces.
+            // Other JSON files may lie beside the traces.
             Err(error @ ReadError::NotATrace { .. }) => {
                 if let ReadError::NotATrace { why, .. } = &error {
                     skipped.push(format!("{}: {why}", file_name(file)));
@@ -89,7 +89,7 @@ pub fn read_file(path: &Path) -> Result<Trace, ReadError> {
     read_one(path, GzipRatio::Usual)
 }
 
-/// With the light trace that belongs to it. A light trace has none of its own, whatever its header says.
+/// Reads a trace and its light trace. A light trace has none of its own, whatever its header says.
 fn read_one(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
     let mut trace = read_alone(path, ratio)?;
     trace.light = light_trace(path, &trace, ratio);
@@ -111,7 +111,8 @@ fn read_alone(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
     Ok(trace)
 }
 
-/// The light trace that the header names, where it lies in or below the trace's own folder; it may have been packed since.
+/// The light trace that the header names, if it lies in or below the trace's own folder. It may have been gzipped
+/// since.
 fn light_trace(path: &Path, trace: &Trace, ratio: GzipRatio) -> Option<Box<Trace>> {
     let name = trace.header.recording.as_ref()?.light_trace.as_ref()?;
     let is_below = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
@@ -144,7 +145,7 @@ enum Problem {
     NotATrace(String),
 }
 
-/// One thread fetches (and unpacks) the text, the others turn it into columns.
+/// Reads with one thread that fetches (and unpacks) the text, and others that parse it into columns.
 fn read_text(source: impl io::Read + Send) -> Result<Trace, Problem> {
     thread::scope(|scope| {
         let (sender, blocks) = sync_channel(4);
@@ -155,7 +156,7 @@ fn read_text(source: impl io::Read + Send) -> Result<Trace, Problem> {
             (_, Some(error)) if too_dense(&error).is_some() => return Err(Problem::Io(error)),
             (Ok(parsed), None) => parsed,
             (Ok(parsed), Some(_)) => Parsed { is_closed: false, ..parsed },
-            // A gz that breaks off before the first event, or a folder opened as a file.
+            // A gzip stream that breaks off before the first event, or a folder opened as a file.
             (Err(_), Some(error)) => return Err(Problem::Io(error)),
             (Err(why), None) => return Err(Problem::NotATrace(why)),
         };
@@ -191,7 +192,7 @@ fn parse(blocks: Receiver<Vec<u8>>) -> Result<Parsed, String> {
             batch.push(block);
         }
         let is_last = batch.len() < blocks_at_once;
-        // Side by side, each as if it began at an event; `add` puts that right where it does not.
+        // Parses blocks in parallel, each as if it began at an event; `add` corrects those that do not.
         let fragments: Vec<Fragment> = match events.trailer {
             None => batch.par_iter().map(|block| Fragment::read(block)).collect(),
             Some(_) => batch.iter().map(|_| Fragment::default()).collect(),
@@ -207,8 +208,8 @@ fn parse(blocks: Receiver<Vec<u8>>) -> Result<Parsed, String> {
     Ok(Parsed { members, events: events.sum, is_closed })
 }
 
-/// The text behind the start of the list of events, as far as it was sent. The text before is read again when it
-/// has doubled, not at every block.
+/// The text after the start of the event list, as far as it has been sent. The text before it is parsed again only each
+/// time it has doubled, not for every block.
 fn find_events(blocks: &Receiver<Vec<u8>>, members: &mut Members) -> Result<Option<Vec<u8>>, String> {
     let mut head: Vec<u8> = Vec::new();
     let mut looked_at = 0;
@@ -233,7 +234,7 @@ fn find_events(blocks: &Receiver<Vec<u8>>, members: &mut Members) -> Result<Opti
     }
 }
 
-/// Where `headroom record` puts the traces of its light profiler, beside the full ones.
+/// The folder beside the full traces where `headroom record` puts those of its light profiler.
 const LIGHT_FOLDER: &str = "light";
 
 fn file_name(path: &Path) -> String {
@@ -242,7 +243,7 @@ fn file_name(path: &Path) -> String {
 
 const NAMES_SHOWN: usize = 3;
 
-/// The files of `folder` that by their name may be traces, in order of name; and what is left out, with the reason.
+/// The files of `folder` whose names may be traces, sorted by name; and the entries left out, with the reason.
 fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> {
     let unreadable = |source| ReadError::Unreadable { path: folder.to_path_buf(), source };
     let (mut files, mut folders) = (Vec::new(), Vec::new());
@@ -272,7 +273,7 @@ fn trace_files(folder: &Path) -> Result<(Vec<PathBuf>, Vec<String>), ReadError> 
         files = named;
     }
     if files.is_empty() {
-        // A folder of recordings is not one of ranks.
+        // A folder of recordings is not a folder of ranks.
         let help = match folders.is_empty() {
             true => String::new(),
             false => {

@@ -1,4 +1,4 @@
-//! A headroom run's own words in its trace: the typed header beside the events, and the columns of its operators.
+//! Headroom's own data in a trace of its runs: the typed header beside the events, and the columns of its operators.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct RunHeader {
     /// `llama tiny v1_baseline`
     pub model: String,
     pub timing: Timing,
-    /// `fp32`, `bf16`, …: of the products.
+    /// Precision of the GEMMs: `fp32`, `bf16`, ….
     pub precision: String,
     pub passes: PassesHeader,
     pub shape: ShapeHeader,
@@ -22,9 +22,9 @@ pub struct RunHeader {
     pub peaks: PeaksHeader,
     pub plan: PlanHeader,
     pub flops: FlopsHeader,
-    /// Part of the model that each kind of place is: `layers.*.self_attn.q_proj` is a `query`.
+    /// The model part of each module path: `layers.*.self_attn.q_proj` is a `query`.
     pub roles: BTreeMap<String, String>,
-    /// Operators that only watch the run, counted apart from its kernels.
+    /// Operators that only monitor the run, counted apart from its kernels.
     pub instrumentation: Vec<String>,
     pub run: RunSteps,
     pub profiling_overhead_percent: Option<f64>,
@@ -34,15 +34,15 @@ pub struct RunHeader {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordingHeader {
-    /// Steps that ran before any profiler was attached, each.
+    /// Duration of each step that ran before any profiler was attached.
     pub true_step_seconds: Vec<f64>,
-    /// `device`: between events on the device's stream; `host`: by the host's clock.
+    /// `device`: timed between events on the device's stream; `host`: by the host's clock.
     pub measured_on: Option<String>,
     /// `light` or `full`.
     pub profiler: String,
-    /// The light trace that belongs to this one, from this one's folder.
+    /// Path of the light trace that belongs to this one, relative to this one's folder.
     pub light_trace: Option<String>,
-    /// The recording that this trace is part of: ranks share it, two recordings of one script do not.
+    /// Id of the recording that this trace is part of: ranks share it, two recordings of one script do not.
     pub job: Option<String>,
 }
 
@@ -50,10 +50,10 @@ pub struct RecordingHeader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timing {
-    /// By the host's clock around each.
+    /// By the host's clock around each operator.
     #[default]
     HostClock,
-    /// By a GPU's events around each: its kernels are not in the trace.
+    /// By GPU events around each operator: its kernels are not in the trace.
     DeviceEvents,
     /// By the GPU's kernels, launched call by call.
     Kernels,
@@ -64,9 +64,9 @@ pub enum Timing {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PassesHeader {
-    /// The run's list, as `--passes` takes it.
+    /// The run's passes, as `--passes` takes them.
     pub list: String,
-    /// Offered passes that are not in the list.
+    /// Available passes that are not in the list.
     pub missing: Vec<String>,
 }
 
@@ -79,25 +79,25 @@ pub struct ShapeHeader {
     pub accumulation: u64,
 }
 
-/// The rates that the run is held against.
+/// The peak rates that the run is compared with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PeaksHeader {
-    /// FLOP/s of large products in `precision`.
+    /// FLOP/s of large GEMMs in `precision`.
     pub product_flops: f64,
     pub precision: String,
     pub memory_bandwidth_bytes: f64,
-    /// Seconds that any call costs.
+    /// Fixed cost of any call.
     pub call_seconds: f64,
     /// Where the rates come from, in words.
     pub source: String,
-    /// Nobody measured them.
+    /// Whether the rates are assumed rather than measured.
     pub assumed: bool,
     pub datasheet_flops: Option<f64>,
     pub datasheet_source: Option<String>,
 }
 
-/// Facts of the memory plan that no event shows.
+/// Facts about the memory plan that no event shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlanHeader {
@@ -105,19 +105,19 @@ pub struct PlanHeader {
     pub arena_bytes: u64,
     /// The arena as reserved: at least `arena_bytes`.
     pub arena_reserved_bytes: u64,
-    /// Arena, kernel scratch and all else that the run reserves.
+    /// Arena, kernel scratch and everything else that the run reserves.
     pub reserved_bytes: u64,
     pub scratch_bytes: u64,
     pub largest_batch_that_fits: Option<u64>,
-    /// Buffers that come to life in a step, and their bytes.
+    /// Number of buffers allocated per step, and their bytes.
     pub allocations: u64,
     pub allocated_bytes: u64,
     pub largest_tensor: TensorHeader,
-    /// Buffers by the operator that makes them.
+    /// Buffers by the operator that allocates them.
     pub births: Vec<BirthHeader>,
-    /// Live buffers at the peak, by the operator and place that made them; largest first.
+    /// Live buffers at the peak, by the operator and place that allocated them; largest first.
     pub live_at_peak: Vec<LiveHeader>,
-    /// Weight products of one forward pass.
+    /// Weight GEMMs of one forward pass.
     pub linear_projections: u64,
 }
 
@@ -135,7 +135,7 @@ pub struct BirthHeader {
     pub name: String,
     pub bytes: u64,
     pub count: u64,
-    /// Bytes of them that are live at the peak.
+    /// Bytes of these buffers that are live at the peak.
     pub live_at_peak: u64,
 }
 
@@ -152,11 +152,11 @@ pub struct LiveHeader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FlopsHeader {
-    /// FLOPs that the model needs, under every list of passes.
+    /// FLOPs that the model needs, whatever the passes.
     pub needed_forward_per_step: u64,
     pub needed_per_step: u64,
     pub executed_per_step: u64,
-    /// Part of the backward pass that repeats the forward one.
+    /// Part of the backward pass that recomputes the forward pass.
     pub recomputed_per_step: u64,
 }
 
@@ -165,9 +165,9 @@ pub struct FlopsHeader {
 #[serde(default)]
 pub struct RunSteps {
     pub steps: u64,
-    /// Mean over the run, warm-up excluded: the step as it is without a recorder.
+    /// Mean over the run, warm-up excluded: the step time without a recorder.
     pub mean_step_seconds: Option<f64>,
-    /// Times are replayed from predictions: nothing was measured.
+    /// Whether times are replayed from predictions rather than measured.
     pub times_are_computed: bool,
 }
 
@@ -198,13 +198,13 @@ impl Phase {
 /// Memory categories in the order of [`Stated::live`].
 pub const CATEGORIES: [&str; 5] = ["parameters", "gradients", "optimizer_state", "activations", "temporaries"];
 
-/// Facts that an operator states about itself: they cannot be read off its shapes.
+/// Facts that an operator states about itself because they cannot be derived from its shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stated {
-    /// Path of its module. For a call that does the work of several, their last parts joined by `+`:
+    /// Path of its module. For a call that does the work of several, their last parts are joined by `+`:
     /// `layers.0.self_attn.q_proj+k_proj+v_proj`.
     pub module: NameId,
-    /// JSON list: which share of the call each of those modules has.
+    /// JSON list with each of those modules' share of the call.
     pub shares: NameId,
     pub phase: Option<Phase>,
     pub flops: u64,

@@ -1,4 +1,4 @@
-//! A trace: everything that a profiler wrote down about one process of a run.
+//! A trace: everything a profiler recorded about one process of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct Trace {
     pub light: Option<Box<Trace>>,
 }
 
-/// Metadata that stands before and after the events.
+/// Metadata before and after the events.
 #[derive(Clone, Debug, Default)]
 pub struct Header {
     pub devices: Vec<DeviceProperties>,
@@ -38,7 +38,7 @@ pub struct Header {
     pub records_stacks: bool,
     pub records_memory: bool,
     pub records_flops: bool,
-    /// Nanoseconds since 1970 that all times count from, where the profiler names a base.
+    /// Nanoseconds since 1970 at the trace's time zero, where the profiler gives a base.
     pub base_nanos: Option<i64>,
     /// A headroom run's own facts: measured peaks, the plan, the steps around the recorded ones.
     pub headroom: Option<RunHeader>,
@@ -69,21 +69,22 @@ pub struct Distributed {
     pub world_size: u32,
 }
 
-/// How well the file could be read. All zero and `None` for a sound one.
+/// How well the file could be read. Besides `bytes` and `events`, everything is zero, empty or `None` for an intact
+/// file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reading {
     pub bytes: u64,
     pub events: u64,
     /// Where the text ended before the list of events did.
     pub truncated_at_byte: Option<u64>,
-    /// Events that are not JSON, or lack what their kind must have.
+    /// Events that are not JSON, or lack a field that their kind requires.
     pub damaged_events: u64,
-    /// Spans whose duration is negative or longer than a fortnight: left out.
+    /// Spans dropped because their duration is negative or longer than a fortnight.
     pub impossible_durations: u64,
-    /// Categories of a file that has none of a profiler's: its spans are taken for operators of the host.
+    /// Categories of a file that uses none of a profiler's: its spans count as host operators.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_categories: Vec<String>,
-    /// Whether XLA ran the work: a trace of JAX's profiler.
+    /// Whether XLA ran the work: the trace comes from JAX's profiler.
     #[serde(skip)]
     pub is_of_xla: bool,
     /// Files of the folder that were left out because they are not traces, each with the reason.
@@ -105,12 +106,12 @@ impl Trace {
         self.stated.get(self.host.stated[at] as usize)
     }
 
-    /// The message of the device span at `at`, where it is a collective that states one.
+    /// The message of the device span at `at`, if it is a collective that states one.
     pub fn message(&self, at: usize) -> Option<&Message> {
         messages::find(&self.messages, self.device.track[at], self.device.start[at])
     }
 
-    /// The rank in a distributed run; 0 where the trace says nothing of one.
+    /// The rank in a distributed run; 0 where the trace states none.
     pub fn rank(&self) -> u32 {
         self.header.distributed.as_ref().map_or(0, |distributed| distributed.rank)
     }

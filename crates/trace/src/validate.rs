@@ -1,10 +1,11 @@
-//! Perfetto's rules for a JSON trace, as far as they are known without its loader. A trace that breaks one may not open.
+//! Perfetto's rules for a JSON trace, as far as they are known without its loader. A trace that breaks one may fail to
+//! open.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Lists the problems of `text`, one sentence each; empty for a trace that keeps the rules. Reads the whole text: for tests.
+/// Lists the problems of `text`, one sentence each; empty if it obeys the rules. Reads the whole text: for tests.
 pub fn perfetto_problems(text: &str) -> Vec<String> {
     if !text.starts_with("{\"") {
         return vec![r#"the file does not start with {""#.into()];

@@ -1,4 +1,4 @@
-//! Writing traces as Kineto does, event by event, so that a trace of any length needs no memory.
+//! Writes traces in Kineto's format, event by event, so that memory use does not grow with the trace.
 
 pub mod tfevents;
 
@@ -9,18 +9,18 @@ use serde_json::Value;
 use crate::run::{Phase, RunHeader};
 use crate::trace::{DeviceProperties, Distributed};
 
-/// Metadata that stands before the events.
+/// Metadata before the events.
 #[derive(Clone, Debug, Default)]
 pub struct WrittenHeader {
     pub devices: Vec<DeviceProperties>,
     pub distributed: Distributed,
-    /// Nanoseconds of the wall clock at the trace's zero; every time below counts from it.
+    /// Wall-clock nanoseconds at the trace's zero; every time below counts from it.
     pub base_nanos: u64,
-    /// The run's own facts; other readers pass over them.
+    /// The run's own facts; other readers ignore them.
     pub headroom: Option<RunHeader>,
 }
 
-/// When and where on the host.
+/// Time and place on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPlace {
     pub process: u32,
@@ -29,10 +29,10 @@ pub struct HostPlace {
     pub duration_nanos: u64,
 }
 
-/// When and where on a device.
+/// Time and place on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DevicePlace {
-    /// Below 64: TensorBoard's plugin fails on more.
+    /// Must be below 64: TensorBoard's plugin fails on larger numbers.
     pub device: u32,
     pub stream: u32,
     pub start_nanos: u64,
@@ -45,7 +45,7 @@ pub struct WrittenOperator<'a> {
     pub place: HostPlace,
     pub external_id: u32,
     pub sequence: Option<u32>,
-    /// One list of sizes an input, and its element type as torch spells it: `float`, `c10::BFloat16`, `long int`.
+    /// One list of sizes per input, and its element type as torch spells it: `float`, `c10::BFloat16`, `long int`.
     pub input_dims: &'a [Vec<u64>],
     pub input_types: &'a [&'a str],
     pub flops: u64,
@@ -53,13 +53,13 @@ pub struct WrittenOperator<'a> {
     pub is_product: bool,
     pub phase: Phase,
     pub module: &'a str,
-    /// Share of each module where the call does the work of several; else empty.
+    /// Each module's share where the call does the work of several; empty otherwise.
     pub shares: &'a [f64],
     /// Bytes live while it runs, in the order of [`crate::run::CATEGORIES`].
     pub live: [u64; 5],
 }
 
-/// A call into the device's runtime. The correlation joins it to the work it queued; Holistic Trace Analysis wants it to be
+/// A call into the device's runtime. The correlation links it to the work it queued; Holistic Trace Analysis requires
 /// 100,000 or more.
 #[derive(Clone, Debug)]
 pub struct WrittenCall<'a> {
@@ -88,7 +88,7 @@ pub struct WrittenKernel<'a> {
     pub message: Option<WrittenMessage<'a>>,
 }
 
-/// The message of a collective's kernel, as PyTorch's profiler notes it.
+/// The message of a collective's kernel, as PyTorch's profiler records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenMessage<'a> {
     /// `allreduce`, `reduce_scatter`, `allgather`.
@@ -130,13 +130,13 @@ pub struct TraceWriter<'w> {
 }
 
 impl<'w> TraceWriter<'w> {
-    /// Writes the header. Hand it a buffered writer.
+    /// Writes the header. `out` should be buffered.
     pub fn start(out: &'w mut dyn Write, header: &WrittenHeader) -> io::Result<TraceWriter<'w>> {
         let devices = serde_json::to_string(&header.devices).map_err(io::Error::from)?;
         let Distributed { backend, rank, world_size } = &header.distributed;
         writeln!(out, "{{\"schemaVersion\": 1,")?;
         writeln!(out, "\"deviceProperties\": {devices},")?;
-        // The space after "rank": matters: Holistic Trace Analysis looks for it with a pattern.
+        // The space after "rank": matters: Holistic Trace Analysis finds the rank with a pattern that expects it.
         let backend = quoted(backend);
         writeln!(
             out,
@@ -152,7 +152,7 @@ impl<'w> TraceWriter<'w> {
         Ok(TraceWriter { out, written: 0 })
     }
 
-    /// The name under which a process stands in the viewer, and its label (`CPU`, `GPU 0`).
+    /// Names a process in the viewer, and sets its label (`CPU`, `GPU 0`).
     pub fn process(&mut self, process: u32, name: &str, label: &str) -> io::Result<()> {
         let (name, label) = (quoted(name), quoted(label));
         self.raw(&format!(
@@ -170,7 +170,7 @@ impl<'w> TraceWriter<'w> {
         ))
     }
 
-    /// A step's mark. Write one more than there are profiled steps: readers drop the last.
+    /// Marks a step. Write one more than there are profiled steps: readers drop the last.
     pub fn step(&mut self, number: u32, place: HostPlace, external_id: u32) -> io::Result<()> {
         self.annotation(&format!("ProfilerStep#{number}"), place, external_id)
     }
@@ -248,14 +248,14 @@ impl<'w> TraceWriter<'w> {
     pub fn memory(&mut self, memory: &WrittenMemory) -> io::Result<()> {
         let WrittenMemory { process, thread, address, bytes, total_allocated, total_reserved, .. } = memory;
         let at = microseconds(memory.time_nanos);
-        // Torch's numbers: device type 0 is the host (with id -1), 1 is CUDA.
+        // Torch's device types: 0 is the host (with id -1), 1 is CUDA.
         let (kind, id) = memory.device.map_or((0, -1), |device| (1, i64::from(device)));
         self.raw(&format!(
             r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": {process}, "tid": {thread}, "ts": {at}, "args": {{"Total Reserved": {total_reserved}, "Total Allocated": {total_allocated}, "Bytes": {bytes}, "Device Id": {id}, "Device Type": {kind}, "Addr": {address}}}}}"#
         ))
     }
 
-    /// Ends the list and the file.
+    /// Ends the event list and the file.
     pub fn finish(self, trace_name: &str) -> io::Result<()> {
         writeln!(self.out, "\n],\n\"traceName\": {}\n}}", quoted(trace_name))?;
         self.out.flush()
@@ -316,7 +316,7 @@ fn span(category: &str, name: &str, [process, thread]: [u32; 2], start: u64, dur
     )
 }
 
-/// With three decimals: whole nanoseconds.
+/// Microseconds with three decimals, so whole nanoseconds.
 fn microseconds(nanos: u64) -> String {
     format!("{}.{:03}", nanos / 1000, nanos % 1000)
 }
@@ -326,7 +326,7 @@ fn list(numbers: &[u64]) -> String {
     format!("[{}]", numbers.join(", "))
 }
 
-/// In quotes. Perfetto refuses control characters even when escaped, so they are left out.
+/// Quotes a string. Perfetto rejects control characters even when escaped, so they are dropped.
 fn quoted(text: &str) -> String {
     let printable: String = text.chars().filter(|character| !character.is_control()).collect();
     Value::String(printable).to_string()

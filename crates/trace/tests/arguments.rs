@@ -1,4 +1,4 @@
-//! Arguments of events: which are kept, where, and what stands in the place of one that is not given.
+//! Tests which event arguments are kept, where, and what a missing one becomes.
 
 use headroom_trace::{CallKind, Category, HOST_MEMORY, NONE, Trace, read_bytes};
 
@@ -104,7 +104,7 @@ fn a_message_counts_in_bytes_of_its_type() {
         let names = [message.collective, message.group, message.ranks].map(|name| trace.name(name));
         assert_eq!(names, ["allreduce", "0", "[0, 1]"]);
     }
-    // A kernel's own count of bytes goes first; without a collective there is no message.
+    // A kernel's own byte count takes precedence; without a collective there is no message.
     let trace = self::trace(&[kernel(10, r#""bytes":7,"In msg nelems":100,"dtype":"Half""#), kernel(20, "")]);
     assert_eq!(trace.device.bytes, [7, 0]);
     assert!(trace.messages.is_empty() && trace.message(0).is_none());

@@ -1,4 +1,4 @@
-//! Traces that are not Kineto's: JAX's, PyTorch's before Kineto, spans of two events, categories of other programs.
+//! Traces not written by Kineto: JAX's, PyTorch's before Kineto, begin/end events, categories of other programs.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn a_trace_of_jax_on_an_h200_ties_kernels_to_the_graphs_that_hold_them() {
     assert_eq!(launches.len(), 6);
     let of_launch = |at: usize| trace.device.correlation.iter().filter(|id| **id == trace.host.id[at]).count();
     assert_eq!(launches.iter().map(|&at| of_launch(at)).sum::<usize>(), 294);
-    // 1.365 ms in all, as Python's json module adds them up.
+    // 1.365 ms in total, as summed with Python's json module.
     let nanos: i64 = trace.device.duration.iter().sum();
     assert_eq!(nanos / 1000, 1365);
 }

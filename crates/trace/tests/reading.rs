@@ -1,4 +1,4 @@
-//! Reads real traces whole and damaged ones as far as they go, and refuses anything else in one sentence.
+//! Reads real traces completely and damaged ones as far as possible, and rejects anything else in one sentence.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn count(trace: &Trace, category: Category) -> usize {
     trace.host.category.iter().chain(&trace.device.category).filter(|one| **one == category).count()
 }
 
-/// Events a category as Python's json module counts them.
+/// Checks event counts per category against those from Python's json module.
 fn check_counts(name: &str, events: u64, host: [usize; 4], device: [usize; 4], memory: usize) {
     let trace = read_file(&data(name)).expect("is a trace");
     assert_eq!(trace.reading.events, events);
@@ -86,7 +86,7 @@ fn one_line_or_many_plain_or_packed_it_is_the_same_trace() {
 
 #[test]
 fn a_trace_larger_than_many_blocks_is_read_whole() {
-    // Seven copies of the events make some 60 MB, cut into blocks at places that must not matter.
+    // Seven copies of the events make some 60 MB. Block boundaries must not change the result.
     let text = text_of("slow");
     let open = text.windows(16).position(|window| window == b"\"traceEvents\": [").expect("is there") + 16;
     let close = text.windows(4).rposition(|window| window == b"\n  ]").expect("is there");
@@ -243,7 +243,7 @@ fn a_folder_gives_one_trace_a_rank_in_order() {
 
 #[test]
 fn damage_that_repeats_is_passed_in_one_go() {
-    // Each object stays open and holds the next one: to look for the end of each would take hours.
+    // Each object stays open and contains the next: searching for the end of each would take hours.
     for (unit, events) in
         [("{\"x\":[{},", 0), ("{\"x\":[{},{\"a\":1},", 300_000), ("{\"x\":[{},{\"a\":1}{\"y\":[", 300_000)]
     {
@@ -310,7 +310,7 @@ fn a_long_trace_that_packs_as_traces_do_is_read_without_a_question() {
     assert_eq!((trace.host.len() as u64, trace.reading.bytes), (count, text.len() as u64));
 }
 
-/// Traces come from strangers: a header may name its own file as the light trace, or one outside of its folder.
+/// Traces are untrusted: a header may name its own file as the light trace, or one outside its folder.
 #[test]
 fn a_trace_that_names_itself_or_a_stranger_as_its_light_one_is_read_once() {
     let folder = tempfile::tempdir().expect("a folder");

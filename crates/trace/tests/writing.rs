@@ -1,4 +1,4 @@
-//! Checks that a written trace is read back the same, keeps Perfetto's rules and has the keys that readers look for.
+//! Checks that a written trace reads back unchanged, obeys Perfetto's rules and has the keys that readers look for.
 
 use headroom_trace::run::{PeaksHeader, PlanHeader, Timing};
 use headroom_trace::validate::perfetto_problems;

@@ -1,4 +1,4 @@
-//! Changes between two analyses, and what limits say of them.
+//! Changes between two analyses, and the results of limits on them.
 
 use serde::Serialize;
 
@@ -7,18 +7,18 @@ pub struct Comparison {
     pub before: String,
     pub after: String,
     pub step: StepChange,
-    /// Figures of the whole: busy share, kernels and launches per step, memory.
+    /// Overall figures: busy share, kernels and launches per step, memory.
     pub figures: Vec<Change>,
-    /// Self time per step (device, else host) by operator, and kernel time; the largest change first.
+    /// Self time per step (device, otherwise host) by operator, and kernel time; the largest change first.
     pub operators: Vec<Change>,
     pub kernels: Vec<Change>,
     pub findings_gone: Vec<String>,
     pub findings_new: Vec<String>,
     /// Caveats about the traces.
     pub notes: Vec<String>,
-    /// The answer of each limit of `--fail-if`.
+    /// The result of each limit of `--fail-if`.
     pub gates: Vec<Judged>,
-    /// Changes of all operators, also of those too small to show.
+    /// Changes of all operators, including those too small to show.
     #[serde(skip)]
     pub(super) every_operator: Vec<Change>,
 }
@@ -27,12 +27,12 @@ pub struct Comparison {
 pub struct StepChange {
     pub before_seconds: f64,
     pub after_seconds: f64,
-    /// After over before, less one.
+    /// After divided by before, minus one.
     pub relative: f64,
-    /// 95% interval of `relative` over steps; `None` with too few steps on a side.
+    /// 95% interval of `relative` over steps; `None` if a side has too few steps.
     pub interval: Option<[f64; 2]>,
-    /// True where both recordings timed steps before a profiler was attached: the times are the medians of those steps.
-    /// False: means of the recorded (or replayed) steps.
+    /// True if both recordings timed steps before a profiler was attached: the times are medians of those steps. False:
+    /// means of the recorded (or replayed) steps.
     pub timed_without_profiler: bool,
 }
 
@@ -43,11 +43,11 @@ pub struct Change {
     pub before: f64,
     pub after: f64,
     pub relative: Option<f64>,
-    /// 95% interval of `relative` over steps, where the figure is known for each step.
+    /// 95% interval of `relative` over steps, if the figure is known for each step.
     pub interval: Option<[f64; 2]>,
 }
 
-/// The unit of a figure, so that it can be shown in readable form.
+/// The unit of a figure, for readable output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -57,16 +57,16 @@ pub enum Unit {
     Count,
 }
 
-/// The answer of a limit to a comparison.
+/// The result of a limit on a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
     pub limit: String,
     pub result: Answer,
-    /// The relative change; `None` where the figure is new, or in neither trace.
+    /// The relative change; `None` if the figure is new, or in neither trace.
     pub relative: Option<f64>,
     /// Its 95% interval over steps; `None` for counts, which are not timed.
     pub interval: Option<[f64; 2]>,
-    /// The reason why the limit cannot be decided, where that is so.
+    /// Why the limit cannot be decided, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<&'static str>,
 }
@@ -74,10 +74,10 @@ pub struct Judged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// The whole interval keeps to the limit.
+    /// The whole interval is within the limit.
     Pass,
-    /// The whole interval lies beyond it.
+    /// The whole interval is beyond the limit.
     Fail,
-    /// The interval holds the limit, or there is none.
+    /// The interval contains the limit, or there is no interval.
     Undecided,
 }

@@ -1,4 +1,4 @@
-//! Limits on a change, and what a comparison says of them: it holds, it is broken, or the interval leaves it open.
+//! Limits on a change, and their results: kept, broken, or undecided because of the interval.
 
 use thiserror::Error;
 
@@ -22,7 +22,7 @@ pub struct LimitError {
     pub text: String,
 }
 
-/// A limit on an operator that neither side ran: most likely a name with a mistake in it.
+/// A limit on an operator that neither side ran: most likely a typo.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("--fail-if {text}: neither trace has an operator `{name}`\n  help: {nearest}")]
 pub struct NoSuchOperator {
@@ -40,7 +40,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("busy", "busy share"),
 ];
 
-/// Figures that are counted: the same program gives the same number, and no interval is needed.
+/// Counted figures: the same program gives the same number, so no interval is needed.
 const COUNTED: [&str; 3] = ["memory", "kernels", "launches"];
 
 impl std::str::FromStr for Limit {
@@ -63,7 +63,7 @@ impl std::str::FromStr for Limit {
 }
 
 impl Limit {
-    /// Judges by the whole interval: a point beyond the limit whose interval reaches back over it decides nothing.
+    /// Judges by the whole interval: a value beyond the limit is undecided if its interval reaches back across it.
     pub fn judge(&self, comparison: &Comparison) -> Result<Judged, NoSuchOperator> {
         if self.figure == "step" {
             let step = &comparison.step;
@@ -73,7 +73,7 @@ impl Limit {
             let mut every = comparison.every_operator.iter();
             let row = every.find(|row| row.name == name).ok_or_else(|| self.no_such_operator(name, comparison))?;
             return Ok(match row.relative {
-                // It takes the same time to the nanosecond, or stands in neither trace's steps.
+                // It takes the same time to the nanosecond, or is in neither trace's steps.
                 _ if row.before == row.after => self.judged(Some(0.0), Some([0.0, 0.0])),
                 Some(relative) => self.judged(Some(relative), row.interval),
                 None => self.grown_from_nothing(),
@@ -85,7 +85,7 @@ impl Limit {
         };
         Ok(match row.relative {
             None => self.grown_from_nothing(),
-            // Kernels of steps that differ within a trace have an interval of their own.
+            // If the kernel count varies between steps of a trace, it has an interval.
             Some(relative) if COUNTED.contains(&self.figure.as_str()) => {
                 self.judged(Some(relative), row.interval.or(Some([relative, relative])))
             }
@@ -112,7 +112,7 @@ impl Limit {
         Judged { limit, result: Answer::Undecided, relative: None, interval: None, note: Some(why) }
     }
 
-    /// No share of nothing is large enough.
+    /// Growth from zero exceeds every relative limit.
     fn grown_from_nothing(&self) -> Judged {
         let result = if self.grows { Answer::Fail } else { Answer::Pass };
         let note = Some("it is zero in the trace before");

@@ -1,11 +1,12 @@
-//! Findings of a trace against those of the script that made it.
+//! Trace findings joined with those of the script.
 
 use super::*;
 use crate::finding::{Confidence, Effort};
 use crate::trace_rules::Found;
 use headroom_lint::{Selection, lint};
 
-/// Lint finds the norms of line 12 (TP107) and the loss of line 14 (TP101), and holds back what is about the loader of line 8 (TP301).
+/// Lint reports the norms of line 12 (TP107) and the loss of line 14 (TP101), and holds back the loader of line 8
+/// (TP301).
 const SCRIPT: &str = "\
 import torch
 from torch import nn
@@ -36,7 +37,7 @@ fn report() -> SourceReport {
     lint(&inputs(), &Selection::default())
 }
 
-/// A finding of `cause` that happens so often per step, in a function and through a call where they are known.
+/// A finding of `cause` that happens `per_step` times, in a function and through a call if given.
 fn finding(cause: Cause, function: Option<&str>, through: Option<&str>, per_step: f64, first: i64) -> TraceFinding {
     let mut found = Found::new(Some(0.2), "costs".into(), "do less");
     (found.per_step, found.first) = (per_step, first);
@@ -61,7 +62,7 @@ fn finding(cause: Cause, function: Option<&str>, through: Option<&str>, per_step
     }
 }
 
-/// Line and the codes that agree, of each finding.
+/// The line and the agreeing codes of each finding.
 fn joined(findings: &mut [TraceFinding]) -> Vec<(Option<u32>, Vec<String>)> {
     join(findings, &report(), &inputs());
     let codes = |finding: &TraceFinding| finding.sources.iter().map(|source| source.code.clone()).collect();
@@ -77,10 +78,10 @@ fn a_wait_per_parameter_meets_the_loop_and_one_per_step_the_loss() {
     let per_step = |often: f64, first: i64| finding(Cause::HostSync, Some(TRAIN), Some(ITEM), often, first);
     let wanted = [at(12, &["TP107"]), at(14, &["TP101"])];
     assert_eq!(joined(&mut [per_step(2.0, 1), per_step(1.0, 2)]), wanted);
-    // By how often they happen, whichever was first.
+    // Matched by how often they happen, whichever came first.
     assert_eq!(joined(&mut [per_step(50.0, 2), per_step(1.0, 1)]), wanted);
     assert_eq!(joined(&mut [per_step(1.0, 1)]), [at(14, &["TP101"])]);
-    // Two that both happen once: the first to happen takes the one that fits, the other what is left.
+    // Both happen once: the first to happen takes the suspicion that fits, the other takes what is left.
     assert_eq!(joined(&mut [per_step(1.0, 2), per_step(1.0, 1)]), wanted);
 }
 
@@ -88,7 +89,7 @@ fn a_wait_per_parameter_meets_the_loop_and_one_per_step_the_loss() {
 fn something_inside_torch_is_placed_at_its_call_and_agrees_with_no_line() {
     let inside = finding(Cause::HostSync, Some(TRAIN), Some("torch/_tensor.py(860): norm"), 50.0, 1);
     assert_eq!(joined(&mut [inside]), [at(12, &[])]);
-    // The place of a call that the function does not make is not known.
+    // The function does not make this call, so its place is unknown.
     let elsewhere = finding(Cause::HostSync, Some(TRAIN), Some("torch/_tensor.py(860): tolist"), 50.0, 1);
     assert_eq!(joined(&mut [elsewhere]), [(None, Vec::new())]);
 }
@@ -104,7 +105,7 @@ fn another_file_function_or_cause_does_not_agree() {
     for other in others {
         assert_eq!(joined(&mut [other.clone()]), [(None, Vec::new())], "{:?}", other.function);
     }
-    // Folders may differ: runs happen elsewhere.
+    // Folders may differ: the run may have happened elsewhere.
     let moved = finding(Cause::HostSync, Some("/elsewhere/src/train.py(5): train"), Some(ITEM), 1.0, 1);
     assert_eq!(joined(&mut [moved]), [at(14, &["TP101"])]);
     let windows = finding(Cause::HostSync, Some("C:\\src\\train.py(5): train"), Some(ITEM), 1.0, 1);
@@ -117,9 +118,9 @@ fn a_finding_about_the_whole_script_takes_what_lint_says_of_its_cause() {
     let in_function = finding(Cause::DataLoading, Some("other.py(1): fetch"), None, 1.0, 1);
     let found = joined(&mut [in_function.clone(), whole]);
     assert_eq!(found, [(None, Vec::new()), at(8, &["TP301"])]);
-    // Where no finding is about the whole, the first of the cause takes it.
+    // If no finding is about the whole script, the first of the cause takes it.
     assert_eq!(joined(&mut [in_function]), [at(8, &["TP301"])]);
-    // A wait without a function is about the whole, too.
+    // A wait without a function is also about the whole script.
     let wait = finding(Cause::HostSync, None, None, 1.0, 1);
     assert_eq!(joined(&mut [wait]), [at(12, &["TP107", "TP101"])]);
 }
@@ -138,7 +139,7 @@ fn source_findings_get_what_the_trace_measured_and_come_by_their_share() {
     }
     join(&mut findings, &report, &inputs());
     measure(&mut report, &findings);
-    // The loader's was held back, and is shown since the trace agrees.
+    // The loader's finding was held back, and is shown because the trace agrees.
     assert_eq!(report.findings.len(), shown + 1);
     assert!(report.held_back.iter().all(|one| one.code != "TP301" && one.measured.is_none()));
     assert!(report.candidates.iter().all(|one| one.measured.is_none()) && !report.candidates.is_empty());

@@ -1,5 +1,5 @@
-//! Autograd's detection of anomalies, left on: every gradient is looked through for NaN and the answer read back, and every operator of
-//! the forward pass keeps the stack it was called from.
+//! Autograd's anomaly detection, left on: every gradient is searched for NaN and the result read back, and every
+//! forward operator keeps the stack it was called from.
 
 use hashbrown::HashSet;
 use headroom_trace::{Category, NONE};
@@ -13,12 +13,12 @@ pub struct AnomalyChecks {
     /// From the search for NaN to the end of the read-back.
     pub checks: Vec<Span>,
     pub kernels: Vec<usize>,
-    /// Operators of the forward pass, while they collect a stack.
+    /// The time in which forward operators collect their stack.
     pub stacks: Vec<Span>,
 }
 
 const FEWEST_CHECKS: f64 = 8.0;
-/// An operator is not longer at what is its own; the rest is the stack's.
+/// An operator's own work takes no longer than this; the rest is spent on the stack.
 const OWN_NANOS: i64 = 15_000;
 
 pub fn anomaly_checks(view: &View) -> AnomalyChecks {
@@ -57,7 +57,7 @@ pub fn anomaly_checks(view: &View) -> AnomalyChecks {
     result
 }
 
-/// The longest time that each operator with a gradient spends in nothing that it calls, beyond what an operator takes by itself.
+/// The longest time that each operator with a gradient spends outside its calls, beyond an operator's own work.
 fn stacks(view: &View, learnt: &HashSet<u32>) -> Vec<Span> {
     let host = &view.trace.host;
     let is_one = |&at: &usize| {
@@ -93,7 +93,8 @@ mod tests {
     const MICRO: i64 = 1_000;
     const NODE: &str = "autograd::engine::evaluate_function";
 
-    /// Ten operators of 400 µs that order a kernel at their end, and their nodes, of which `checked` look for NaN.
+    /// Ten operators of 400 µs that launch a kernel at their end, and their backward nodes, of which `checked` search
+    /// for NaN.
     fn pass(checked: i64) -> AnomalyChecks {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 20_000 * MICRO);
@@ -141,7 +142,7 @@ mod tests {
         assert!(pass(7).checks.is_empty());
     }
 
-    /// A node of the backward pass, 300 µs long, that looks for NaN in so many gradients.
+    /// A backward node, 300 µs long, that searches `checks` gradients for NaN.
     fn node(made: &mut Fabricated, start: i64, args: &str, checks: i64) {
         made.span("cpu_op", &format!("{NODE}: GeluBackward0"), 1, start, start + 300 * MICRO, args);
         for check in 0..checks {
@@ -155,7 +156,7 @@ mod tests {
         format!(r#""Sequence number":{sequence}"#)
     }
 
-    /// A step from 1 to 41 ms whose backward pass, from 20 ms on, has nodes with so many checks each.
+    /// A step from 1 to 41 ms whose backward pass, from 20 ms on, has nodes with these numbers of checks.
     fn step_of(checks: &[i64], others: impl FnOnce(&mut Fabricated)) -> AnomalyChecks {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 1_000 * MICRO, 41_000 * MICRO);
@@ -175,7 +176,7 @@ mod tests {
         };
         assert_eq!(nodes(8, 8, 1), 8.0);
         assert_eq!(nodes(8, 9, 1), 0.0);
-        // A node may have several gradients; that makes it no more than one node.
+        // A node may have several gradients; it still counts as one node.
         assert_eq!(nodes(8, 8, 2), 16.0);
         assert_eq!(nodes(4, 6, 2), 0.0);
     }
@@ -185,7 +186,7 @@ mod tests {
         let before = |made: &mut Fabricated| (0..2).for_each(|at| node(made, (10 + 400 * at) * MICRO, &number(at), 1));
         let found = step_of(&[1; 8], before);
         assert_eq!((found.checks_per_step, found.checks.len()), (8.0, 8));
-        // Gradients are added to parameters by nodes that no operator made.
+        // Gradients are accumulated into parameters by nodes that no operator created.
         let unnumbered = |made: &mut Fabricated| (0..9).for_each(|at| node(made, (5_000 + 500 * at) * MICRO, "", 0));
         assert_eq!(step_of(&[1; 8], unnumbered).checks_per_step, 8.0);
         let outside =
@@ -209,11 +210,11 @@ mod tests {
         };
         assert_eq!(nodes_with(&[("aten::isnan", 10, 20), ("aten::item", 30, 200)]), 16.0);
         assert_eq!(nodes_with(&[("own::check", 5, 290), ("aten::isnan", 10, 20), ("aten::item", 30, 200)]), 0.0);
-        // A value that is read back without a search before it is none either.
+        // A value read back without a search before it does not count either.
         assert_eq!(nodes_with(&[("aten::item", 30, 200), ("aten::isnan", 210, 220)]), 0.0);
     }
 
-    /// Stacks that are found in one operator of `micros`, whose calls are at these times within it.
+    /// The stacks found in one operator of `micros`, with calls at these times within it.
     fn stack_of(name: &str, args: &str, micros: i64, calls: &[(i64, i64)]) -> Vec<(i64, i64)> {
         let start = 2_000 * MICRO;
         let found = step_of(&[1; 10], |made| {
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(stack(400, &[(300, 390)]), [(15, 300)]);
         assert_eq!(stack(400, &[(10, 100)]), [(115, 400)]);
         assert_eq!(stack(400, &[(10, 100), (300, 390)]), [(115, 300)]);
-        // A call within a call takes nothing from the outer one.
+        // A call within a call does not reduce the outer one.
         assert_eq!(stack(395, &[(10, 380), (50, 60)]), []);
         assert_eq!(stack(60, &[(14, 28), (42, 50)]), []);
     }
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(stack_of("aten::gelu", &number(110), 400, &[]), []);
         assert_eq!(stack_of("aten::gelu", "", 400, &[]), []);
         assert_eq!(stack_of("GeluBackward0", &number(100), 400, &[]), []);
-        // Operators before the step are nobody's.
+        // Operators before the step do not count.
         let early =
             step_of(&[1; 10], |made| made.span("cpu_op", "aten::gelu", 1, 10 * MICRO, 410 * MICRO, &number(100)));
         assert!(early.stacks.is_empty() && !early.checks.is_empty());

@@ -1,5 +1,5 @@
-//! Attention that keeps its scores, by its kernels alone: a softmax between two products. In a graph's replay, and in compiled code, no
-//! operator says `softmax`.
+//! Finds attention that stores its scores by its kernels alone: a softmax between two GEMMs. In a graph replay, and in
+//! compiled code, no operator is named `softmax`.
 
 use std::collections::BTreeSet;
 
@@ -8,23 +8,23 @@ use headroom_trace::Category;
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
 
-/// Device spans of attention that no operator tells of.
+/// Device spans of attention without an operator that names it.
 #[derive(Clone, Debug, Default)]
 pub struct ScoresByKernels {
     pub products: BTreeSet<usize>,
-    /// The softmax itself, and what lies between it and the products.
+    /// The softmax itself, and the kernels between it and the GEMMs.
     pub beside_products: BTreeSet<usize>,
     /// Softmaxes of the forward pass.
     pub softmaxes: usize,
 }
 
-/// Kernels between a softmax and a product: scales, masks, dropout, conversions, and how their gradients are added up.
+/// Kernels between a softmax and a GEMM: scaling, masks, dropout, conversions, and the accumulation of their gradients.
 const MOST_BETWEEN: usize = 6;
-/// Between the two products of a backward pass.
+/// Kernels between the two GEMMs of a backward pass.
 const MOST_BETWEEN_PRODUCTS: usize = 2;
-/// Fewer per step are not layers: a classifier has one.
+/// With fewer per step, they are not layers: a classifier has one.
 const FEWEST_PER_STEP: f64 = 2.0;
-/// A softmax over few classes takes a smaller share of the time of the product that reads it.
+/// A softmax over few classes takes a smaller share of the time of the GEMM that reads it.
 const LEAST_OF_A_PRODUCT: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,7 +67,7 @@ pub fn attention_by_kernels(view: &View) -> ScoresByKernels {
             beside.extend(more);
             result.products.extend([first, second]);
             if pass == Pass::Backward {
-                // Each pass of the softmax's gradient has two products on either side.
+                // The softmax's backward has two GEMMs on either side.
                 let farther = next_product(&kinds, view, &mut before, MOST_BETWEEN_PRODUCTS);
                 let latter = next_product(&kinds, view, &mut after, MOST_BETWEEN_PRODUCTS);
                 result.products.extend([farther, latter].into_iter().flatten().map(|(_, product)| product));
@@ -83,7 +83,7 @@ pub fn attention_by_kernels(view: &View) -> ScoresByKernels {
     }
 }
 
-/// The next product, and the kernels up to it, all of which change scores element by element.
+/// The next GEMM, and the kernels before it, all of which change scores element by element.
 fn next_product(
     kinds: &[Kind],
     view: &View,
@@ -101,13 +101,14 @@ fn next_product(
     None
 }
 
-/// Whether a kernel is a softmax, by its name; that of a loss has a logarithm.
+/// Whether a kernel is a softmax, by its name; a loss uses a log-softmax.
 fn softmax_of(name: &str) -> Pass {
     let lower = name.to_ascii_lowercase();
     if !lower.contains("softmax") || lower.contains("log_softmax") || lower.contains("logsoftmax") {
         return Pass::Neither;
     }
-    // PyTorch's kernel for short rows: types of input, output and sum, the logarithm of the row's length, whether it is of a logarithm.
+    // Template parameters of PyTorch's kernel for short rows: input, output and accumulator types, the logarithm of the
+    // row length, and whether it is a log-softmax.
     let takes_logarithm = lower
         .split_once("softmax_warp_")
         .and_then(|(_, rest)| rest.split_once('<')?.1.split(',').nth(4))

@@ -1,4 +1,4 @@
-//! Breakdown of a step's time into parts that add up to it; idle time with its cause.
+//! Splits a step's time into parts that add up to it, with causes for idle time.
 
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
@@ -9,7 +9,8 @@ use super::intervals::{Span, clipped, covered, gaps, merged, seconds, total, wit
 use super::stops::Stop;
 use super::view::View;
 
-/// Seconds, over all steps. Every moment is in exactly one part: what keeps the device busy comes first, in this order.
+/// Seconds over all steps. Every moment belongs to exactly one part: those that keep the device busy take precedence,
+/// in this order.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Breakdown {
     pub wall_seconds: f64,
@@ -17,7 +18,7 @@ pub struct Breakdown {
     pub communication_exposed_seconds: f64,
     pub copies_exposed_seconds: f64,
     pub idle: Idle,
-    /// Share of the steps in which the device worked. In CPU-only runs: in which an operator ran.
+    /// Share of the steps in which the device worked; in CPU-only runs, in which an operator ran.
     pub busy_share: f64,
     pub where_work_runs: WhereWorkRuns,
 }
@@ -30,7 +31,7 @@ pub enum WhereWorkRuns {
     Host,
 }
 
-/// Seconds in which no device worked, by what the host did meanwhile.
+/// Seconds in which no device worked, by the host's activity at the time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Idle {
     pub total_seconds: f64,
@@ -43,18 +44,19 @@ pub struct Idle {
     pub host_busy_in_long_gaps_seconds: f64,
     /// Between the launch of the next work and its start.
     pub launch_delay_seconds: f64,
-    /// Busy host and launch delay in short gaps that no launch of a kernel ends: a graph does, or copies for it, or nothing more came.
+    /// Busy host and launch delay in short gaps not ended by a kernel launch: a graph or its copies follow, or nothing
+    /// does.
     #[serde(skip)]
     pub without_launches_seconds: f64,
-    /// The next work was queued and the device was still idle: it waited for another stream, another rank, or something outside
-    /// the trace.
+    /// The next work was queued but the device stayed idle: it waited for another stream, another rank, or something
+    /// outside the trace.
     pub stalled_seconds: f64,
-    /// Where nothing shows what launched the next work.
+    /// Nothing shows what launched the next work.
     pub unknown_seconds: f64,
     pub longest_seconds: f64,
 }
 
-/// In a longer gap the host does something other than to launch: a chain of operators orders work more often.
+/// In a longer gap the host does something other than launching: a chain of operators launches work more often.
 pub const LONG_GAP_NANOS: i64 = 2_000_000;
 
 pub fn breakdown(view: &View, stops: &[Stop]) -> Breakdown {
@@ -105,7 +107,7 @@ fn add_stop(view: &View, idle: &mut Idle, stop: &Stop, loading: &[Span], waiting
         return;
     };
     let loading_nanos = covered(loading, before);
-    // A wait inside the loader is the loader's.
+    // A wait inside the loader counts as loading.
     let waiting_nanos = total(&without(&clipped(waiting, before), loading));
     idle.data_loading_seconds += seconds(loading_nanos);
     idle.host_waiting_seconds += seconds(waiting_nanos);
@@ -122,7 +124,7 @@ fn add_stop(view: &View, idle: &mut Idle, stop: &Stop, loading: &[Span], waiting
     }
 }
 
-/// Whether a device span is of a graph, or a copy or fill of what the graph after it reads.
+/// Whether a device span belongs to a graph, or is a copy or fill of the next graph's inputs.
 fn begins_a_graph(view: &View, at: usize) -> bool {
     let device = &view.trace.device;
     let kinds = (at..device.len()).take_while(|&next| device.track[next] == device.track[at]).map(|next| {
@@ -133,7 +135,7 @@ fn begins_a_graph(view: &View, at: usize) -> bool {
     first == Some(Some(CallKind::GraphLaunch))
 }
 
-/// Inputs that are copied before a graph is launched.
+/// Most input copies before a graph launch.
 const MOST_COPIES: usize = 16;
 
 /// When the host was in a call that waits for the device.
@@ -142,7 +144,7 @@ pub fn waiting_spans(view: &View) -> Vec<Span> {
     merged((0..view.trace.host.len()).filter(waits).map(|at| view.host_span(at)).collect())
 }
 
-/// A run on the host alone: operators are the work, the loader and the rest are idle time.
+/// A run on the host alone: operators are the work; the loader and the rest are idle time.
 fn of_host(view: &View) -> Breakdown {
     let host = &view.trace.host;
     let is_work = |&at: &usize| host.category[at] == Category::CpuOp && !is_host_communication(view.host_name(at));

@@ -1,4 +1,4 @@
-//! Batches that the training loop prepares by itself: the host works in Python before the first copy of a step to the device.
+//! Batches that the training loop prepares itself: the host works in Python before the step's first copy to the device.
 
 use headroom_trace::{CallKind, Category, NONE};
 
@@ -8,14 +8,14 @@ use super::view::View;
 
 /// Smaller copies are single values, not a batch.
 const LEAST_BYTES: u64 = 4096;
-/// Less of a step is what it takes to come to the copy.
+/// A shorter time is just what it takes to reach the copy.
 const LEAST_SHARE: f64 = 0.02;
 const LEAST_NANOS: i64 = 1_000_000;
-/// Operators that take more of the time are told by themselves: conversions on the host, tensors made there.
+/// If operators take more of the time, other rules report them: conversions on the host, tensors created there.
 const MOST_IN_OPERATORS: f64 = 0.5;
 
-/// From the start of each step, or the end of what `fetched` its data, to the first order, where that copies a batch to the device. Empty
-/// where most steps have nothing of it.
+/// The time from the start of each step, or from the end of the spans that `fetched` its data, to the first launch, if
+/// that copies a batch to the device. Empty if most steps have none.
 pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let named = |wanted: &dyn Fn(usize) -> bool| -> Vec<Span> {
@@ -25,7 +25,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
     let optimizers = merged(optimizers.into_iter().map(|at| view.host_span(at)).collect());
     let elsewhere = merged([fetched.to_vec(), optimizers].concat());
     let is_elsewhere = |time: i64| covered(&elsewhere, Span { start: time, end: time + 1 }) > 0;
-    // The first order of each step, and when it came.
+    // The first launch of each step, and its time.
     let mut first: Vec<Option<(i64, usize)>> = vec![None; view.steps.ordered.len()];
     for at in device.busy().filter(|&at| view.call_of[at] != NONE) {
         let time = host.start[view.call_of[at] as usize];
@@ -71,7 +71,8 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Three steps of 10 ms: 6 ms of the host, `in_operators` of them in operators, then the batch is copied and worked on.
+    /// Three steps of 10 ms: 6 ms on the host, `in_operators` µs of it in operators; then the batch is copied and
+    /// processed.
     fn steps(in_operators: i64, bytes: u64, first: &str) -> Vec<Span> {
         let mut made = Fabricated::on("NVIDIA H200");
         for step in 0..3i64 {

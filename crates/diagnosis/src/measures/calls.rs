@@ -1,4 +1,5 @@
-//! The plan's calls as a trace of ours shows them: where each ran, how long, in which step, and what it says of itself.
+//! The plan's calls as recorded in a headroom trace: where each ran, how long, in which step, and what it states about
+//! itself.
 
 use headroom_record::intensity::Bound;
 use headroom_trace::run::{PeaksHeader, RunHeader, place_of};
@@ -9,12 +10,12 @@ use super::intervals::Span;
 use super::shares::shares;
 use super::view::View;
 
-/// One run of one call.
+/// One execution of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'t> {
-    /// Its place among the host's spans.
+    /// Its index among the host spans.
     pub at: usize,
-    /// Its place in `steps.list`.
+    /// Its index in `steps.list`.
     pub step: usize,
     pub name: &'t str,
     pub module: &'t str,
@@ -22,20 +23,20 @@ pub struct Call<'t> {
     pub stated: Stated,
     /// From its first kernel to its last; on a CPU the operator itself.
     pub span: Span,
-    /// Time of the span that is its own where others ran beside it.
+    /// Its own share of the span's time, if other calls ran at the same time.
     pub seconds: f64,
-    /// Seconds that the nearer roof allows it.
+    /// The least time that the nearer roof allows.
     pub floor: f64,
 }
 
 impl Call<'_> {
-    /// Live while it runs.
+    /// Bytes live while it runs.
     pub fn live_bytes(&self) -> u64 {
         self.stated.live.iter().sum()
     }
 }
 
-/// All calls of the steps, in order of their start, and the rates they are held against.
+/// All calls of the steps, in order of start, and the peak rates to compare with.
 pub struct Calls<'t> {
     pub list: Vec<Call<'t>>,
     pub header: &'t RunHeader,
@@ -43,7 +44,7 @@ pub struct Calls<'t> {
 }
 
 impl<'t> Calls<'t> {
-    /// `None` for a trace that no run of ours left.
+    /// `None` if the trace is not from a headroom run.
     pub fn new(view: &View<'t>) -> Option<Calls<'t>> {
         let header = view.trace.header.headroom.as_ref()?;
         let host = &view.trace.host;
@@ -80,22 +81,22 @@ impl<'t> Calls<'t> {
         Some(Calls { list, header, steps: view.steps.count() })
     }
 
-    /// A sum over all steps as one of a step.
+    /// Converts a sum over all steps to one per step.
     pub fn per_step(&self, sum: u64) -> u64 {
         (sum as f64 / self.steps).round() as u64
     }
 
-    /// The first of the calls while which most is live.
+    /// The first of the calls with the most live bytes.
     pub fn fullest(&self) -> Option<&Call<'t>> {
         self.list.iter().rev().max_by_key(|call| call.live_bytes())
     }
 
-    /// FLOPs of a step in the calls that `belongs` names.
+    /// FLOPs per step of the calls for which `belongs` holds.
     pub fn flops(&self, belongs: impl Fn(&Call) -> bool) -> u64 {
         self.per_step(self.list.iter().filter(|call| belongs(call)).map(|call| call.stated.flops).sum())
     }
 
-    /// The limit of a kind of call: the cost of calling at all where the roofs allow it less time than that, else its roof.
+    /// The bound of a kind of call: call overhead if the roofs allow less time than that, otherwise its roof.
     pub fn bound(&self, intensity: f64, floor_seconds: f64) -> Bound {
         let peaks = &self.header.peaks;
         if floor_seconds < peaks.call_seconds {
@@ -107,8 +108,8 @@ impl<'t> Calls<'t> {
         }
     }
 
-    /// FLOP/s of the products of the fastest kind of place. By their whole spans: beside another call a product has less
-    /// than the whole device, and its share of their time would make it look faster than it was.
+    /// FLOP/s of the GEMMs at the fastest kind of place. Uses whole spans: a GEMM that runs beside another call does
+    /// not have the whole device, and its share of the time would make it look faster than it was.
     pub fn fastest_products(&self) -> f64 {
         let mut places: HashMap<(Phase, String, &str), (f64, f64)> = HashMap::new();
         for call in &self.list {
@@ -127,7 +128,7 @@ fn floor(peaks: &PeaksHeader, stated: &Stated) -> f64 {
     at(stated.flops, peaks.product_flops).max(at(stated.bytes, peaks.memory_bandwidth_bytes))
 }
 
-/// By the operator's id: from the first of its kernels, copies and fills to the last.
+/// By operator id: the span from the first of its kernels, copies and fills to the last.
 fn spans_on_device(view: &View) -> HashMap<u32, Span> {
     let device = &view.trace.device;
     let mut spans: HashMap<u32, Span> = HashMap::new();
@@ -139,7 +140,7 @@ fn spans_on_device(view: &View) -> HashMap<u32, Span> {
     spans
 }
 
-/// The modules that a call stands for, each with its share: three for `layers.0.self_attn.q_proj+k_proj+v_proj`.
+/// The modules that a call covers, each with its share: three for `layers.0.self_attn.q_proj+k_proj+v_proj`.
 pub fn parts_of<'t>(module: &'t str, shares: &str) -> Vec<(Vec<&'t str>, f64)> {
     let path: Vec<&str> = module.split('.').filter(|part| !part.is_empty()).collect();
     let Some((leaf, parents)) = path.split_last().filter(|(leaf, _)| leaf.contains('+')) else {

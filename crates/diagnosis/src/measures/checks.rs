@@ -1,4 +1,4 @@
-//! Kernels that are launched only for a value which the host reads: tests for NaN and infinity before a read-back.
+//! Kernels launched only for a value that the host reads: tests for NaN and infinity before a read-back.
 
 use headroom_trace::Category;
 
@@ -7,7 +7,7 @@ use super::view::View;
 
 /// Operators that begin such a test.
 const TESTS: &[&str] = &["aten::isfinite", "aten::isinf", "aten::isnan"];
-/// Operators that stand between a test and the host that reads its answer.
+/// Operators between a test and the read-back of its result.
 const BETWEEN: &[&str] = &[
     "aten::all",
     "aten::any",
@@ -21,11 +21,11 @@ const BETWEEN: &[&str] = &[
     "aten::stack",
     "aten::sum",
 ];
-/// Operators before a read-back that are looked at.
+/// Number of operators examined before a read-back.
 const MOST: usize = 12;
 const MOST_SPANS: usize = 1_000;
 
-/// The operators of a test, from the first to the one that reads its answer; empty where nothing is tested.
+/// The operators of a test, from the first to the one that reads its result; empty if there is no test.
 pub fn tested_before(view: &View, reading: usize) -> Vec<Span> {
     let host = &view.trace.host;
     let is_operator = |&at: &usize| host.category[at] == Category::CpuOp;

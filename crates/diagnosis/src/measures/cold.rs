@@ -1,8 +1,8 @@
-//! A cold start inside the recording: what a process does once, when it first uses a device, a library or a kernel.
+//! A cold start inside the recording: one-time work on the first use of a device, a library or a kernel.
 //!
-//! A launch takes microseconds. The first launch of a kernel may load its code, the first operator of a library make its handle,
-//! the first tensors fill the allocator's pool; each takes milliseconds to seconds while the device stands. That says nothing
-//! about the steps to come, so it is found, said, and left out.
+//! A launch takes microseconds. The first launch of a kernel may load its code, the first operator of a library may
+//! create its handle, and the first tensors may fill the allocator's pool; each takes milliseconds to seconds while the
+//! device is idle. That says nothing about later steps, so it is detected, reported and left out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,19 +12,20 @@ use super::intervals::{Span, covered, merged, without};
 
 #[derive(Clone, Debug, Default)]
 pub struct Cold {
-    /// When the host was at such work and the device stood.
+    /// When the host did such work while the device was idle.
     pub spans: Vec<Span>,
-    /// Host spans that it was found by.
+    /// The host spans that revealed it.
     found: Vec<(Span, usize)>,
 }
 
-/// A quicker call is not worth a word.
+/// Shorter calls are ignored.
 const LEAST_NANOS: i64 = 1_000_000;
-/// From this share on a step is a cold start.
+/// From this share on, a step counts as a cold start.
 pub const COLD_SHARE: f64 = 0.10;
 
 impl Cold {
-    /// `call_of` is the call that queued each device span, `parent` the span around each host span, `busy` when a device worked.
+    /// `call_of` is the call that queued each device span, `parent` the span around each host span, `busy` the device's
+    /// working time.
     pub fn find(trace: &Trace, kinds: &[CallKind], call_of: &[u32], parent: &[u32], busy: &[Span]) -> Cold {
         let host = &trace.host;
         let of = |at: usize| Span { start: host.start[at], end: host.end(at) };
@@ -42,12 +43,12 @@ impl Cold {
                 }
                 _ => false,
             };
-            // A launch into a full queue takes as long, and the device works throughout.
+            // A launch into a full queue takes as long, but then the device is busy throughout.
             if is_setup && covered(busy, of(at)) * 2 < host.duration[at] {
                 calls.push(at);
             }
         }
-        // An operator that mostly sets up does so between those calls as well: handles of libraries, plans, autotuning.
+        // An operator that mostly sets up does so between those calls as well: library handles, plans, autotuning.
         let mut within: HashMap<usize, i64> = HashMap::new();
         for &at in &calls {
             if let Some(operator) = operator_around(trace, parent, at) {
@@ -61,7 +62,7 @@ impl Cold {
         Cold { spans: without(&merged(spans), busy), found }
     }
 
-    /// Forgets setup that most of several steps do: it is a habit and not a start.
+    /// Forgets setup that most of several steps do: it recurs, so it is not a start.
     pub fn forget_recurring_setup(&mut self, steps: &[Span]) {
         let is_much = |step: &Span| self.nanos_in(*step) as f64 >= COLD_SHARE * step.nanos() as f64;
         if steps.len() >= 2 && steps.iter().filter(|step| is_much(step)).count() * 2 > steps.len() {
@@ -73,7 +74,7 @@ impl Cold {
         covered(&self.spans, window)
     }
 
-    /// The calls that took longest inside `windows`, with their time: what it was.
+    /// The calls that took longest inside `windows`, with their time.
     pub fn longest<'t>(&self, trace: &'t Trace, windows: &[Span]) -> Vec<(&'t str, i64)> {
         let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
         for (span, at) in &self.found {
@@ -87,7 +88,7 @@ impl Cold {
     }
 }
 
-/// When a graph was being captured: its launches put nothing on the device.
+/// When a graph was being captured: such launches put nothing on the device.
 pub fn captures(trace: &Trace) -> Vec<Span> {
     let host = &trace.host;
     let kind: Vec<Option<bool>> = trace
@@ -112,7 +113,7 @@ pub fn captures(trace: &Trace) -> Vec<Span> {
     merged(pairs.map(|pair| Span { start: pair[0].0, end: pair[1].0 }).collect())
 }
 
-/// Calls that launched each kernel first.
+/// The calls that first launched each kernel.
 fn first_launches(trace: &Trace, call_of: &[u32]) -> HashSet<u32> {
     let mut first: HashMap<NameId, u32> = HashMap::new();
     for at in trace.device.busy().filter(|&at| call_of[at] != NONE) {
@@ -139,7 +140,7 @@ fn operator_around(trace: &Trace, parent: &[u32], at: usize) -> Option<usize> {
     None
 }
 
-/// Where torch.compile makes its code.
+/// Whether a function is one in which torch.compile generates code.
 fn is_compilation(name: &str) -> bool {
     name.contains("torch/_dynamo/convert_frame.py")
         && (name.ends_with(": _compile") || name.ends_with(": compile_inner"))

@@ -1,4 +1,4 @@
-//! The collectives of one trace: which kernels and spans of the host they are, their kind, group and size.
+//! The collectives of one trace: their kernels and host spans, kind, group and size.
 
 use headroom_trace::{Category, NONE};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::intervals::Span;
 use super::view::View;
 
-/// Operation of a collective.
+/// The operation of a collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -23,11 +23,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// By the name of a kernel, an operator or an annotation.
+    /// Classifies the name of a kernel, an operator or an annotation.
     pub fn of(name: &str) -> Kind {
         let plain: String = name.to_ascii_lowercase().chars().filter(|letter| letter.is_ascii_alphanumeric()).collect();
         let has = |word: &str| plain.contains(word);
-        // `allreduce` holds `reduce`, so the longer words come first.
+        // `allreduce` contains `reduce`, so longer words come first.
         if has("allreduce") || has("crossdevicereduce") {
             Kind::AllReduce
         } else if has("reducescatter") {
@@ -65,7 +65,7 @@ impl Kind {
         matches!(self, Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter | Kind::Broadcast | Kind::Reduce)
     }
 
-    /// Bytes that a link carries for each byte of the message, among `ranks`.
+    /// Bytes that a link carries per byte of the message, for this many `ranks`.
     pub fn bus_factor(self, ranks: u32) -> Option<f64> {
         let others = f64::from(ranks.max(1) - 1) / f64::from(ranks.max(1));
         match self {
@@ -77,9 +77,10 @@ impl Kind {
     }
 }
 
-/// Whether a kernel moves data between ranks: NCCL, RCCL, oneCCL, symmetric memory, DeepEP, the all-reduces of inference engines.
+/// Whether a kernel moves data between ranks: NCCL, RCCL, oneCCL, symmetric memory, DeepEP, all-reduces of inference
+/// engines.
 pub fn is_communication(kernel: &str) -> bool {
-    // A template's arguments and a function's parameters say what it works on, not what it does.
+    // Template arguments and function parameters say what a kernel works on, not what it does.
     let named = kernel.replace("(anonymous namespace)::", "");
     let function = named.split(['<', '(']).next().unwrap_or(&named).to_ascii_lowercase();
     let libraries = ["nccl", "rccl", "msccl", "oneccl", "nvshmem", "rocshmem"];
@@ -102,21 +103,21 @@ pub fn is_communication(kernel: &str) -> bool {
         || (!within_a_block && words.iter().chain(&more).any(|word| function.contains(word)))
 }
 
-/// Whether a span of the host is a collective of a library that works on the host.
+/// Whether a host span is a collective of a library that runs on the host.
 pub fn is_host_communication(name: &str) -> bool {
     name.starts_with("gloo:") || name.starts_with("mpi:")
 }
 
 #[derive(Clone, Debug)]
 pub struct Collective {
-    /// The device span, or the host's where the library works there.
+    /// The device span, or the host span if the library runs there.
     pub at: usize,
     pub span: Span,
     pub kind: Kind,
-    /// The group's name and ranks; empty where the trace gives none.
+    /// The group's name and ranks; empty if the trace gives none.
     pub group: String,
     pub group_size: u32,
-    /// The whole message: what a rank reduces, or what all have gathered. 0 where the trace does not tell.
+    /// Size of the whole message: what a rank reduces, or what all have gathered. 0 if the trace does not say.
     pub bytes: u64,
 }
 
@@ -126,7 +127,7 @@ impl Collective {
     }
 }
 
-/// All collectives in order of their start.
+/// All collectives in order of start.
 pub fn collectives(view: &View) -> Vec<Collective> {
     let device = &view.trace.device;
     let is_one = view.of_kernels(is_communication);
@@ -140,7 +141,7 @@ pub fn collectives(view: &View) -> Vec<Collective> {
     found
 }
 
-/// The host's spans that are collectives, where the device has none.
+/// Host spans that are collectives, for use if the device has none.
 pub fn host_spans(view: &View) -> Vec<usize> {
     view.host_spans_named(is_host_communication)
 }
@@ -197,7 +198,7 @@ fn of_host_span(view: &View, at: usize) -> Collective {
     }
 }
 
-/// Bytes of the first tensor that a span of the host was handed.
+/// Bytes of the first tensor passed to a host span.
 fn bytes_of_input(view: &View, at: usize) -> u64 {
     let host = &view.trace.host;
     let (dims, types) = (view.trace.name(host.dims[at]), view.trace.name(host.types[at]));

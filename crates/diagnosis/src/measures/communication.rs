@@ -1,4 +1,4 @@
-//! How much of the collectives compute hides.
+//! How much of the collectives' time is hidden behind compute.
 
 use headroom_trace::Category;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use super::view::View;
 pub struct Communication {
     pub collectives: usize,
     pub seconds: f64,
-    /// The part that compute runs beside.
+    /// The part that overlaps with compute.
     pub hidden_seconds: f64,
     pub exposed_seconds: f64,
     pub overlap_share: f64,
@@ -39,7 +39,7 @@ pub fn communication(view: &View) -> Communication {
     }
 }
 
-/// When anything but a collective was computed: by kernels, or by operators of a run on the host.
+/// When anything other than a collective was computed: by kernels, or by operators of a run on the host.
 pub fn compute(view: &View) -> Vec<Span> {
     let device = &view.trace.device;
     if view.has_device_work() {
@@ -49,7 +49,8 @@ pub fn compute(view: &View) -> Vec<Span> {
     }
     let host = &view.trace.host;
     let operators = (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp);
-    // The operator that orders a collective is part of it, and one that is a collective is none of the others.
+    // An operator that launches a collective is part of it and does not count as compute; nor does one that is a
+    // collective.
     let is_collective = |at: usize| {
         let name = view.host_name(at);
         name.starts_with("c10d::") || is_host_communication(name)
@@ -58,7 +59,7 @@ pub fn compute(view: &View) -> Vec<Span> {
     merged(computes.map(|at| view.host_span(at)).collect())
 }
 
-/// When collectives ran and nothing was computed.
+/// When collectives ran without any compute.
 pub fn exposed(view: &View) -> Vec<Span> {
     let spans = collectives(view).into_iter().map(|collective| collective.span).collect();
     without(&merged(spans), &compute(view))

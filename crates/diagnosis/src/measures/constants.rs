@@ -1,4 +1,4 @@
-//! Tensors that depend on sizes only and are made anew in every step.
+//! Tensors that depend only on sizes but are rebuilt in every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::intervals::{Span, seconds};
 use super::python::{frame_name, user_frame};
 use super::view::View;
 
-/// One constant: the operators that make it, from the factory to its last change.
+/// One constant: the operators that build it, from the factory to the last change.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Rebuilt {
     /// `aten::ones, aten::triu, aten::to`.
@@ -25,12 +25,12 @@ pub struct Rebuilt {
     pub first: i64,
     #[serde(skip)]
     pub spans: Vec<Span>,
-    /// Kernels and copies that make it.
+    /// Kernels and copies that build it.
     #[serde(skip)]
     pub device: Vec<usize>,
 }
 
-/// Operators that make a tensor out of sizes alone.
+/// Operators that create a tensor from sizes alone.
 const FACTORIES: &[&str] = &[
     "aten::ones",
     "aten::zeros",
@@ -41,7 +41,7 @@ const FACTORIES: &[&str] = &[
     "aten::tril_indices",
     "aten::triu_indices",
 ];
-/// Operators that only change what a factory made.
+/// Operators that only change what a factory created.
 const SHAPERS: &[&str] = &[
     "aten::triu",
     "aten::tril",
@@ -65,7 +65,7 @@ const SHAPERS: &[&str] = &[
     "aten::cat",
 ];
 
-/// Operators that go on with a constant as long as all they are given has its sizes: distances, slopes, frequencies.
+/// Operators that continue a constant if all their inputs have its sizes: distances, slopes, frequencies.
 const ARITHMETIC: &[&str] = &[
     "aten::abs",
     "aten::add",
@@ -108,7 +108,7 @@ pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
         }
         let stack = view.python_stack(at);
         let (function, through) = user_frame(view, &stack);
-        // Made by the user's own call, not somewhere inside torch; without stacks nobody can tell.
+        // Built by the user's own call, not somewhere inside torch; without stacks this is unknown.
         let is_users = through.is_none_or(|at| view.host_name(at).starts_with("<built-in"));
         if (!stack.is_empty() && (function.is_none() || !is_users)) || (is_shaper && follows_a_factory(view, at)) {
             continue;
@@ -144,7 +144,7 @@ pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
     rebuilt
 }
 
-/// The device's work for each, which a large one takes longer for than the host.
+/// Adds each constant's device work, which for a large one takes longer than the host's.
 fn add_device(view: &View, rebuilt: &mut [Rebuilt]) {
     let (host, device) = (&view.trace.host, &view.trace.device);
     if rebuilt.is_empty() {
@@ -168,7 +168,7 @@ fn has_operator_around(view: &View, at: usize) -> bool {
     view.ancestors(at).skip(1).any(|outer| view.trace.host.category[outer] == Category::CpuOp)
 }
 
-/// The optimizer's and the loader's own business.
+/// Spans of the optimizer and of the loader, whose constants are not the model's.
 fn not_the_models_own(view: &View) -> [Vec<Span>; 2] {
     let optimizer = view.host_spans_named(|name| name.starts_with("Optimizer."));
     let optimizer = super::intervals::merged(optimizer.into_iter().map(|at| view.host_span(at)).collect());
@@ -187,7 +187,7 @@ fn following<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v 
 
 fn chain(view: &View, at: usize) -> Vec<usize> {
     let host = &view.trace.host;
-    // Sizes that the factory was asked for; of a row of numbers the length that the next operator is given.
+    // The sizes passed to the factory; for a row of numbers, the length that the next operator gets.
     let mut sizes: BTreeSet<u64> = numbers(view.name(host.concrete[at])).chain([1]).collect();
     let mut chain = vec![at];
     for next in following(view, at).take(12) {
@@ -205,12 +205,12 @@ fn chain(view: &View, at: usize) -> Vec<usize> {
     chain
 }
 
-/// Whole numbers in a text.
+/// The integers in a text.
 fn numbers(text: &str) -> impl Iterator<Item = u64> + '_ {
     text.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse().ok())
 }
 
-/// Whether the outermost operator before it, in the same function, began a chain that goes on to it.
+/// Whether the previous outermost operator in the same function began a chain that continues to it.
 fn follows_a_factory(view: &View, at: usize) -> bool {
     let host = &view.trace.host;
     (0..at)
@@ -222,12 +222,12 @@ fn follows_a_factory(view: &View, at: usize) -> bool {
         .any(|before| FACTORIES.contains(&view.host_name(before)))
 }
 
-/// The size asked for, as the call said it; else the input's.
+/// The requested size, as given in the call; otherwise the input's.
 fn size(view: &View, at: usize) -> String {
     let host = &view.trace.host;
     let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
     let number = |place: usize| concrete.get(place)?.parse::<i64>().ok();
-    // With a start there is one input more; without, a type follows the end.
+    // With a start there is one more input; without, a type follows the end.
     let has_start = view.host_name(at) == "aten::arange" && concrete.len() > 5;
     if let Some((start, end)) = number(0).zip(number(1)).filter(|_| has_start) {
         return end.saturating_sub(start).to_string();
@@ -243,7 +243,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// The size of what two steps make by `aten::arange`, with these inputs.
+    /// The size of the constant that two steps build by `aten::arange` with these inputs.
     fn size_of(inputs: &str) -> String {
         let mut made = Fabricated::on("NVIDIA H200");
         for step in 0..2 {

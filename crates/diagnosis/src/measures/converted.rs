@@ -1,5 +1,5 @@
-//! Tensors that the host makes, or converts to a longer type, before it copies them to the device. The device makes and converts them at no
-//! cost worth the name: fewer bytes would do, or none.
+//! Tensors that the host creates, or converts to a wider type, before it copies them to the device. The device creates
+//! and converts them at negligible cost, and fewer bytes or none need to be copied.
 
 use hashbrown::HashMap;
 use headroom_trace::{CallKind, Category, NONE};
@@ -12,19 +12,20 @@ use super::view::View;
 
 #[derive(Clone, Debug, Default)]
 pub struct Converted {
-    /// Copies, each with the share of its bytes that would be copied before the conversion; nothing of a tensor that the host made.
+    /// Copies, each with the share of its bytes that would be copied before the conversion; 0 for a tensor that the
+    /// host created.
     pub copies: HashMap<usize, f64>,
-    /// The host, from the first operator on the tensor to the copy.
+    /// Host time from the first operator on the tensor to the copy.
     pub host: Vec<Span>,
     pub host_seconds: f64,
-    /// Tensors that the host made from nothing, such as masks, noise and positions.
+    /// Number of tensors that the host created without data, such as masks, noise and positions.
     pub made: usize,
 }
 
-/// Smaller tensors are not worth a word.
+/// Smaller tensors are ignored.
 const LEAST_BYTES: u64 = 1 << 20;
 const LEAST_MADE_BYTES: u64 = 1 << 10;
-/// Operators that fill a tensor with what is known without data, and those that cut it to shape.
+/// Operators that fill a tensor without data, and those that cut it to shape.
 const MAKERS: &[&str] = &[
     "aten::arange",
     "aten::bernoulli_",
@@ -40,7 +41,7 @@ const MAKERS: &[&str] = &[
     "aten::uniform_",
     "aten::zero_",
 ];
-/// Spans of the host before a copy that are looked at.
+/// Number of host spans examined before a copy.
 const MOST_SPANS: usize = 200;
 
 pub fn converted(view: &View) -> Converted {
@@ -71,7 +72,7 @@ pub fn converted(view: &View) -> Converted {
     result
 }
 
-/// Spans of the host on the thread of `call` since it last ordered work, the last first.
+/// Host spans on the thread of `call` since it last launched work, the latest first.
 fn since_last_order<'v>(view: &'v View, call: usize) -> impl Iterator<Item = usize> + 'v {
     let host = &view.trace.host;
     (0..call).rev().take(MOST_SPANS).take_while(move |&at| {
@@ -79,8 +80,8 @@ fn since_last_order<'v>(view: &'v View, call: usize) -> impl Iterator<Item = usi
     })
 }
 
-/// When the host began to make the tensor that is copied: the first operator since it last ordered work that fills as many elements, at
-/// whatever length of an element.
+/// When the host began to create the copied tensor: the first operator since its last launch that fills as many
+/// elements, whatever the element size.
 fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
     let host = &view.trace.host;
     let fills = |&at: &usize| {
@@ -93,8 +94,8 @@ fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
     view.ancestors(first).filter(is_before).last().map(|at| host.start[at])
 }
 
-/// The first conversion on the host of as many elements as are copied, since it last ordered work: when it began, and how long an element
-/// was before, against after.
+/// The first conversion on the host, since its last launch, of as many elements as are copied: its start, and the
+/// element size before divided by after.
 fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)> {
     let host = &view.trace.host;
     let of_one = |at: usize| {
@@ -118,7 +119,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// A copy of 4 MiB to the device ends it.
+    /// Ends the trace with a copy of 4 MiB to the device.
     fn copied(mut made: Fabricated) -> Converted {
         made.operator("aten::to", 2_500 * MICRO, 4_100 * MICRO);
         let id = r#""correlation":77,"bytes":4194304"#;
@@ -128,7 +129,8 @@ mod tests {
         converted(&View::new(&trace))
     }
 
-    /// Bytes become numbers of type `to` on the host and are scaled there, then copied; with `between`, other work is ordered in between.
+    /// Bytes are converted to type `to` on the host, scaled and copied; with `between`, other work is launched in
+    /// between.
     fn scaled(to: &str, between: bool) -> Converted {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 20_000 * MICRO);
@@ -155,7 +157,7 @@ mod tests {
         assert!(scaled("float", true).copies.is_empty(), "ordered something since");
     }
 
-    /// A mask is filled and cut to shape on the host, in a loader or not, then copied.
+    /// A mask is filled and cut to shape on the host, in a loader or not, and copied.
     fn masked(rows: u64, in_a_loader: bool) -> Converted {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 20_000 * MICRO);

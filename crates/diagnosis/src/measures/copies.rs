@@ -1,4 +1,4 @@
-//! Copies between host and device: how much, how fast, from what kind of memory, and whether anything hides them.
+//! Copies between host and device: bytes, speed, kind of memory, and overlap with other work.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Copies {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CopyRow {
-    /// As the profiler names it: `Memcpy HtoD (Pageable -> Device)`.
+    /// The profiler's name: `Memcpy HtoD (Pageable -> Device)`.
     pub name: String,
     pub direction: Direction,
     pub pageable: bool,
@@ -23,9 +23,9 @@ pub struct CopyRow {
     pub bytes: u64,
     pub device_seconds: f64,
     pub gigabytes_per_second: f64,
-    /// The part of the device's time in which nothing else ran on it.
+    /// The part of the device time in which nothing else ran on it.
     pub exposed_seconds: f64,
-    /// The time of the host's calls that started them: a pageable copy keeps the host there until it is staged.
+    /// Time of the host's calls that started them: a pageable copy holds the host until it is staged.
     pub host_seconds: f64,
     pub largest_bytes: u64,
 }
@@ -77,12 +77,12 @@ pub fn is_pageable(name: &str) -> bool {
     name.contains("Pageable")
 }
 
-/// To the device: the host stages it before the call returns.
+/// A copy to the device from pageable memory: the host stages it before the call returns.
 pub fn is_from_pageable(name: &str) -> bool {
     is_pageable(name) && direction(name) == Direction::HostToDevice
 }
 
-/// `Memcpy HtoD (…)` of NVIDIA, `CopyHostToDevice` of AMD.
+/// NVIDIA writes `Memcpy HtoD (…)`, AMD `CopyHostToDevice`.
 pub fn direction(name: &str) -> Direction {
     if name.contains("HtoD") || name.contains("HostToDevice") {
         Direction::HostToDevice

@@ -1,4 +1,4 @@
-//! Counters that the profiler sampled, over the steps: utilisation, memory, traffic, whatever has a name.
+//! Counters that the profiler sampled during the steps: utilisation, memory, traffic, or anything else with a name.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::view::View;
 pub struct CounterRow {
     pub name: String,
     pub samples: usize,
-    /// Over the samples inside the steps.
+    /// Smallest, mean and largest of the samples inside the steps.
     pub least: f64,
     pub mean: f64,
     pub most: f64,

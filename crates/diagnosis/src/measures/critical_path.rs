@@ -1,4 +1,5 @@
-//! The chain of work, through host and device, that sets the length of the steps: walked backwards from their end.
+//! The critical path: the chain of work on host and device that sets the length of the steps, walked backwards from
+//! their end.
 
 use headroom_trace::{CallKind, NONE};
 use serde::Serialize;
@@ -11,7 +12,7 @@ use super::view::View;
 pub struct CriticalPath {
     pub device_seconds: f64,
     pub host_seconds: f64,
-    /// From a launch to the start of its work, where the device was waiting for it.
+    /// From a launch to the start of its work, while the device was waiting for it.
     pub launch_seconds: f64,
     /// Kernels on the path, the longest first.
     pub kernels: Vec<PathRow>,
@@ -20,19 +21,19 @@ pub struct CriticalPath {
     pub links: Vec<Link>,
 }
 
-/// A stretch of the path.
+/// A segment of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     pub span: Span,
     pub on: On,
 }
 
-/// Where a stretch of the path lies.
+/// Where a segment of the path lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     Host,
     Launch,
-    /// The device span at this place.
+    /// The device span with this index.
     Device(usize),
 }
 
@@ -43,7 +44,7 @@ pub struct PathRow {
 }
 
 const MOST_ROWS: usize = 15;
-/// Work that nobody is known to have ordered and that starts this soon after the work before it was waiting for that.
+/// Work without a known launch that starts this soon after the work before it was waiting for that work.
 const BACK_TO_BACK_NANOS: i64 = 3_000;
 
 pub fn critical_path(view: &View) -> CriticalPath {
@@ -56,10 +57,10 @@ pub fn critical_path(view: &View) -> CriticalPath {
         .map(|at| view.host_span(at))
         .collect();
     waits.sort_by_key(|span| span.end);
-    // Every wait is met at most once, so that one of no length cannot hold the walk where it is.
+    // Each wait is visited at most once, so that one of zero length cannot stop the walk.
     let mut waits_left = waits.len();
 
-    // The step ends on the host, unless the device was still at work then.
+    // The step ends on the host, unless the device was still busy then.
     let last_end = work.last().map_or(range.start, |&at| device.end(at));
     let mut time = range.end;
     let mut at_work: Option<usize> = (last_end >= range.end).then(|| last_before(view, &work, range.end)).flatten();
@@ -69,16 +70,17 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 path.device(view, at, Span { start: device.start[at].max(range.start), end: time });
                 time = device.start[at];
                 let ordered = Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| host.start[call as usize]);
-                // On its own stream, past annotations; else whatever ended last before it on any.
+                // Prefers work on its own stream, skipping annotations; otherwise whatever ended last before it on any
+                // stream.
                 let on_stream = (0..at).rev().take_while(|&before| device.track[before] == device.track[at]);
                 let on_stream = on_stream.take(64).find(|&before| sets_length(view, before));
                 let queued = on_stream.filter(|&before| ordered.is_none_or(|ordered| ordered < device.end(before)));
-                // Never later, and on another stream strictly earlier, so that spans cannot lead back to each other.
+                // Never later, and on another stream strictly earlier, so that spans cannot form a cycle.
                 let queued = queued.filter(|&before| device.start[before] <= device.start[at]);
                 let on_any =
                     last_before(view, &work, device.start[at]).filter(|&last| device.start[last] < device.start[at]);
                 let before = queued.or(on_any);
-                // Ordered before the work ahead of it ended, it was waiting for that, however long the change took.
+                // Work launched before the previous work ended was waiting for it, however long the switch took.
                 let waited = before.filter(|&before| match ordered {
                     Some(ordered) => ordered < device.end(before),
                     None => device.start[at] - device.end(before) < BACK_TO_BACK_NANOS,
@@ -95,7 +97,7 @@ pub fn critical_path(view: &View) -> CriticalPath {
                         None
                     }
                     (None, None) => {
-                        // Nobody knows who ordered it: the host, at once.
+                        // The launch is unknown: assume the host, at the same time.
                         None
                     }
                 };
@@ -133,7 +135,7 @@ fn in_order_of_end(view: &View) -> Vec<usize> {
     work
 }
 
-/// Work of no length sets no length; without it every piece of work is met at most once.
+/// Work of zero length is skipped, so that every piece of work is visited at most once.
 fn sets_length(view: &View, at: usize) -> bool {
     view.trace.device.category[at].keeps_device_busy() && view.trace.device.duration[at] > 0
 }
@@ -149,7 +151,7 @@ struct Path {
     host: i64,
     launch: i64,
     kernels: HashMap<u32, i64>,
-    /// Backwards, as it is walked.
+    /// Backwards, in the order of the walk.
     links: Vec<Link>,
 }
 

@@ -15,9 +15,9 @@ pub struct DataLoading {
     pub share_of_steps: f64,
     /// The part in which no device worked.
     pub exposed_seconds: f64,
-    /// Whether batches are made in the training process itself.
+    /// Whether batches are prepared in the training process itself.
     pub in_process: bool,
-    /// Whether most of it is the loop's own code, before it copies a batch to the device.
+    /// Whether most of it is the loop's own code before it copies a batch to the device.
     #[serde(skip)]
     pub by_hand: bool,
 }
@@ -51,7 +51,7 @@ pub fn loading_spans(view: &View) -> Vec<Span> {
     merged([fetched, by_hand].concat())
 }
 
-/// By torch's annotation, else by the iterator's own function.
+/// Found by torch's annotation, otherwise by the iterator's own function.
 fn loading_indices(view: &View) -> Vec<usize> {
     let annotated = view.host_spans_named(is_fetch);
     if !annotated.is_empty() {

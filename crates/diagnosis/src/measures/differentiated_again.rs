@@ -1,4 +1,4 @@
-//! Nodes of the graph that two backward passes of one step go through: a pass per loss over what the losses share.
+//! Graph nodes that two backward passes of one step go through: one pass per loss over the part that the losses share.
 
 use hashbrown::HashMap;
 use headroom_trace::{NONE, NameId, TrackId};
@@ -7,12 +7,12 @@ use super::recomputed::Recomputed;
 use super::repeated_backward::{numbers_to_differentiate, repeated_backward};
 use super::view::{View, is_backward_node};
 
-/// Fewer nodes are a sum that is differentiated by itself.
+/// Fewer nodes are just a sum that is differentiated separately.
 const FEWEST_NODES: f64 = 8.0;
-/// Share of the nodes with a number.
+/// Least share of the numbered nodes.
 const LEAST_SHARE: f64 = 0.1;
 
-/// Every pass but the first through a node, with the accumulation of gradients that follows it.
+/// Every pass but the first through a node, with the gradient accumulation that follows it.
 pub fn differentiated_again(view: &View) -> Recomputed {
     let host = &view.trace.host;
     let is_node = |at: usize| is_backward_node(view.host_name(at));
@@ -22,12 +22,12 @@ pub fn differentiated_again(view: &View) -> Recomputed {
     let mut was_again = false;
     for at in view.host_spans_named(is_backward_node) {
         let Some(step) = view.steps.at_host(host.start[at]) else { continue };
-        // Checkpoints have passes of their own within a node, with numbers of their own thread.
+        // Checkpoints run separate passes within a node, numbered by their own thread.
         if view.ancestors(at).skip(1).any(is_node) {
             continue;
         }
         if host.sequence[at] == NONE {
-            // A gradient is added to what the first pass left.
+            // A gradient is added to the one that the first pass left.
             if was_again {
                 spans.push(view.host_span(at));
             }
@@ -35,9 +35,9 @@ pub fn differentiated_again(view: &View) -> Recomputed {
         }
         numbered += 1;
         nodes.entry((host.track[at], step)).or_default().push(at);
-        // Each thread that runs a replica of the model counts anew.
+        // Each thread that runs a replica of the model numbers its nodes separately.
         let before = *first.entry((step, host.track[at], host.sequence[at], host.name[at])).or_insert(at);
-        // A gradient that is differentiated itself comes back through the same nodes, and has to.
+        // A gradient that is itself differentiated has to go through the same nodes again.
         was_again = before != at && !leaves_a_graph(view, before) && !leaves_a_graph(view, at);
         if was_again {
             again += 1;
@@ -54,7 +54,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
     Recomputed::of(view, again, spans)
 }
 
-/// Operators within the node have numbers of their own: their results are to be differentiated.
+/// Operators within the node have numbers: their results will be differentiated.
 fn leaves_a_graph(view: &View, node: usize) -> bool {
     !numbers_to_differentiate(view, node).is_empty()
 }
@@ -67,7 +67,8 @@ mod tests {
     const MICRO: i64 = 1_000;
     const NODE: &str = "autograd::engine::evaluate_function";
 
-    /// Two passes through twelve nodes, on `threads`, of which the second meets `shared` of the first; `inner` are arguments of the operators within.
+    /// Two passes through twelve nodes, on `threads`; the second shares `shared` nodes with the first. `inner` are
+    /// arguments of the operators within.
     fn two_passes(shared: i64, inner: &str, threads: [u32; 2]) -> Recomputed {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 20_000 * MICRO);
@@ -110,7 +111,8 @@ mod tests {
         assert!(two_passes(10, "", [1, 2]).kernels.is_empty(), "replicas, each with numbers of its own");
     }
 
-    /// Gradients by three inputs in a pass each from one node or from roots of their own, each leaving a graph; then a pass through what all of them left.
+    /// Gradients with respect to three inputs, one pass each, from one node or separate roots, each leaving a graph;
+    /// then a pass through all that they left.
     fn by_each_input(has_one_root: bool) -> Recomputed {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 50_000 * MICRO);

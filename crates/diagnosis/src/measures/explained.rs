@@ -1,4 +1,4 @@
-//! Explains the longest stops of the device: the work before and after them, and what the host was doing.
+//! Explains the longest stalls of the device: the work before and after them, and what the host was doing.
 
 use headroom_trace::Category;
 
@@ -6,7 +6,7 @@ use super::intervals::{Span, covered};
 use super::stops::Stop;
 use super::view::View;
 
-/// One sentence for each of the longest `count` stops, of the time that `explained` leaves.
+/// One sentence for each of the longest `count` stalls, by the time that `explained` does not cover.
 pub fn longest_stops(view: &View, stops: &[Stop], explained: &[Span], count: usize) -> Vec<String> {
     let rest = |stop: &Stop| stop.span.nanos() - covered(explained, stop.span);
     let mut order: Vec<&Stop> = stops.iter().filter(|stop| rest(stop) > 0).collect();
@@ -30,7 +30,7 @@ fn sentence(view: &View, stop: &Stop) -> String {
     format!("{milliseconds:.2} ms after {before}, before {after}: {host}")
 }
 
-/// The innermost span of the host that holds at least half of a window.
+/// The innermost host span that covers at least half of a window.
 pub fn host_in(view: &View, window: Span) -> Option<usize> {
     let host = &view.trace.host;
     let counts = |at: usize| !matches!(host.category[at], Category::Other | Category::Overhead);
@@ -41,7 +41,7 @@ pub fn host_in(view: &View, window: Span) -> Option<usize> {
         .min_by_key(|&at| (host.duration[at], at))
 }
 
-/// When the host was at anything that is recorded.
+/// When the host was doing anything that is recorded.
 pub fn recorded(view: &View) -> Vec<Span> {
     let host = &view.trace.host;
     let counts = |at: &usize| !matches!(host.category[*at], Category::Other | Category::Overhead);
@@ -50,7 +50,7 @@ pub fn recorded(view: &View) -> Vec<Span> {
 
 const LONGEST_NAME: usize = 70;
 
-/// A name as it fits into a sentence.
+/// A name shortened to fit into a sentence.
 pub fn short(name: &str) -> String {
     let plain = name.strip_prefix("void ").unwrap_or(name);
     match plain.char_indices().nth(LONGEST_NAME) {

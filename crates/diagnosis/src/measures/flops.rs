@@ -1,4 +1,4 @@
-//! FLOPs of operators from their shapes: products, convolutions and attention, forward and true backward. A multiply-add
+//! FLOPs of operators from their shapes: GEMMs, convolutions and attention, forward and true backward. A multiply-add
 //! counts as 2.
 
 use hashbrown::HashMap;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::view::View;
 
-/// Cost of an operator: what it computes and moves, from its input shapes.
+/// An operator's FLOPs and bytes moved, from its input shapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     pub flops: f64,
@@ -30,8 +30,8 @@ pub fn owner_of(view: &View, costs: &[Cost], at: usize) -> Option<usize> {
     view.ancestors(call as usize).find(|&outer| costs[outer].flops > 0.0)
 }
 
-/// The part of its operator's FLOPs that each span computes: an operator with several kernels (both gradients of a convolution, a product in
-/// parts) shares them out by their time. Spans without FLOPs are left out.
+/// The share of its operator's FLOPs that each span computes: an operator with several kernels (both gradients of a
+/// convolution, a split GEMM) divides them by time. Spans without FLOPs are left out.
 pub fn shares(view: &View, costs: &[Cost], spans: impl Iterator<Item = usize>) -> HashMap<usize, f64> {
     let duration = &view.trace.device.duration;
     let owned: Vec<(usize, usize)> =
@@ -42,7 +42,7 @@ pub fn shares(view: &View, costs: &[Cost], spans: impl Iterator<Item = usize>) -
     owned.iter().map(share).collect()
 }
 
-/// The cost of each host span; zero where it is unknown, or counted with an operator around it.
+/// The cost of each host span; zero if it is unknown, or counted with an operator around it.
 pub fn costs(view: &View) -> Vec<Cost> {
     let host = &view.trace.host;
     let counted: Vec<bool> = view.trace.names.iter().map(|(_, name)| kind(name).is_some()).collect();
@@ -58,7 +58,7 @@ pub fn costs(view: &View) -> Vec<Cost> {
         if host.category[at] != Category::CpuOp || !counted[host.name[at].index()] {
             continue;
         }
-        // `aten::convolution` holds the library's own convolution: the outer one counts.
+        // `aten::convolution` contains the library's own convolution: the outer one counts.
         if view.ancestors(at).skip(1).take(6).any(|outer| costs[outer].flops > 0.0) {
             continue;
         }
@@ -73,7 +73,7 @@ pub fn costs(view: &View) -> Vec<Cost> {
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// `a · b`, the operands at these places of the inputs.
+    /// `a · b`, with the indices of the operands among the inputs.
     Product(usize, usize),
     Convolution,
     ConvolutionBackward,
@@ -110,7 +110,7 @@ fn cost(name: &str, dims: &str, types: &str, concrete: &str) -> Option<Cost> {
         Kind::Convolution => convolution(shapes.first()?, shapes.get(1)?, &concrete)?,
         Kind::ConvolutionBackward => {
             let (grad, input, weight) = (shapes.first()?, shapes.get(1)?, shapes.get(2)?);
-            // One convolution for each gradient asked for.
+            // One convolution for each requested gradient.
             let mask =
                 concrete.last().map_or(2, |mask| mask.split(',').take(2).filter(|part| part.contains("True")).count());
             let one = 2.0 * count(grad) * count(weight.get(1..)?);
@@ -118,7 +118,7 @@ fn cost(name: &str, dims: &str, types: &str, concrete: &str) -> Option<Cost> {
         }
         Kind::Attention => attention(shapes.first()?, shapes.get(1)?, shapes.get(2)?, &concrete)?,
         Kind::AttentionBackward => {
-            // Four products (dv, dp, dq, dk) where forward has two; recomputed scores do not count as work of the model.
+            // Four GEMMs (dv, dp, dq, dk) where forward has two; recomputed scores do not count as work of the model.
             let (flops, out) = attention(shapes.get(1)?, shapes.get(2)?, shapes.get(3)?, &concrete)?;
             (2.0 * flops, 3.0 * out)
         }
@@ -140,7 +140,7 @@ pub fn shapes(text: &str) -> Vec<Vec<u64>> {
     inputs.iter().map(|input| sizes(input).unwrap_or_default()).collect()
 }
 
-/// FLOPs and elements written of `[…, m, k] · […, k, n]`.
+/// FLOPs and output elements of `[…, m, k] · […, k, n]`.
 fn product(left: &[u64], right: &[u64]) -> Option<(f64, f64)> {
     let (rows, inner) = left.split_at(left.len().checked_sub(1)?);
     let columns = if right.len() < 2 { 1 } else { *right.last()? };
@@ -148,7 +148,8 @@ fn product(left: &[u64], right: &[u64]) -> Option<(f64, f64)> {
     Some((2.0 * out * count(inner), out))
 }
 
-/// Input `[n, c_in, …]`, weight `[c_out, c_in / groups, …]`; stride, padding and dilation among the concrete inputs.
+/// Input `[n, c_in, …]`, weight `[c_out, c_in / groups, …]`; stride, padding and dilation are among the concrete
+/// inputs.
 fn convolution(input: &[u64], weight: &[u64], concrete: &[String]) -> Option<(f64, f64)> {
     let list = |index: usize| -> Vec<u64> {
         concrete.get(index).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
@@ -168,13 +169,13 @@ fn convolution(input: &[u64], weight: &[u64], concrete: &[String]) -> Option<(f6
     Some((2.0 * out * count(weight.get(1..)?), out))
 }
 
-/// Query `[b, h, s, d]`, key and value alike; a causal mask halves the scores to `s (s + 1) / 2`.
+/// Query `[b, h, s, d]`, key and value likewise; a causal mask reduces the scores to `s (s + 1) / 2`.
 fn attention(query: &[u64], key: &[u64], value: &[u64], concrete: &[String]) -> Option<(f64, f64)> {
     let [.., queries, width] = *query else { return None };
     let keys = *key.get(key.len().checked_sub(2)?)?;
     let value_width = *value.last()?;
     let heads = count(&query[..query.len() - 2]);
-    // The only Boolean besides "compute log-sumexp" and "return debug mask"; it is the last that is True.
+    // The only other Booleans are "compute log-sumexp" and "return debug mask"; causal is the last that is True.
     let is_causal = concrete.iter().filter(|text| *text == "True").count() > 0
         && concrete.iter().rev().find(|text| *text == "True" || *text == "False").is_some_and(|text| text == "True")
         && queries == keys;
@@ -186,7 +187,7 @@ fn count(sizes: &[u64]) -> f64 {
     sizes.iter().map(|size| *size as f64).product()
 }
 
-/// Bytes of an element, by torch's name for its type.
+/// Bytes per element, by torch's name for its type.
 pub fn element_bytes(kind: &str) -> f64 {
     match kind {
         "double" | "long int" | "long" | "c10::complex<float>" => 8.0,

@@ -1,15 +1,16 @@
-//! Read-backs that cut a compiled function in two: the rest of it is looked up, guarded and entered anew, which takes the host's time
-//! beside the wait.
+//! Read-backs that split a compiled function: the rest of it is looked up, guarded and entered again, which takes host
+//! time in addition to the wait.
 
 use headroom_trace::CallKind;
 
 use super::intervals::Span;
 use super::view::View;
 
-/// Spans of the host that are looked at on either side.
+/// Number of host spans examined on either side.
 const MOST_SPANS: usize = 5_000;
 
-/// From the last launch before a read-back to the first after it, where both are of compiled code: in one piece they follow each other.
+/// From the last launch before a read-back to the first after it, if both are compiled code: without the break they
+/// would be adjacent.
 pub fn graph_break(view: &View, reading: usize) -> Option<Span> {
     let host = &view.trace.host;
     let launches = |&at: &usize| view.call_kind(at) == Some(CallKind::Launch);
@@ -36,7 +37,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// A function in two pieces, of which a value is read in between.
+    /// A function in two pieces, with a value read in between.
     fn in_two(region: &str) -> Option<Span> {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 10_000 * MICRO);

@@ -1,4 +1,5 @@
-//! Large results that exist only between the operator that spreads small tensors over them and the reduction that takes them in again.
+//! Large intermediates that exist only between an operator that broadcasts small tensors and the reduction that
+//! consumes them.
 
 use headroom_trace::Category;
 
@@ -8,21 +9,21 @@ use super::intervals::Span;
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
 
-/// The result has at least as many times the elements of each input.
+/// The result has at least this many times the elements of each input.
 const LEAST_GROWTH: u64 = 8;
 
-/// Chains of kernels from such an operator to its reduction: fused, they read and write what is small.
+/// Chains of kernels from such an operator to its reduction: fused, they read and write only the small tensors.
 #[derive(Clone, Debug, Default)]
 pub struct HeldBetween {
     pub kernels: Vec<usize>,
     pub nanos: i64,
-    /// The operators of each chain but the reduction.
+    /// The operators of each chain except the reduction.
     pub launchers: Vec<Span>,
     /// Elements of the largest result.
     pub most_elements: u64,
 }
 
-/// One operator's kernels in a row.
+/// Consecutive kernels of one operator.
 struct Part {
     operator: usize,
     kind: Kind,
@@ -65,7 +66,7 @@ fn parts(view: &View) -> Vec<Part> {
     parts
 }
 
-/// The reduction that ends a chain which begins with this part, and the elements of what is held until then.
+/// The reduction that ends the chain beginning with this part, and the elements of the intermediate.
 fn chain(view: &View, parts: &[Part], first: usize) -> Option<(usize, u64)> {
     let device = &view.trace.device;
     let inputs = |part: &Part| shapes(view.name(view.trace.host.dims[part.operator]));
@@ -84,7 +85,7 @@ fn chain(view: &View, parts: &[Part], first: usize) -> Option<(usize, u64)> {
         if device.track[last] != device.track[next] || device.start[next] - device.end(last) >= LONG_GAP_NANOS {
             return None;
         }
-        // Another input of that size would have to be read.
+        // Another input of that size would have to be read anyway.
         let all = inputs(part);
         let held = all.iter().filter(|sizes| count(sizes) == elements).count();
         if held != 1 || !all.iter().all(|sizes| count(sizes) == elements || is_small(sizes)) {
@@ -99,7 +100,7 @@ fn chain(view: &View, parts: &[Part], first: usize) -> Option<(usize, u64)> {
     None
 }
 
-/// Elements of what two or more tensors are spread over.
+/// Elements of the broadcast of two or more tensors.
 fn together(inputs: &[Vec<u64>]) -> Option<u64> {
     let tensors: Vec<&Vec<u64>> = inputs.iter().filter(|sizes| !sizes.is_empty()).collect();
     let rank = tensors.iter().map(|sizes| sizes.len()).max().filter(|_| tensors.len() >= 2)?;
@@ -120,7 +121,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Differences of points and codes, their squares and the sums of those; the squares have these inputs.
+    /// Differences of points and codes, their squares and the sums of those; `squared` are the squares' inputs.
     fn distances(points: &str, squared: &str, last: &str) -> HeldBetween {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 5_000 * MICRO);

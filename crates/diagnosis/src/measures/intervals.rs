@@ -1,6 +1,6 @@
-//! Sets of time as sorted lists of spans that do not touch.
+//! Sets of time as sorted lists of disjoint spans.
 
-/// From `start` up to `end`, nanoseconds.
+/// A half-open interval from `start` to `end`, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     pub start: i64,
@@ -17,9 +17,9 @@ impl Span {
     }
 }
 
-/// Spans in any order as a set: sorted, and joined where they overlap or touch.
+/// Converts spans in any order to a set: sorted, and merged where they overlap or touch.
 pub fn merged(mut spans: Vec<Span>) -> Vec<Span> {
-    // Most come as a few runs that are in order: a stable sort merges those.
+    // Most come as a few sorted runs, which a stable sort merges quickly.
     spans.sort();
     let mut set: Vec<Span> = Vec::new();
     for span in spans.into_iter().filter(|span| span.end > span.start) {
@@ -35,7 +35,7 @@ pub fn total(set: &[Span]) -> i64 {
     set.iter().map(|span| span.nanos()).sum()
 }
 
-/// Whether one of these spans, which do not overlap and are in order, has begun at this time and not ended.
+/// Whether `time` lies inside one of these spans, which are sorted and disjoint.
 pub fn holds(spans: &[Span], time: i64) -> bool {
     let next = spans.partition_point(|span| span.end <= time);
     spans.get(next).is_some_and(|span| span.start <= time)
@@ -57,7 +57,7 @@ pub fn clipped(set: &[Span], window: Span) -> Vec<Span> {
         .collect()
 }
 
-/// Parts of `window` that the set leaves free.
+/// The parts of `window` that the set does not cover.
 pub fn gaps(set: &[Span], window: Span) -> Vec<Span> {
     let mut free = Vec::new();
     let mut from = window.start;
@@ -73,7 +73,7 @@ pub fn gaps(set: &[Span], window: Span) -> Vec<Span> {
     free
 }
 
-/// The time that lies in `first` and not in `second`.
+/// The time that lies in `first` but not in `second`.
 pub fn without(first: &[Span], second: &[Span]) -> Vec<Span> {
     first.iter().flat_map(|span| gaps(second, *span)).collect()
 }

@@ -19,8 +19,8 @@ pub struct Kernels {
     pub median_micros: f64,
     /// Share of the time in kernels launched by replaying a CUDA graph.
     pub in_graphs_share: f64,
-    /// Share of the time in kernels with fewer blocks than the device has multiprocessors; `None` where the trace does not
-    /// say how many either has.
+    /// Share of the time in kernels with fewer blocks than the device has multiprocessors; `None` if the trace does not
+    /// give both numbers.
     pub underfilled_share: Option<f64>,
 }
 
@@ -30,7 +30,7 @@ pub struct KernelRow {
     pub calls: u64,
     pub seconds: f64,
     pub share: f64,
-    /// The operator that launched most of its time, and the module around that.
+    /// The operator that launched most of its time, and the module around it.
     pub operator: Option<String>,
     pub module: Option<String>,
     pub occupancy_percent: Option<f64>,

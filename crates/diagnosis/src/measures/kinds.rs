@@ -1,4 +1,4 @@
-//! Kinds of kernels by their names: what the device's time went into, and which kernels use matrix units.
+//! Classifies kernels by name: what the device's time went into, and which kernels use tensor cores.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub enum Kind {
     Indexing,
     Optimizer,
     Communication,
-    /// Copies and fills that stay on the device, transposes and changes of layout.
+    /// Copies and fills that stay on the device, transposes and layout changes.
     CopyOnDevice,
     CopyToOrFromHost,
     #[default]
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// Whether matrix units do it where they can.
+    /// Whether matrix units run it where possible.
     pub fn is_for_matrix_units(self) -> bool {
         matches!(self, Kind::Product | Kind::Convolution | Kind::Attention)
     }
@@ -65,7 +65,7 @@ pub struct KindRow {
     pub share: f64,
 }
 
-/// Device time by kind, the largest first. Work side by side counts for each.
+/// Device time by kind, the largest first. Concurrent work counts for each kind.
 pub fn kinds(view: &View) -> Vec<KindRow> {
     let device = &view.trace.device;
     let range = view.steps.range();
@@ -89,7 +89,7 @@ pub fn kinds(view: &View) -> Vec<KindRow> {
     rows
 }
 
-/// By name id; meaningless for names that are not kernels.
+/// Kinds by name id; meaningless for names that are not kernels.
 pub fn kinds_of_names(view: &View) -> Vec<Kind> {
     view.of_kernels(kind_of)
 }
@@ -103,7 +103,7 @@ pub fn of_span(view: &View, of_name: &[Kind], at: usize) -> Kind {
     }
 }
 
-/// Marks in lower case, the more particular kinds first: a fused kernel has the name of its largest part.
+/// Marks in lower case, more specific kinds first: a fused kernel is named after its largest part.
 const MARKS: &[(Kind, &[&str])] = &[
     (Kind::Attention, &["flash", "fmha", "attn", "attention", "sdpa", "paged_kv", "mla_"]),
     (Kind::Optimizer, &["adam", "multi_tensor_apply", "sgd_", "lamb_", "adagrad", "fused_optim"]),
@@ -220,7 +220,7 @@ pub fn kind_of(kernel: &str) -> Kind {
     }
     let lower = kernel.to_ascii_lowercase();
     let has = |mark: &&str| lower.contains(*mark);
-    // PyTorch's own kernels say what they are before they say for what: `elementwise_kernel<…threshold_kernel_impl…>`.
+    // PyTorch's own kernels name their form before their purpose: `elementwise_kernel<…threshold_kernel_impl…>`.
     if lower.contains("elementwise_kernel") || lower.contains("catarraybatchedcopy") || lower.starts_with("triton_poi")
     {
         return Kind::ElementWise;
@@ -234,12 +234,12 @@ pub fn kind_of(kernel: &str) -> Kind {
     MARKS.iter().find(|(_, marks)| marks.iter().any(has)).map_or(Kind::Other, |(kind, _)| *kind)
 }
 
-/// Whether a kernel uses matrix units, by the marks that makers put into names: `Some(true)` for tensor cores, MFMA and their
-/// like, `Some(false)` for kernels that are known to do without, `None` where the name does not say.
+/// Whether a kernel uses matrix units, by the marks that vendors put into names: `Some(true)` for tensor cores, MFMA
+/// and similar, `Some(false)` for kernels known to do without, `None` if the name does not say.
 pub fn uses_matrix_units(kernel: &str) -> Option<bool> {
     let lower = kernel.to_ascii_lowercase();
     let has = |mark: &&str| lower.contains(*mark);
-    // The instruction: NVIDIA's shapes of a multiply, AMD's MFMA (MI16x16, xdl) and WMMA.
+    // Instructions: NVIDIA's MMA shapes, AMD's MFMA (MI16x16, xdl) and WMMA.
     const WITH: &[&str] = &[
         "tensorop",
         "s16816",
@@ -277,8 +277,8 @@ pub fn uses_matrix_units(kernel: &str) -> Option<bool> {
         "_hss_",
         "_bss_",
     ];
-    // Single precision on plain units: sgemm, simt, FFMA, and the engines of cuDNN that know nothing else. Products with a
-    // vector are not among them: memory bounds them.
+    // Single precision on plain units: sgemm, simt, FFMA, and the cuDNN engines that support nothing else.
+    // Matrix-vector products are not included: memory bounds them.
     const WITHOUT: &[&str] = &[
         "sgemm",
         "cgemm",
@@ -299,10 +299,10 @@ pub fn uses_matrix_units(kernel: &str) -> Option<bool> {
     let without = WITHOUT.iter().any(has);
     match (with, without) {
         (true, false) => Some(true),
-        // `…sgemm…tensorop…` names a single-precision product on tensor cores; `…f32f32_tf32f32…` likewise.
+        // `…sgemm…tensorop…` names a single-precision GEMM on tensor cores; likewise `…f32f32_tf32f32…`.
         (true, true) => Some(lower.contains("tf32") || lower.contains("tensorop") || lower.contains("xf32")),
         (false, true) => Some(false),
-        // Tensile writes its matrix instruction into the name; without one a single-precision product has none.
+        // Tensile writes its matrix instruction into the name; a single-precision GEMM without one does not use any.
         (false, false) => (lower.starts_with("cijk_") && lower.contains("_sb_")).then_some(false),
     }
 }

@@ -1,4 +1,4 @@
-//! How work reaches the device: the cost of a launch, the delay until it starts, how much is queued ahead.
+//! How work reaches the device: launch cost, delay until it starts, and queue depth.
 
 use headroom_trace::{CallKind, NONE};
 use serde::Serialize;
@@ -10,18 +10,18 @@ pub struct Launches {
     pub count: usize,
     pub per_step: f64,
     pub graph_launches: usize,
-    /// Without the profiler, where its cost was subtracted.
+    /// Without the profiler's cost, if it was subtracted.
     pub call_micros_median: f64,
-    /// As recorded, where the profiler's cost was subtracted.
+    /// As recorded, if the profiler's cost was subtracted.
     pub recorded_call_micros_median: Option<f64>,
     pub call_seconds: f64,
-    /// From the call's end to the work's start; negative when it starts before the call returns, counted as 0.
+    /// From the call's end to the work's start; a negative delay (start before the call returns) counts as 0.
     pub delay_micros_median: f64,
     /// Share of launches whose work takes less time than the call that queued it.
     pub shorter_than_launch_share: f64,
     /// Share of launches that found nothing queued or running ahead of them on their stream.
     pub nothing_ahead_share: f64,
-    /// Pieces of work queued or running when a launch was made.
+    /// Number of pieces of work queued or running at the time of a launch.
     pub queue_depth_median: f64,
     pub queue_depth_most: usize,
 }
@@ -80,7 +80,7 @@ pub fn median(mut values: Vec<i64>) -> f64 {
     values.get(values.len() / 2).map_or(0.0, |value| *value as f64)
 }
 
-/// Work ordered before each launch and not finished by then, on the same stream.
+/// Work launched before each launch on the same stream and not finished by then.
 fn queue_depths(view: &View, calls: &[(i64, usize)]) -> Vec<i64> {
     use std::cmp::Reverse;
     use std::collections::{BinaryHeap, HashMap};

@@ -1,4 +1,4 @@
-//! Fused attention that is given a matrix as its mask, one and the same for all sequences and heads.
+//! Fused attention with an explicit mask matrix that is the same for all sequences and heads.
 
 use headroom_trace::Category;
 
@@ -7,7 +7,7 @@ use super::intervals::merged;
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
 
-/// Shorter sequences gain nothing from blocks that are skipped.
+/// Shorter sequences gain nothing from skipped blocks.
 const SHORTEST_SEQUENCE: u64 = 256;
 
 #[derive(Clone, Debug, Default)]
@@ -19,8 +19,8 @@ pub struct MaskedAttention {
     pub kernels: Vec<usize>,
 }
 
-/// A mask of padding differs from sequence to sequence, a bias of positions from head to head. A square that is the same for all is a
-/// triangle, most likely: nothing else of a trace tells what it holds.
+/// Finds masks that are probably causal. A padding mask differs between sequences, a position bias between heads. A
+/// square mask that is the same for all is most likely a triangle; nothing else in a trace tells its contents.
 pub fn masked_attention(view: &View) -> MaskedAttention {
     let host = &view.trace.host;
     let mut found = MaskedAttention::default();
@@ -29,7 +29,7 @@ pub fn masked_attention(view: &View) -> MaskedAttention {
         if host.category[at] != Category::CpuOp || view.steps.at_host(host.start[at]).is_none() {
             continue;
         }
-        // The outermost has the mask as it was given.
+        // The outermost operator has the mask as given.
         if view
             .ancestors(at)
             .skip(1)
@@ -53,7 +53,7 @@ pub fn masked_attention(view: &View) -> MaskedAttention {
             None => others += 1,
         }
     }
-    // Encoders beside a decoder have masks of other kinds, and their gradients are not told apart.
+    // Encoders beside a decoder have other kinds of masks, and their gradients cannot be told apart.
     if calls == 0 || others > 0 {
         return MaskedAttention::default();
     }
@@ -72,7 +72,7 @@ fn is_gradient(name: &str) -> bool {
     name.starts_with("aten::_scaled_dot_product") && name.ends_with("attention_backward")
 }
 
-/// Length of the sequence where the last two sizes are the same.
+/// The sequence length if the last two sizes are equal.
 fn square(sizes: &[u64]) -> Option<u64> {
     match sizes {
         [.., rows, columns] if rows == columns && *rows >= SHORTEST_SEQUENCE => Some(*rows),
@@ -80,7 +80,7 @@ fn square(sizes: &[u64]) -> Option<u64> {
     }
 }
 
-/// A square of queries and keys, without a size of its own for sequences or heads.
+/// A square of queries and keys, without a size for sequences or heads.
 fn is_for_all(mask: &[u64], inputs: &[Vec<u64>]) -> bool {
     let length = |of: &Vec<u64>| of.len().checked_sub(2).map(|place| of[place]);
     let lengths = inputs.first().and_then(length).zip(inputs.get(1).and_then(length));

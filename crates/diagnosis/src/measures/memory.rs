@@ -1,4 +1,4 @@
-//! Memory over time, by the phase of the step that allocated it and by what it was for.
+//! Memory over time, by purpose and by the phase of the step that allocated it.
 
 use std::collections::HashMap;
 
@@ -12,23 +12,23 @@ use super::view::{View, is_backward_node};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Memory {
-    /// `cuda:0`, or `host` where no device allocated.
+    /// `cuda:0`, or `host` if no device allocated.
     pub device: Option<String>,
     pub peak_bytes: u64,
     pub peak_reserved_bytes: u64,
     pub capacity_bytes: Option<u64>,
-    /// From the first step's start, in seconds, and the phase in which the peak was reached.
+    /// Seconds from the first step's start to the peak, and the phase in which it was reached.
     pub peak_at_seconds: f64,
     pub peak_phase: Option<Phase>,
-    /// Live at the end of each step.
+    /// Bytes live at the end of each step.
     pub live_after_steps: Vec<u64>,
     pub allocations: usize,
-    /// At most `MOST_POINTS`, the peak among them.
+    /// At most `MOST_POINTS` points, including the peak.
     pub curve: Vec<Point>,
 }
 
-/// Live bytes by purpose: as a headroom run states it, otherwise as far as the lifetime of an allocation shows it. Memory that
-/// was live before such a trace began (parameters, optimizer state) is `earlier`.
+/// Live bytes by purpose: as a headroom run states it, otherwise as far as an allocation's lifetime shows. Memory live
+/// before such a trace began (parameters, optimizer state) is `earlier`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     pub seconds: f64,
@@ -47,22 +47,22 @@ impl Point {
     }
 }
 
-/// Purpose of an allocation, by the phases in which it began and ended.
+/// Purpose of an allocation, by the phases of its allocation and release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Use {
-    /// Made in the forward pass and still there when it ends.
+    /// Allocated in the forward pass and still live when it ends.
     Activation,
-    /// Made in the backward pass and still there when it ends.
+    /// Allocated in the backward pass and still live when it ends.
     Gradient,
-    /// Made by the optimizer and still there when it ends.
+    /// Allocated by the optimizer and still live when it ends.
     OptimizerState,
-    /// Gone within the phase that made it.
+    /// Freed within the phase that allocated it.
     Temporary,
 }
 
 fn use_of(made: Phase, freed: Option<(Phase, bool)>) -> Use {
     match (made, freed) {
-        // The flag says that it is the same pass of the same step, not one of a later step.
+        // The flag means the same pass of the same step, not one of a later step.
         (made, Some((freed, true))) if made == freed => Use::Temporary,
         (Phase::Forward, _) => Use::Activation,
         (Phase::Backward, _) => Use::Gradient,
@@ -107,7 +107,7 @@ pub fn memory(view: &View, calls: Option<&Calls>) -> Memory {
         if events.bytes[at] > 0 {
             let bytes = events.bytes[at].unsigned_abs();
             let what = uses[index];
-            // A free that the trace dropped: the address is handed out again.
+            // The trace dropped a free: the address is allocated again.
             if let Some((bytes, what)) = owners.insert(events.address[at], (bytes, what)) {
                 *by_use.entry(what).or_default() -= bytes;
             }
@@ -151,7 +151,7 @@ pub fn memory(view: &View, calls: Option<&Calls>) -> Memory {
     result
 }
 
-/// A run of ours: every call states what is live while it runs, by category, to the byte as planned.
+/// A headroom run: every call states the live bytes by category, exactly as planned.
 fn of_run(view: &View, calls: &Calls) -> Memory {
     let origin = view.steps.list.first().map_or(0, |step| step.span.start);
     let point = |call: &Call| {
@@ -181,7 +181,7 @@ fn of_run(view: &View, calls: &Calls) -> Memory {
     }
 }
 
-/// For every row that allocates, what the bytes were for. What is freed in a later step outlived its pass.
+/// The purpose of every allocating row. Memory freed in a later step outlived its pass.
 fn uses(view: &View, phases: &Phases, events: &MemoryEvents, rows: &[usize]) -> Vec<Use> {
     let mut uses: Vec<Use> = rows.iter().map(|&at| use_of(phases.at(events, at), None)).collect();
     let mut open: HashMap<u64, usize> = HashMap::new();
@@ -196,7 +196,7 @@ fn uses(view: &View, phases: &Phases, events: &MemoryEvents, rows: &[usize]) -> 
     uses
 }
 
-/// The device with the most events; the host only where no device has any.
+/// The device with the most events; the host only if no device has any.
 fn busiest_device(events: &MemoryEvents) -> Option<u16> {
     let mut counts: HashMap<u16, usize> = HashMap::new();
     events.device.iter().for_each(|device| *counts.entry(*device).or_default() += 1);
@@ -245,7 +245,7 @@ mod tests {
             (Forward, Some((Forward, true)), Use::Temporary),
             (Forward, Some((Backward, true)), Use::Activation),
             (Backward, Some((Backward, true)), Use::Temporary),
-            // Gradients of one step are freed by the backward pass of the next, where they are set to none in between.
+            // Gradients of one step are freed by the backward pass of the next if they are set to none in between.
             (Backward, Some((Backward, false)), Use::Gradient),
             (Backward, Some((Forward, false)), Use::Gradient),
             (Optimizer, None, Use::OptimizerState),

@@ -1,4 +1,4 @@
-//! Operators that memory bounds, held against its rate: what their tensors' bytes need, and what they take.
+//! Memory-bound operators: the time that their tensors' bytes need at the memory bandwidth, and the time taken.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,18 @@ pub struct MemoryBoundRow {
     pub operator: String,
     pub calls: u64,
     pub seconds: f64,
-    /// Their inputs, and an output as large as the largest, once through memory at its bandwidth.
+    /// Time to move the inputs, and an output as large as the largest, once at the memory bandwidth.
     pub least_seconds: f64,
-    /// Each kernel with its share of that.
+    /// Each kernel with its share of that time.
     #[serde(skip)]
     pub kernels: Vec<(usize, i64)>,
 }
 
-/// A kernel takes as long whatever its size.
+/// A kernel takes at least this long, whatever its size.
 const SHORTEST_NANOS: f64 = 3_000.0;
 
-/// Parts of names of operators that compute, that go through memory several times, or whose output is not as large as an input.
+/// Name parts of operators that compute, that pass through memory several times, or whose output is not as large as an
+/// input.
 const OTHERS: &[&str] = &[
     "mm",
     "mv",
@@ -76,7 +77,7 @@ fn is_bound_by_memory(operator: &str) -> bool {
     name.is_some_and(|name| !OTHERS.iter().any(|part| name.contains(part)))
 }
 
-/// Those with the most time beyond their bytes first; empty where no rate of the memory is known.
+/// The operators with the most time beyond their bytes first; empty if the memory bandwidth is unknown.
 pub fn memory_bound(view: &View) -> Vec<MemoryBoundRow> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let Some((rates, _)) = rates(view).filter(|_| view.trace.header.headroom.is_none()) else { return Vec::new() };
@@ -89,7 +90,7 @@ pub fn memory_bound(view: &View) -> Vec<MemoryBoundRow> {
             continue;
         }
         let Some(inner) = view.operator_of(view.call_of[at] as usize) else { continue };
-        // An operator may sort or fill on its way: the outer one is held against its own tensors.
+        // An operator may sort or fill on its way: the outer one is measured by its own tensors.
         let outer = view.ancestors(inner).skip(1).take(2).find(|&outer| is_scatter(view.host_name(outer)));
         let owner = outer.unwrap_or(inner);
         if by_name[host.name[owner].index()] {
@@ -127,12 +128,12 @@ fn is_scatter(operator: &str) -> bool {
         .any(|start| operator.starts_with(start))
 }
 
-/// `None` where sizes are not recorded, or hidden in a list.
+/// `None` if sizes are not recorded, or hidden in a list.
 fn moved_bytes(view: &View, at: usize) -> Option<f64> {
     let host = &view.trace.host;
     let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
     let name = view.host_name(at);
-    // Lists hold an index's positions, which are small beside what they point into.
+    // Lists hold an index's positions, which are small compared with what they index.
     if !name.contains("index") && types.iter().any(|kind| kind.contains("List") && kind != "ScalarList") {
         return None;
     }
@@ -156,7 +157,7 @@ fn moved_bytes(view: &View, at: usize) -> Option<f64> {
     Some(read + written).filter(|_| read > 0.0)
 }
 
-/// Elements of what an element-wise operator makes of its inputs; `None` where they do not fit together.
+/// Elements of an element-wise operator's broadcast result; `None` if the inputs do not fit together.
 fn broadcast<'s>(shapes: impl Iterator<Item = &'s [u64]>) -> Option<f64> {
     let mut result: Vec<u64> = Vec::new();
     for shape in shapes {
@@ -183,7 +184,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Seconds that the bytes of one operator need, whose kernels take 2 and 8 ms.
+    /// Seconds that the bytes of one operator need; its kernels take 2 and 8 ms.
     fn least(operator: &str, arguments: &str) -> Option<f64> {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 20_000 * MICRO);

@@ -1,4 +1,4 @@
-//! Metrics of a library that are taken at every step: nothing is learnt from them.
+//! Library metrics computed at every step, although training does not need them.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use super::python::frame;
 use super::recomputed::Recomputed;
 use super::view::View;
 
-/// Packages whose functions take metrics and do nothing else.
+/// Packages that do nothing but compute metrics.
 const LIBRARIES: &[&str] = &["torchmetrics", "torcheval"];
-/// Steps with metrics among all: fewer are an interval.
+/// Least share of steps with metrics; with fewer, they are computed at an interval.
 const LEAST_STEPS: f64 = 0.9;
 
-/// Calls into such a library, with all that they order.
+/// Calls into such a library, with all the work they launch.
 pub fn metrics_each_step(view: &View) -> Recomputed {
     let host = &view.trace.host;
     let calls = view.host_spans_named(is_of_a_library);
@@ -42,7 +42,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Two steps, of which so many call a function of this file, and it another.
+    /// Two steps, of which `with` call a function of this file that calls another.
     fn steps_with(file: &str, with: i64) -> Recomputed {
         let mut made = Fabricated::on("NVIDIA H200");
         for step in 0..2 {

@@ -1,4 +1,4 @@
-//! Device time by part of the model: attention, feed-forward and the rest, by the modules that a trace with stacks names.
+//! Device time by part of the model: attention, feed-forward and the rest, by the modules named in a trace with stacks.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct ModelParts {
     pub feed_forward_share: f64,
     /// In another module, or outside all modules.
     pub rest_share: f64,
-    /// The part of all of it in GEMMs.
+    /// The part of all device time in GEMMs.
     pub product_share: f64,
     pub device_seconds: f64,
 }
@@ -30,7 +30,7 @@ enum Part {
 
 const MODULE: &str = "nn.Module: ";
 
-/// `None` where the trace names no modules, or none of them is attention or feed-forward.
+/// `None` if the trace names no modules, or none of them is attention or feed-forward.
 pub fn model_parts(view: &View) -> Option<ModelParts> {
     let (device, range) = (&view.trace.device, view.steps.range());
     let parts: Vec<Option<Part>> =
@@ -65,7 +65,8 @@ pub fn model_parts(view: &View) -> Option<ModelParts> {
     })
 }
 
-/// By the innermost module that is one of the two: a feed-forward of experts may hold attention-like routers, and the other way round.
+/// Decides by the innermost module that is either: a feed-forward of experts may contain attention-like routers, and
+/// vice versa.
 fn part_of(view: &View, parts: &[Option<Part>], call: usize) -> Part {
     let around = |at: usize| {
         let parts = view.ancestors(at).filter_map(|at| parts[view.trace.host.name[at].index()]);
@@ -74,7 +75,7 @@ fn part_of(view: &View, parts: &[Option<Part>], call: usize) -> Part {
     around(call).or_else(|| around(view.forward_of(call)?)).unwrap_or(Part::Rest)
 }
 
-/// By the name of a module's class: `LlamaAttention_3`, `BertSelfOutput_0`, `MLP_11`.
+/// Classifies a module by its class name: `LlamaAttention_3`, `BertSelfOutput_0`, `MLP_11`.
 fn part(class: &str) -> Part {
     let class = class.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| class.contains(word));
@@ -94,7 +95,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Modules one after another, each with an operator that launches one kernel of so many microseconds.
+    /// Consecutive modules, each with an operator that launches one kernel of the given microseconds.
     fn modules(made: &mut Fabricated, list: &[(&str, &str, i64)]) {
         let mut work = 100 * MICRO;
         for (nth, (module, kernel, micros)) in list.iter().enumerate() {

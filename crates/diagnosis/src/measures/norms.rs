@@ -1,4 +1,4 @@
-//! Norms held against the memory's rate: they compute next to nothing, so their bytes say how long they need.
+//! Norms compared with the memory bandwidth: they compute next to nothing, so their bytes tell how long they need.
 
 mod replayed;
 
@@ -15,16 +15,16 @@ use super::view::View;
 pub struct Norms {
     pub calls: u64,
     pub seconds: f64,
-    /// Their bytes at the memory bandwidth.
+    /// The time for their bytes at the memory bandwidth.
     pub least_seconds: f64,
     /// The operator that takes most of the time.
     pub operator: String,
-    /// Most of the time is in batch norms over images in NCHW layout.
+    /// Whether most of the time is in batch norms over images in NCHW layout.
     pub is_by_plane: bool,
-    /// Each kernel with the time that a good one takes, and with the time of the fewest passes at the memory's rate.
+    /// Each kernel with the time of a good one, and with the time of the fewest passes at full bandwidth.
     #[serde(skip)]
     pub kernels: Vec<NormKernel>,
-    /// Kernels that turn images from planes to channels last or back.
+    /// Kernels that convert images between channels first and channels last.
     #[serde(skip)]
     pub conversions: Vec<usize>,
 }
@@ -36,26 +36,26 @@ pub struct NormKernel {
     pub fewest_nanos: i64,
 }
 
-/// A kernel takes as long whatever its size.
+/// A kernel takes at least this long, whatever its size.
 const SHORTEST_NANOS: f64 = 3_000.0;
 
-/// Share of the memory's rate that a good one reaches.
+/// Share of the memory bandwidth that a good kernel reaches.
 const REACHED: f64 = 0.7;
 
-/// How often a norm's tensor passes through memory: usually, and at least.
+/// How often a norm's tensor passes through memory, usually and at least.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Passes {
     usual: f64,
     fewest: f64,
 }
 
-/// Statistics over a batch or a group need a reading of their own; a row of a layer norm stays on the chip.
+/// Statistics over a batch or a group need a separate read; a row of a layer norm stays on the chip.
 fn passes(operator: &str) -> Option<Passes> {
     let name = operator.strip_prefix("aten::")?;
     let is_of_rows = name.contains("layer_norm") || name.contains("rms_norm");
     let is_of_batches = ["batch_norm", "group_norm", "instance_norm"].iter().any(|mark| name.contains(mark));
     match name.contains("backward") {
-        // Input and gradient twice, for the sums and for the result.
+        // Input and gradient are read twice, for the sums and for the result.
         true if is_of_rows || is_of_batches => Some(Passes { usual: 5.0, fewest: 3.0 }),
         false if is_of_batches => Some(Passes { usual: 3.0, fewest: 2.0 }),
         false if is_of_rows => Some(Passes { usual: 2.0, fewest: 2.0 }),
@@ -63,12 +63,12 @@ fn passes(operator: &str) -> Option<Passes> {
     }
 }
 
-/// Empty where no rate of the memory is known. Norms of operators without shapes are left out.
+/// Empty if the memory bandwidth is unknown. Norms of operators without shapes are left out.
 pub fn norms(view: &View) -> Norms {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let mut result = Norms::default();
     if view.trace.header.headroom.is_some() {
-        return result; // the plan of a run of ours states its bytes
+        return result; // the plan of a headroom run states its bytes
     }
     let Some((rates, _)) = rates(view) else { return result };
     let by_name: Vec<Option<Passes>> = view.trace.names.iter().map(|(_, name)| passes(name)).collect();
@@ -132,7 +132,7 @@ pub fn norms(view: &View) -> Norms {
     result
 }
 
-/// The size of the largest tensor that an operator is given.
+/// The size of the largest input tensor of an operator.
 fn tensor_bytes(view: &View, at: usize) -> Option<f64> {
     let host = &view.trace.host;
     let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
@@ -144,7 +144,7 @@ fn tensor_bytes(view: &View, at: usize) -> Option<f64> {
     Some(largest).filter(|bytes| *bytes > 0.0)
 }
 
-/// Kernels of batch norms for images with channels first, by PyTorch's and cuDNN's names; those for channels last say so.
+/// Batch-norm kernels for channels-first images, by PyTorch's and cuDNN's names; those for channels last say so.
 fn is_by_plane(kernel: &str) -> bool {
     let lower = kernel.to_ascii_lowercase();
     let is_batch_norm = ["batch_norm", "batchnorm", "bn_fw", "bn_bw"].iter().any(|mark| lower.contains(mark));

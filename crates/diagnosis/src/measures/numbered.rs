@@ -1,10 +1,11 @@
-//! Places in a column by a number that a profiler gave out.
+//! Looks up rows by a number that the profiler assigned.
 
 use std::collections::HashMap;
 
 use headroom_trace::NONE;
 
-/// Profilers count one after another, so a table from the first number on holds them; where the numbers lie far apart, a map does.
+/// Row indices by number. Profilers count consecutively, so a table from the first number on suffices; sparse numbers
+/// use a map.
 #[derive(Debug)]
 pub struct Numbered {
     first: u32,
@@ -12,11 +13,11 @@ pub struct Numbered {
     apart: HashMap<u32, u32>,
 }
 
-/// A table with more places than this for each number would be larger than the map.
+/// A table with more entries than this per number would be larger than the map.
 const PLACES_A_NUMBER: usize = 4;
 
 impl Numbered {
-    /// From numbers and their places; [`NONE`] does not count as a number. The later of two places with one number counts.
+    /// Builds the lookup from numbers and their indices, ignoring [`NONE`]. For duplicates, the later index counts.
     pub fn new(pairs: impl Iterator<Item = (u32, usize)> + Clone) -> Numbered {
         let numbered = pairs.filter(|(number, _)| *number != NONE);
         let (mut first, mut last, mut count) = (u32::MAX, 0, 0);

@@ -1,4 +1,4 @@
-//! Tensors that are copied to the host, and what the host then does with them while the device stands.
+//! Tensors that are copied to the host, and the host's work on them while the device is idle.
 
 use headroom_trace::{Category, NONE};
 
@@ -8,22 +8,23 @@ use super::intervals::{Span, merged, seconds, total, without};
 use super::stops::Stop;
 use super::view::View;
 
-/// Copies of more than single values to the host.
+/// Copies to the host of more than single values.
 #[derive(Clone, Debug, Default)]
 pub struct WorkOnHost {
     pub copies: Vec<usize>,
     /// The operators that copy and wait.
     pub readers: Vec<Span>,
-    /// From the end of such an operator to the next order, as far as nothing was queued: the host works on what it got.
+    /// From the end of such an operator to the next launch, while nothing was queued: the host works on the copied
+    /// data.
     pub work: Vec<Span>,
     pub work_seconds: f64,
 }
 
-/// Single values are no larger.
+/// Single values are not larger than this.
 pub const SCALAR_BYTES: u64 = 64;
-/// A shorter pause is what it takes to order the next work.
+/// A shorter pause is just what the next launch takes.
 const SHORTEST_NANOS: i64 = 100_000;
-/// A stop that begins later after a copy has another cause.
+/// A stall that begins later than this after a copy has another cause.
 const SOON_NANOS: i64 = 1_000_000;
 
 pub fn work_on_host(view: &View, stops: &[Stop]) -> WorkOnHost {
@@ -43,7 +44,7 @@ pub fn work_on_host(view: &View, stops: &[Stop]) -> WorkOnHost {
     }
     let mut ends: Vec<i64> = copies.iter().map(|&at| device.end(at)).collect();
     ends.sort_unstable();
-    // The device stands after the copy, until more is ordered.
+    // The device is idle after the copy until more work is launched.
     let after_a_copy = |stop: &&Stop| {
         let next = ends.partition_point(|end| *end <= stop.span.start);
         next > 0 && stop.span.start - ends[next - 1] <= SOON_NANOS
@@ -58,7 +59,7 @@ pub fn work_on_host(view: &View, stops: &[Stop]) -> WorkOnHost {
     result
 }
 
-/// The outermost operator around a call that is there to copy.
+/// The outermost operator around a call whose purpose is copying.
 fn copying_operator(view: &View, call: usize) -> Option<Span> {
     let copies =
         |&at: &usize| matches!(view.host_name(at), "aten::to" | "aten::_to_copy" | "aten::copy_" | "aten::cpu");
@@ -74,7 +75,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// A step of 10 ms: a kernel, its result of `bytes` copied to the host, 4 ms of the host, another kernel.
+    /// A step of 10 ms: a kernel, its result of `bytes` copied to the host, 4 ms on the host, another kernel.
     fn copied(bytes: u64) -> WorkOnHost {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 10_000 * MICRO);

@@ -12,7 +12,7 @@ use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Operators {
-    /// By name, the largest device time first, then self time.
+    /// By name, sorted by device time, then by self time, the largest first.
     pub rows: Vec<OperatorRow>,
     pub host_self_seconds: f64,
     pub device_self_seconds: f64,
@@ -22,19 +22,19 @@ pub struct Operators {
 pub struct OperatorRow {
     pub name: String,
     pub calls: u64,
-    /// Host time, without the operators inside it.
+    /// Host time without that of the operators inside it.
     pub host_self_seconds: f64,
     pub host_total_seconds: f64,
-    /// Device time of the kernels, copies and fills that it queued itself, and including those of the operators inside it.
+    /// Device time of the kernels, copies and fills it queued itself, and including those of the operators inside it.
     pub device_self_seconds: f64,
     pub device_total_seconds: f64,
-    /// Share of all device self time; of host self time where there is no device.
+    /// Share of all device self time; of host self time if there is no device.
     pub share: f64,
     pub flops: f64,
-    /// Bytes moved, where they are known.
+    /// Bytes moved, if known.
     pub bytes: f64,
     pub shapes: Vec<ShapeRow>,
-    /// Self time in each step, so that a change can be held against its spread.
+    /// Self time in each step, so that a change can be compared with its spread.
     #[serde(skip)]
     pub host_seconds_by_step: Vec<f64>,
     #[serde(skip)]
@@ -60,7 +60,7 @@ struct Sum {
     bytes: f64,
 }
 
-/// Self time of an operator's name in each step, on the host and on the device.
+/// Self time per operator name and step, on the host and on the device.
 #[derive(Default)]
 struct BySteps(HashMap<NameId, Vec<[i64; 2]>>);
 
@@ -82,7 +82,7 @@ impl BySteps {
     }
 }
 
-/// Only the commonest shapes are listed.
+/// Only the most common shapes are listed.
 const MOST_SHAPES: usize = 8;
 
 pub fn operators(view: &View, costs: &[Cost]) -> Operators {
@@ -91,14 +91,14 @@ pub fn operators(view: &View, costs: &[Cost]) -> Operators {
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
     let is_operator = |at: usize| host.category[at] == Category::CpuOp;
 
-    // The operator around each operator, and what the operators inside it took.
+    // For each operator, the time of the operators directly inside it.
     let mut children = vec![0i64; host.len()];
     for at in (0..host.len()).filter(|&at| is_operator(at)) {
         if let Some(outer) = view.ancestors(at).skip(1).find(|&outer| is_operator(outer)) {
             children[outer] += host.duration[at].min(host.end(outer) - host.start[at]);
         }
     }
-    // Operators whose work a graph replays did not launch it: they have device time, but no host time.
+    // Operators whose work is replayed from a graph did not launch it: they have device time, but no host time.
     let device = &view.trace.device;
     let launched_whole = |&at: &usize| {
         let call = view.call_of[at];
@@ -119,7 +119,7 @@ pub fn operators(view: &View, costs: &[Cost]) -> Operators {
         let own = (host.duration[at] - children[at]).max(0);
         sum.host_self += own;
         by_steps.add(view, at, HOST, own);
-        // Recursion through the same name must not count twice.
+        // Recursion through the same name must count only once.
         let mut outer = view.ancestors(at).skip(1).filter(|&outer| is_operator(outer));
         if !outer.any(|outer| host.name[outer] == host.name[at]) {
             sum.host_total += host.duration[at];
@@ -156,7 +156,7 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>, by_st
     }
 }
 
-/// The launch of a whole graph is shared by the operators in it, alike for each of their kernels.
+/// Divides the launch of a graph among its operators, equally for each of their kernels.
 fn share_graph_launches(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>) {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let range = view.steps.host_range();

@@ -1,10 +1,10 @@
-//! How much of the step the profiler itself takes, where nobody timed the run without it: a middle and two bounds, from the
-//! number of recorded events.
+//! Estimates the profiler's share of the step if the run was not timed without it: a middle value and two bounds, from
+//! the number of recorded events.
 //!
-//! The bounds are the cheapest and the dearest that recording was measured to be. The middle goes by the machine at hand: a view
-//! such as `aten::transpose` does next to nothing but to call `aten::as_strided`, so its own time is mostly the recording of
-//! the call within it. Fitted to three scripts on an H200 that were timed with and without the profiler (60, 55 and 52% of the
-//! step); without such views the middle is half of the upper bound.
+//! The bounds are the lowest and highest measured costs of recording. The middle value depends on the machine: a view
+//! such as `aten::transpose` does little but call `aten::as_strided`, so its self time is mostly the cost of recording
+//! the inner call. It was fitted to three scripts on an H200 that were timed with and without the profiler (60, 55 and
+//! 52% of the step); without such views it is half of the upper bound.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use headroom_trace::{CallKind, Category, NameId};
 use super::launches::median;
 use super::view::View;
 
-/// Shares of the recorded step.
+/// The profiler's shares of the recorded step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Overhead {
     pub low: f64,
@@ -23,19 +23,19 @@ pub struct Overhead {
     pub functions_per_step: f64,
 }
 
-/// Seconds per operator, runtime call or allocation and per Python function (built-in ones cost next to nothing).
+/// Seconds per operator, runtime call or allocation, and per Python function (built-in ones cost next to nothing).
 const LOW: (f64, f64) = (0.5e-6, 0.5e-6);
 const HIGH: (f64, f64) = (1.6e-6, 6e-6);
-/// With shapes, stacks and FLOPs, functions included.
+/// With shapes, stacks and FLOPs; includes functions.
 const HIGH_WITH_FLOPS: (f64, f64) = (4.6e-6, 0.0);
-/// Recording per event and per function, in own times of a thin view.
+/// Recording cost per event and per function, in multiples of a thin view's self time.
 const OF_A_VIEW: (f64, f64) = (1.8, 1.0);
-/// How far recording may lie above the fit.
+/// How far the cost of recording may exceed the fit.
 const MOST_ABOVE_FIT: f64 = 1.3;
-/// A launch without a profiler takes the host at least this long, the operator around it included.
+/// Least host time of a launch without a profiler, including the operator around it.
 const SECONDS_PER_LAUNCH: f64 = 10e-6;
 
-/// `None` for a trace without time.
+/// `None` for a trace without any time.
 pub fn estimate(view: &View) -> Option<Overhead> {
     let steps = &view.steps;
     let step_seconds = steps.seconds_per_step(steps.wall_nanos());
@@ -68,7 +68,8 @@ pub fn estimate(view: &View) -> Option<Overhead> {
     let (middle, high) = match recording_in_views(view) {
         Some(seconds) => {
             let middle = share((OF_A_VIEW.0 * seconds, OF_A_VIEW.1 * seconds)).clamp(low, high);
-            // With FLOPs the fit holds to a sixth; functions without them were measured to be dearer than the views tell.
+            // With FLOPs the fit is accurate to a sixth; without them, functions were measured to cost more than the
+            // views suggest.
             let fitted = if high_costs == HIGH_WITH_FLOPS { (MOST_ABOVE_FIT * middle).min(high) } else { high };
             (middle, fitted.max(middle))
         }
@@ -77,7 +78,8 @@ pub fn estimate(view: &View) -> Option<Overhead> {
     Some(Overhead { low, middle, high, events_per_step: events, functions_per_step: functions })
 }
 
-/// Own time of a view that calls one other, less what the innermost takes: seconds, the median; `None` for fewer than ten.
+/// Median self time in seconds of a view that calls one operator, minus that of the innermost; `None` with fewer than
+/// ten.
 fn recording_in_views(view: &View) -> Option<f64> {
     let host = &view.trace.host;
     let known = |wanted: &dyn Fn(&str) -> bool| -> Vec<bool> {

@@ -1,4 +1,4 @@
-//! The model's parameters, by the gradients that a backward pass accumulates, and updates of them one by one.
+//! The model's parameters, found by the gradients that a backward pass accumulates, and updates of them one by one.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,13 +14,13 @@ use super::view::View;
 /// Parameters that got a gradient.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters {
-    /// Sizes in ascending order: a gradient may lie transposed.
+    /// Sizes in ascending order: a gradient may be transposed.
     pub shapes: HashSet<Vec<u64>>,
-    /// Counted in one step; where gradients are accumulated, once for each pass.
+    /// Number of elements in one step; with gradient accumulation, counted once for each pass.
     pub elements: f64,
 }
 
-/// Work on parameters one by one, outside the optimizer: weight averages, hand-written norms, clipping and updates.
+/// Per-parameter work outside the optimizer: weight averages, hand-written norms, clipping and updates.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ParameterLoops {
     pub operators_per_step: f64,
@@ -31,30 +31,31 @@ pub struct ParameterLoops {
     pub through: Option<String>,
     #[serde(skip)]
     pub first: i64,
-    /// From the first operator of each loop to its last.
+    /// From the first operator of each loop to the last.
     #[serde(skip)]
     pub host: Vec<Span>,
 }
 
-/// Kernels that update parameters, and what one kernel would move.
+/// Kernels that update parameters, and the bytes that one fused kernel would move.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
     pub kernels: Vec<usize>,
     pub nanos: i64,
-    /// Bytes of one kernel that reads and writes all that it must once; 0 where sizes are not known.
+    /// Bytes of one kernel that reads and writes everything needed once; 0 if sizes are unknown.
     pub fused_bytes: f64,
 }
 
-/// An operator on fewer tensors in a row is not a loop over a model.
+/// An operator on fewer consecutive tensors is not a loop over a model.
 const FEWEST: usize = 20;
-/// Whoever is elsewhere for longer between two tensors does more than loop over them.
+/// If the host does something else for longer between two tensors, it is not just looping over them.
 const LONGEST_PAUSE_NANOS: i64 = 1_000_000;
-/// Bytes that AdamW moves per parameter in single precision: weight, gradient and two moments read, all but the gradient written.
+/// Bytes that AdamW moves per parameter in single precision: reads weight, gradient and two moments, writes all but the
+/// gradient.
 const ADAM_BYTES: f64 = 28.0;
-/// With one moment.
+/// The same with one moment.
 const MOMENTUM_BYTES: f64 = 20.0;
 
-/// Operators that have a form for lists of tensors, or whose result one such form makes.
+/// Operators that have a form for lists of tensors, or whose result such a form gives.
 const OVER_LISTS: &[&str] = &[
     "abs",
     "add",
@@ -94,7 +95,7 @@ const OVER_LISTS: &[&str] = &[
     "zero",
     "zeros_like",
 ];
-/// Operators that stand beside those in such a loop.
+/// Operators that accompany those in such a loop.
 const BESIDE: &[&str] = &[
     "all",
     "any",
@@ -155,7 +156,7 @@ pub fn parameters(view: &View) -> Parameters {
     result
 }
 
-/// Runs of operators on tensor after tensor of the parameters' sizes, on one thread, outside of `optimizer`.
+/// Runs of operators on one parameter-sized tensor after another, on one thread, outside of `optimizer`.
 pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span]) -> ParameterLoops {
     let host = &view.trace.host;
     let mut result = ParameterLoops::default();
@@ -164,7 +165,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
     }
     let roles: Vec<Role> = view.trace.names.iter().map(|(_, name)| role(name)).collect();
     let mut sizes: HashMap<NameId, Option<Vec<u64>>> = HashMap::new();
-    // Whether an operator is around each span.
+    // Whether each span is inside an operator.
     let mut is_held = vec![false; host.len()];
     let mut run: Vec<usize> = Vec::new();
     let mut runs: Vec<Vec<usize>> = Vec::new();
@@ -202,7 +203,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
             Role::OverLists => {
                 let shape = sizes.entry(host.dims[at]).or_insert_with(|| first_shape(view.name(host.dims[at])));
                 match shape {
-                    // A single value: what a norm gave, or a factor.
+                    // A single value: the result of a norm, or a factor.
                     None => {}
                     Some(shape) if parameters.shapes.contains(shape) => run.push(at),
                     Some(_) => close(&mut run),
@@ -225,7 +226,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
     result
 }
 
-/// Kernels ordered within `spans`, and the bytes of one that does the same to all parameters.
+/// Kernels launched within `spans`, and the bytes of one that does the same to all parameters.
 pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let spans = merged(spans.to_vec());
@@ -245,14 +246,14 @@ pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
     }
     let (touched, tensors) =
         elements.values().copied().fold((0.0, 0), |most, one| if one.0 > most.0 { one } else { most });
-    // One operator may come to a parameter several times: both moments are scaled, all of them added to.
+    // One operator may touch a parameter several times: both moments are scaled, and all are added to.
     let all = view.steps.count() * parameters.elements;
     let touched = if all > 0.0 { touched.min(all) } else { touched };
-    // Lists of tensors have no sizes of their own in a trace.
+    // Lists of tensors have no sizes in a trace.
     let fused_bytes = match is_of_lists {
         true => view.steps.count() * parameters.elements * if has_moments { ADAM_BYTES } else { MOMENTUM_BYTES },
         false if has_moments => touched * ADAM_BYTES,
-        // Each operator on a tensor brings one more tensor with it, up to as many as AdamW has.
+        // Each operator per tensor adds one more tensor, up to as many as AdamW has.
         false => touched * (4.0 * (owners.len() as f64 / tensors.max(1) as f64 + 2.0)).min(ADAM_BYTES),
     };
     Update { nanos: kernels.iter().map(|&at| device.duration[at]).sum(), kernels, fused_bytes }

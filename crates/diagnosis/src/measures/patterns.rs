@@ -1,5 +1,5 @@
-//! Known shapes of waste: the optimizer one parameter at a time, attention with its scores in memory, runs of small kernels,
-//! allocation inside steps, products and convolutions without tensor cores.
+//! Known patterns of waste: per-parameter optimizers, attention with scores in memory, runs of small kernels,
+//! allocation inside steps, GEMMs and convolutions without tensor cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,13 +73,13 @@ pub struct OptimizerWork {
     pub share_of_steps: f64,
     /// `aten::zero_` calls per step inside `zero_grad`.
     pub zeroed_per_step: f64,
-    /// Fused updates, one for each group of parameters.
+    /// Fused updates, one per parameter group.
     #[serde(skip)]
     pub fused_per_step: f64,
     /// When the host was in the optimizer's own code.
     #[serde(skip)]
     pub host: Vec<Span>,
-    /// When it was in `zero_grad`.
+    /// When the host was in `zero_grad`.
     #[serde(skip)]
     pub zeroing: Vec<Span>,
 }
@@ -87,38 +87,39 @@ pub struct OptimizerWork {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MaterialisedAttention {
     pub softmaxes_per_step: f64,
-    /// Device time of the softmax, the GEMMs around it and the kernels that scale and mask the scores, forward and backward.
+    /// Device time of the softmax, the GEMMs around it and the kernels that scale and mask the scores, forward and
+    /// backward.
     pub device_seconds: f64,
     pub share_of_steps: f64,
-    /// Bytes of one matrix of scores.
+    /// Bytes of one score matrix.
     pub score_bytes: f64,
     pub score_dims: Option<String>,
-    /// Device spans that fused attention does without: all that touches scores but the products.
+    /// Device spans that fused attention avoids: everything that touches scores except the GEMMs.
     #[serde(skip)]
     pub beside_products: Vec<usize>,
-    /// Device spans of the products that make or read scores.
+    /// Device spans of the GEMMs that write or read scores.
     #[serde(skip)]
     pub products: Vec<usize>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SmallKernels {
-    /// Runs of two or more element-wise kernels and reductions, one after another on a stream.
+    /// Runs of two or more consecutive element-wise kernels and reductions on a stream.
     pub runs_per_step: f64,
     pub kernels_per_step: f64,
     pub device_seconds: f64,
     /// From each run's start to its end.
     pub span_seconds: f64,
-    /// Device time of the runs less the longest kernel of each, which a fused kernel needs at least.
+    /// Device time of the runs minus the longest kernel of each, which a fused kernel needs at least.
     pub beyond_longest_seconds: f64,
     /// Time beyond the longest kernels, as a share of the steps.
     pub share_of_steps: f64,
     /// Share of all device time in element-wise kernels.
     pub elementwise_share_of_device: f64,
-    /// The kernels of the runs but the longest of each.
+    /// The kernels of the runs except the longest of each.
     #[serde(skip)]
     pub beside_longest: Vec<usize>,
-    /// Chains of which hardly anything remains: not among the runs.
+    /// Chains of which hardly anything would remain: not among the runs.
     #[serde(skip)]
     pub held_between: HeldBetween,
 }
@@ -140,7 +141,7 @@ pub struct TensorCores {
     /// The part of `without_seconds` in convolutions.
     pub convolution_seconds: f64,
     pub kernels: Vec<String>,
-    /// The device spans of those kernels.
+    /// The device spans of these kernels.
     #[serde(skip)]
     pub spans: Vec<usize>,
 }
@@ -174,7 +175,7 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
 
 fn optimizer(view: &View) -> OptimizerWork {
     let (host, device) = (&view.trace.host, &view.trace.device);
-    // Whoever stops the profiler in a hook of the optimizer's last step leaves its mark open for as long as that takes.
+    // If the profiler is stopped in a hook of the optimizer's last step, that step's mark stays open while it stops.
     let last = view.steps.host_range().end;
     let named = |start: &str| {
         let spans = view.host_spans_named(|name| name.starts_with(start));
@@ -182,7 +183,7 @@ fn optimizer(view: &View) -> OptimizerWork {
         merged(spans.map(|at| Span { start: host.start[at], end: host.end(at).min(last) }).collect())
     };
     let zeroing = named("Optimizer.zero_grad");
-    // A closure runs forward and backward inside the optimizer's step: what it holds is not the optimizer's.
+    // A closure runs forward and backward inside the optimizer's step: its content is not the optimizer's.
     let steps = without(&named("Optimizer.step"), &closures(view));
     let holds = |set: &[Span], time: i64| covered(set, Span { start: time, end: time + 1 }) > 0;
     let mut work = OptimizerWork::default();
@@ -207,8 +208,8 @@ fn optimizer(view: &View) -> OptimizerWork {
     work
 }
 
-/// Time inside an optimizer's step in which its closure ran: the function itself where stacks are recorded, else all up to the
-/// last operator of a backward pass or of `zero_grad` in it.
+/// Time inside an optimizer's step in which its closure ran: the function itself if stacks are recorded, otherwise
+/// everything up to the last operator of a backward pass or of `zero_grad` in it.
 fn closures(view: &View) -> Vec<Span> {
     let host = &view.trace.host;
     let steps = view.host_spans_named(|name| name.starts_with("Optimizer.step"));
@@ -227,7 +228,7 @@ fn closures(view: &View) -> Vec<Span> {
         return merged(functions);
     }
     let backward = view.host_spans_named(|name| is_backward_node(name) || name.starts_with("Optimizer.zero_grad"));
-    // The backward pass runs on a thread of its own, so time alone tells.
+    // The backward pass runs on a separate thread, so only time can tell.
     let held =
         backward.into_iter().filter_map(|at| inside(&at).map(|step| Span { start: step.start, end: host.end(at) }));
     merged(held.collect())
@@ -291,7 +292,7 @@ fn attention(view: &View) -> MaterialisedAttention {
     result
 }
 
-/// With attention that only its kernels tell of.
+/// Adds attention that only its kernels reveal.
 fn with_kernels_alone(view: &View, attention: MaterialisedAttention) -> MaterialisedAttention {
     let device = &view.trace.device;
     let found = attention_by_kernels(view);
@@ -307,7 +308,7 @@ fn with_kernels_alone(view: &View, attention: MaterialisedAttention) -> Material
     all
 }
 
-/// Elements, rows and columns of what a batched product makes.
+/// Elements, rows and columns of a batched GEMM's result.
 fn product_shape(view: &View, at: usize) -> Option<(u64, u64, u64)> {
     let inputs = shapes(view.name(view.trace.host.dims[at]));
     let first = if view.host_name(at) == "aten::baddbmm" { 1 } else { 0 };
@@ -326,7 +327,7 @@ fn small_kernels(view: &View) -> SmallKernels {
     let mut run: Vec<usize> = Vec::new();
     let mut close = |run: &mut Vec<usize>| {
         let elementwise = run.iter().filter(|&&at| kinds[device.name[at].index()] == Kind::ElementWise).count();
-        // One operator on tensor after tensor is a loop: there is nothing between its kernels to fuse.
+        // One operator on tensor after tensor is a loop: nothing between its kernels can be fused.
         let is_chain = run.iter().any(|&at| device.name[at] != device.name[run[0]]);
         if is_chain && elementwise * 2 >= run.len() {
             result.runs_per_step += 1.0 / view.steps.count();
@@ -350,7 +351,7 @@ fn small_kernels(view: &View) -> SmallKernels {
         let kind = kinds[device.name[at].index()];
         let is_kernel = device.category[at] == Category::Kernel;
         elementwise_nanos += if is_kernel && kind == Kind::ElementWise { device.duration[at] } else { 0 };
-        // A reduction over the same elements is fused with what surrounds it.
+        // A reduction over the same elements can be fused with its neighbours.
         let fits = is_kernel && matches!(kind, Kind::ElementWise | Kind::Reduction) && !held.contains(&at);
         let goes_on = |&last: &usize| {
             device.track[last] == device.track[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS

@@ -1,4 +1,4 @@
-//! Figures of each step by itself, so that two traces can be compared with the spread over their steps.
+//! Figures of each step, so that two traces can be compared with the spread over their steps.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::view::View;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PerStep {
     pub seconds: f64,
-    /// In which the device had work.
+    /// Time in which the device had work.
     pub busy_seconds: f64,
     pub kernels: usize,
 }

@@ -1,4 +1,4 @@
-//! Time by operator and module: self time of the host, and of the device work that was queued, in each place.
+//! Time by operator and module: self time of the host, and of the device work it queued.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::view::View;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlaceRow {
     pub name: String,
-    /// Outermost first, joined by dots; empty where the trace names none.
+    /// Outermost first, joined by dots; empty if the trace names none.
     pub module: String,
     pub calls: u64,
     pub host_self_seconds: f64,
@@ -26,7 +26,8 @@ struct Sum {
     device_nanos: i64,
 }
 
-/// The largest device time first, then self time. Sums over modules are those of [`super::operators::operators`].
+/// Sorted by device time, then by self time, the largest first. Sums over modules equal those of
+/// [`super::operators::operators`].
 pub fn places(view: &View) -> Vec<PlaceRow> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let range = view.steps.host_range();
@@ -68,14 +69,14 @@ pub fn places(view: &View) -> Vec<PlaceRow> {
     rows
 }
 
-/// The module path of every host span, each path kept once. Number 0 is "none".
+/// The module path of every host span, with each path stored once. Number 0 is "none".
 struct Modules {
     paths: Vec<String>,
     at: Vec<u32>,
 }
 
 impl Modules {
-    /// A span comes after the spans around it, so one pass suffices.
+    /// A span comes after the spans around it, so one pass is enough.
     fn new(view: &View) -> Modules {
         let host = &view.trace.host;
         let mut modules = Modules { paths: vec![String::new()], at: Vec::with_capacity(host.len()) };
@@ -86,7 +87,7 @@ impl Modules {
             let outer = if parent == NONE { 0 } else { modules.at[parent as usize] };
             let stated = view.trace.stated(at).map_or(NameId::NONE, |stated| stated.module);
             let own = match (stated, is_module[host.name[at].index()]) {
-                // Headroom's own operators carry their whole path.
+                // Headroom's own operators carry their full path.
                 (module, _) if !module.is_none() => *known.entry((u32::MAX, module)).or_insert_with(|| {
                     modules.paths.push(view.name(module).to_string());
                     modules.paths.len() as u32 - 1
@@ -95,7 +96,7 @@ impl Modules {
                     let name = &view.host_name(at)[MODULE.len()..];
                     let path = match modules.paths[outer as usize].as_str() {
                         "" => name.to_string(),
-                        // Modules within modules without end: the path of the outer ones says enough.
+                        // For endlessly nested modules, the path of the outer ones is enough.
                         around if around.len() > LONGEST_PATH => around.to_string(),
                         around => format!("{around}.{name}"),
                     };

@@ -1,4 +1,4 @@
-//! Time that recording itself takes on the host: a cost per recorded event, by category, with bounds.
+//! Host time spent on recording: a cost per recorded event, by category, with bounds.
 
 use hashbrown::HashMap;
 use headroom_trace::{CallKind, Category, NONE};
@@ -8,26 +8,28 @@ use super::copies::is_from_pageable;
 use super::intervals::Span;
 use super::view::View;
 
-/// Microseconds that an event costs the host while it is recorded.
+/// Microseconds of host time for recording one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EventCosts {
     pub operator_micros: f64,
-    /// A runtime call that launches work, seen by the driver's own callbacks; the work is recorded as well.
+    /// A runtime call that launches work, recorded through the driver's own callbacks; the work itself is recorded as
+    /// well.
     pub runtime_micros: f64,
     /// A call that neither launches nor waits: it queries an attribute, or marks or holds a stream.
     pub query_micros: f64,
     /// Extra cost of a call that waits: the profiler collects its records there.
     pub wait_micros: f64,
     pub python_micros: f64,
-    /// Extra cost of a torch.compile kernel, whose launcher describes its arguments to a profiler.
+    /// Extra cost of a torch.compile kernel, whose launcher describes its arguments to the profiler.
     pub compiled_kernel_micros: f64,
-    /// A copy from pageable memory, which the host stages piece by piece: the share of its time that recording adds.
+    /// For copies from pageable memory, which the host stages piece by piece: the share of their time that recording
+    /// adds.
     pub staging_share: f64,
 }
 
 /// Measured on an H200 with PyTorch 2.11: 53 scripts, each timed with nothing attached, with a light profiler and with
-/// everything, in one process (docs/benchmarks/true-step.md). The quickest tenth of launches took 5.2 µs there while they were
-/// recorded. A call that waits cost no more than another one.
+/// everything, in one process (docs/benchmarks/true-step.md). The quickest tenth of recorded launches took 5.2 µs
+/// there. A call that waits cost no more than any other.
 const LIGHT: EventCosts = EventCosts {
     operator_micros: 1.2,
     runtime_micros: 8.0,
@@ -37,19 +39,19 @@ const LIGHT: EventCosts = EventCosts {
     compiled_kernel_micros: 2.0,
     staging_share: 0.13,
 };
-/// With shapes, FLOPs and memory; and with stacks each Python function.
+/// Cost of shapes, FLOPs and memory per operator; and of stacks per Python function.
 const SHAPES_MICROS: f64 = 2.0;
 const PYTHON_MICROS: f64 = 1.5;
 const LAUNCH_MICROS_THEN: f64 = 5.2;
-/// Launches up to a quarter quicker than those went with costs that were hardly lower.
+/// With launches up to a quarter quicker than that, costs were hardly lower.
 const QUICK: f64 = 0.9;
 const QUICK_IN_PART: f64 = 1.23;
-/// Nothing is seen by a driver on a host alone.
+/// On a host without a device, no driver records anything.
 const WITHOUT_A_DEVICE: f64 = 0.6;
 const LEAST_LAUNCHES: usize = 20;
 
-/// Proportions in which events share a cost whose sum is known, by the first eight of those scripts; launches took 4.5 µs in them. They
-/// hit the savings that were measured once more often than the costs above do, and sums worse.
+/// Proportions for dividing a known total cost among events, from the first eight of those scripts, whose launches took
+/// 4.5 µs. Measured savings matched these more often than the costs above; totals matched worse.
 const SHARED: EventCosts = EventCosts {
     operator_micros: 1.5,
     runtime_micros: 6.0,
@@ -62,19 +64,20 @@ const SHARED: EventCosts = EventCosts {
 const SHARED_SHAPES_MICROS: f64 = 1.0;
 const SHARED_PYTHON_MICROS: f64 = 2.5;
 const SHARED_LAUNCH_MICROS: f64 = 4.5;
-/// The power of the launches' speed that they follow.
+/// The exponent of the launch speed that these costs follow.
 const SHARED_FOLLOWS: f64 = 2.0 / 3.0;
 
-/// Costs between these multiples of the middle one were seen; of Python functions, which differ most, from a tenth to three times.
+/// Costs between these multiples of the middle value were seen; for Python functions, which vary most, from a tenth to
+/// three times.
 const LEAST: f64 = 0.55;
 const LEAST_OF_PYTHON: f64 = 0.1;
 pub const MOST: f64 = 1.7;
 const MOST_OF_PYTHON: f64 = 3.3;
-/// One script's copies of 154 MB took 23% of their time less without a profiler.
+/// One script's copies of 154 MB took 23% less time without a profiler.
 const MOST_STAGING: f64 = 0.3;
 
 impl EventCosts {
-    /// The middle of what was seen, by what the trace says was recorded and by how fast the host launches.
+    /// The middle of the costs seen, for what the trace recorded and how fast the host launches.
     pub fn usual(view: &View) -> EventCosts {
         let more = EventCosts::beyond_light(view);
         let light = LIGHT.times(speed(view));
@@ -85,13 +88,13 @@ impl EventCosts {
         }
     }
 
-    /// The part of [`EventCosts::usual`] that a light profiler has not: for shapes and for stacks.
+    /// The part of [`EventCosts::usual`] that a light profiler does not have: for shapes and stacks.
     pub fn beyond_light(view: &View) -> EventCosts {
         let [operator_micros, python_micros] = for_more(view, SHAPES_MICROS, PYTHON_MICROS);
         EventCosts { operator_micros, python_micros, ..EventCosts::default() }.times(speed(view))
     }
 
-    /// To be multiplied, where the sum is known: by a true time, or by what the device hides.
+    /// Costs to be scaled if the total is known: from a true time, or from what the device hides.
     pub fn shared(view: &View) -> EventCosts {
         let [shapes, python_micros] = for_more(view, SHARED_SHAPES_MICROS, SHARED_PYTHON_MICROS);
         let costs = EventCosts { operator_micros: SHARED.operator_micros + shapes, python_micros, ..SHARED };
@@ -99,7 +102,7 @@ impl EventCosts {
         costs.times(slower.map_or(0.5, |slower| slower.clamp(0.4, 1.5).powf(SHARED_FOLLOWS)))
     }
 
-    /// The least and the most that was seen.
+    /// The lowest and the highest costs seen.
     pub fn bounds(self) -> [EventCosts; 2] {
         let least = EventCosts { python_micros: LEAST_OF_PYTHON * self.python_micros, ..self.times(LEAST) };
         [least, EventCosts { python_micros: MOST_OF_PYTHON * self.python_micros, ..self.times(MOST) }]
@@ -124,7 +127,7 @@ fn for_more(view: &View, shapes: f64, python: f64) -> [f64; 2] {
     [if header.records_shapes { shapes } else { 0.0 }, if header.records_stacks { python } else { 0.0 }]
 }
 
-/// How slow this host is, against the one that the costs were measured on: by the quickest tenth of its launches.
+/// How slow this host is compared with the one that the costs were measured on, by the quickest tenth of its launches.
 fn speed(view: &View) -> f64 {
     if quick_launch_micros(view, 1).is_none() {
         return WITHOUT_A_DEVICE;
@@ -134,7 +137,7 @@ fn speed(view: &View) -> f64 {
     slower.max((QUICK_IN_PART * slower).min(QUICK)).clamp(0.4, 1.6)
 }
 
-/// The quickest tenth of launches take no longer; `None` where there are fewer than `least`.
+/// The longest of the quickest tenth of launches; `None` with fewer than `least`.
 fn quick_launch_micros(view: &View, least: usize) -> Option<f64> {
     let host = &view.trace.host;
     let launches = (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::Launch));
@@ -143,21 +146,21 @@ fn quick_launch_micros(view: &View, least: usize) -> Option<f64> {
     (nanos.len() >= least).then(|| nanos[nanos.len() / 10] as f64 / 1e3)
 }
 
-/// Holds for any time, however long a damaged trace says that it is.
+/// Cannot overflow, however long a duration a damaged trace gives.
 fn four_fifths(nanos: i64) -> i64 {
     nanos / 5 * 4 + nanos % 5 * 4 / 5
 }
 
-/// Where the host's time within `range` went into recording, as spans to be taken out: after each event as much as it costs, as far as the
-/// host was not waiting. At most four fifths of the time up to the next event, so that spans stay within each other, and half of a
-/// call of the runtime, which takes its time without a profiler as well; the rest is carried over to the next event.
+/// Host time within `range` spent on recording, as spans to remove: after each event as much as it costs, unless the
+/// host was waiting. At most four fifths of the time up to the next event, so that spans stay nested, and at most half
+/// of a runtime call, which takes time without a profiler as well; the rest is carried over to the next event.
 pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
     let host = &view.trace.host;
     let is_compiled: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("triton_")).collect();
     let nanos = |micros: f64| (1e3 * micros) as i64;
     let mut spans: Vec<Span> = Vec::new();
     let (mut track, mut debt, mut free_from, mut is_working) = (None, 0, i64::MIN, false);
-    // The call before gives as much as may be taken out of it.
+    // How much may be removed from the previous call.
     let mut call: Option<i64> = None;
     let mut last_start = i64::MIN;
     let works = working_lanes(view);
@@ -208,8 +211,8 @@ pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
     spans
 }
 
-/// Copies from pageable memory ordered within `range` without the part that recording adds: the host's time in their calls, and
-/// their new lengths.
+/// Copies from pageable memory launched within `range`, without the part that recording adds: the host's time in their
+/// calls, and their new durations.
 pub fn staging(view: &View, costs: EventCosts, range: Span) -> (Vec<Span>, HashMap<usize, i64>) {
     let device = &view.trace.device;
     let is_pageable = view.of_kernels(is_from_pageable);
@@ -228,7 +231,7 @@ pub fn staging(view: &View, costs: EventCosts, range: Span) -> (Vec<Span>, HashM
 /// More than this is not carried over: the thread was waiting for another.
 const MOST_DEBT_NANOS: i64 = 200_000;
 
-/// Tracks of threads that run operators or order work.
+/// Tracks of threads that run operators or launch work.
 fn working_lanes(view: &View) -> Vec<bool> {
     let host = &view.trace.host;
     let mut works = vec![false; view.trace.tracks.len()];

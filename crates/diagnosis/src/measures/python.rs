@@ -1,8 +1,9 @@
-//! Names of Python functions in a trace: `folder/train.py(43): train`, `<built-in method item of Tensor …>`, `nn.Module: Linear_3`.
+//! Names of Python functions in a trace: `folder/train.py(43): train`, `<built-in method item of Tensor …>`,
+//! `nn.Module: Linear_3`.
 
 use super::view::View;
 
-/// A Python function as its file and name say it.
+/// A Python function's file, line and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     pub file: &'a str,
@@ -17,7 +18,7 @@ pub fn frame(name: &str) -> Option<Frame<'_>> {
     Some(Frame { file, line: line.parse().ok()?, function })
 }
 
-/// Without what differs from run to run: addresses of objects.
+/// Removes what differs from run to run: addresses of objects.
 pub fn frame_name(name: &str) -> String {
     match name.split_once(" at 0x") {
         Some((before, _)) => format!("{before}>"),
@@ -25,7 +26,7 @@ pub fn frame_name(name: &str) -> String {
     }
 }
 
-/// Whether a frame is the user's own code: not torch, the interpreter's library or an installed package.
+/// Whether a frame is the user's own code: not torch, the standard library or an installed package.
 pub fn is_users(name: &str) -> bool {
     let Some(Frame { file, .. }) = frame(name) else {
         return false;
@@ -37,8 +38,8 @@ pub fn is_users(name: &str) -> bool {
     !is_library && !["/torch/", "site-packages/", "dist-packages/", "lib/python"].iter().any(|part| file.contains(part))
 }
 
-/// Innermost frame of the user's own code in a stack (innermost first), and the call it made: the frame inside it, or
-/// the next inside that where the first only passes the call on.
+/// The innermost frame of the user's own code in a stack (innermost first), and the call it made: the frame inside it,
+/// or the next inside that if the first only forwards the call.
 pub fn user_frame(view: &View, stack: &[usize]) -> (Option<usize>, Option<usize>) {
     match stack.iter().position(|&at| is_users(view.host_name(at))) {
         Some(index) => (Some(stack[index]), index.checked_sub(1).map(|inner| stack[inner])),

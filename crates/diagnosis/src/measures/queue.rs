@@ -1,4 +1,4 @@
-//! How much work waits on the device's streams over time, and when the host stood before a full queue.
+//! How much work waits on the device's streams over time, and when a full queue blocked the host.
 
 use headroom_trace::{CallKind, NONE};
 use serde::Serialize;
@@ -8,10 +8,10 @@ use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Queue {
-    /// Pieces of work launched and not finished, over the steps: the mean and the maximum of each interval.
+    /// Pieces of work launched but not finished, over the steps: mean and maximum of each interval.
     pub curve: Vec<QueuePoint>,
     pub most: u32,
-    /// Launches that took far longer than usual while the queue was full: the host could not launch more.
+    /// Launches that took far longer than usual while the queue was full: the host was blocked.
     pub blocked_calls: usize,
     pub blocked_seconds_per_step: f64,
 }
@@ -27,13 +27,13 @@ pub struct QueuePoint {
 const POINTS: i64 = 240;
 /// Streams hold about a thousand launches; a shorter queue is not full.
 const FULL_QUEUE: u32 = 500;
-/// A launch that takes longer than this was held back.
+/// A launch that takes longer than this was blocked.
 const HELD_BACK_NANOS: i64 = 50_000;
 
 pub fn queue(view: &View) -> Queue {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let range = view.steps.range();
-    // A graph's pieces are ordered by one call and wait in no queue of launches.
+    // A graph's work is launched by one call and does not take up the launch queue.
     let ordered_singly = |at: &usize| {
         view.call_of[*at] != NONE && view.call_kind(view.call_of[*at] as usize) != Some(CallKind::GraphLaunch)
     };
@@ -57,7 +57,7 @@ pub fn queue(view: &View) -> Queue {
     }
 }
 
-/// From each moment on, how much is unfinished.
+/// The amount of unfinished work from each moment on.
 fn depths(edges: &[(i64, i32)]) -> Vec<(i64, u32)> {
     let mut depth = 0i64;
     let change = |&(time, by): &(i64, i32)| {

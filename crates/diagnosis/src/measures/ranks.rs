@@ -1,4 +1,4 @@
-//! Ranks side by side: who waits for whom at collectives, how much of them is transfer, how fast the links are.
+//! Compares ranks: who waits for whom at collectives, how much of them is transfer, and how fast the links are.
 
 mod jobs;
 mod matching;
@@ -20,27 +20,27 @@ pub use jobs::{Job, Runs, dated, group_by_run, largest_job};
 use matching::{Matched, Meeting, matched};
 use strips::Strips;
 
-/// Ranks of one run. A collective ends on all of them at the same time: the rank that spends the least time in it arrived last,
-/// that time is the transfer, and time that others spend beyond it is their wait.
+/// The ranks of one run. A collective ends on all of them at the same time: the rank that spends the least time in it
+/// arrived last. That time is the transfer, and the time that others spend beyond it is their wait.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ranks {
     pub ranks: Vec<RankRow>,
-    /// Collectives that were found on several ranks.
+    /// Number of collectives found on several ranks.
     pub meetings: usize,
-    /// Time per step that the analyzed rank waits in collectives with no compute beside it.
+    /// Time per step that the analyzed rank waits in collectives without concurrent compute.
     pub waiting_seconds: f64,
-    /// The same, averaged over all ranks: the rank that the others wait for waits least itself.
+    /// The same, averaged over all ranks: the rank that others wait for waits least itself.
     pub mean_waiting_seconds: f64,
-    /// The rank that accounts for more than half of all waiting. `None` where no rank stands out, or where a missing rank may.
+    /// The rank that causes more than half of all waiting. `None` if no rank stands out, or if a missing rank may.
     pub straggler: Option<u32>,
     pub missing_ranks: Vec<u32>,
     pub collectives: Vec<CollectiveRow>,
-    /// Caveats about what the figures do not cover, in sentences.
+    /// Caveats about what the figures do not cover.
     pub notes: Vec<String>,
     /// The analyzed rank's waits.
     #[serde(skip)]
     pub waits: Vec<Wait>,
-    /// One step of every rank, for a picture.
+    /// One step of every rank, for a plot.
     #[serde(skip)]
     pub strips: Strips,
 }
@@ -57,19 +57,19 @@ pub struct RankRow {
     pub collectives: usize,
     /// Over all steps.
     pub collective_seconds: f64,
-    /// Found on other ranks too.
+    /// Collectives also found on other ranks.
     pub met: usize,
-    /// Share of them at which this rank arrived last.
+    /// Share of these at which this rank arrived last.
     pub last_share: f64,
-    /// Over all steps: time in collectives beyond what the last to arrive needed.
+    /// Over all steps: time in collectives beyond what the last rank to arrive needed.
     pub waited_seconds: f64,
     pub transfer_seconds: f64,
-    /// Waiting in sends and receives with no compute beside it: pipeline bubbles.
+    /// Waiting in sends and receives without concurrent compute: pipeline bubbles.
     pub pipeline_wait_seconds: f64,
-    /// The rank that it waits for most, and how long.
+    /// The rank that it waits for most, and for how long.
     pub waits_for: Option<u32>,
     pub waits_for_seconds: f64,
-    /// How long all others together wait for it.
+    /// How long all other ranks together wait for it.
     pub caused_seconds: f64,
 }
 
@@ -92,7 +92,7 @@ pub struct CollectiveRow {
     pub link_bytes_per_second: Option<f64>,
 }
 
-/// A collective's wait on the analyzed rank.
+/// The wait in one collective on the analyzed rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     /// The device span.
@@ -101,10 +101,10 @@ pub struct Wait {
     pub transfer_nanos: i64,
 }
 
-/// Fewer meetings than this tell nothing about who is slow.
+/// With fewer collectives in common, the slow rank cannot be identified.
 pub const FEWEST_MEETINGS: usize = 4;
 
-/// `None` for a single rank. `analyzed` is the place of the rank that the report is about.
+/// `None` for a single rank. `analyzed` is the index of the rank that the report is about.
 pub fn ranks(traces: &[&Trace], views: &[&View], analyzed: usize) -> Option<Ranks> {
     if traces.len() < 2 {
         return None;
@@ -163,7 +163,7 @@ pub fn ranks(traces: &[&Trace], views: &[&View], analyzed: usize) -> Option<Rank
     })
 }
 
-/// The steps' collectives, each with the name of its step where the profiler's marks give one.
+/// The steps' collectives, each with the name of its step if the profiler marked steps.
 fn with_steps<'v>(view: &'v View) -> Vec<(Collective, Option<&'v str>)> {
     let (steps, range) = (&view.steps, view.steps.range());
     let inside = |collective: &Collective| (range.start..range.end).contains(&collective.span.start);
@@ -175,7 +175,7 @@ fn with_steps<'v>(view: &'v View) -> Vec<(Collective, Option<&'v str>)> {
     found.map(|collective| (named(&collective), collective)).map(|(step, collective)| (collective, step)).collect()
 }
 
-/// Sums over one rank's meetings.
+/// Sums over the collectives that one rank shares with others.
 struct Sums {
     met: usize,
     last: usize,

@@ -1,8 +1,8 @@
-//! The rates that work is held against, and the least time they allow.
+//! Peak rates of a device, and the least time they allow.
 
 use super::flops::{Cost, Precision};
 
-/// Rates against which work is measured.
+/// Peak rates that work is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     pub fp32: f64,

@@ -1,5 +1,5 @@
-//! Loops of bare operators that read values back in every round: targets drawn box by box, matches found one by one. Neither the waits nor
-//! the launches alone are the cost: with the read-backs goes the loop.
+//! Loops of plain operators that read values back in every iteration: targets drawn box by box, matches found one by
+//! one. The cost is neither the waits nor the launches alone: without the read-backs the loop goes away.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use super::view::View;
 pub struct ReadLoops {
     /// From the first to the last read-back of each loop.
     pub spans: Vec<Span>,
-    /// The function of the one that takes longest.
+    /// The function of the loop that takes longest.
     pub function: Option<String>,
     pub reads_per_step: f64,
     pub kernels_per_read: f64,
-    /// The part in which the device stood.
+    /// The part in which the device was idle.
     pub idle_seconds: f64,
-    /// Work that is ordered in them, each with what is left of it in one call for all rounds.
+    /// Work launched in the loops, each with the time that remains in one call for all iterations.
     pub kernels: Vec<(usize, i64)>,
 }
 
 /// Fewer read-backs in one call of a function do not count as a loop.
 const FEWEST_READS: usize = 16;
-/// With fewer kernels for each value, reading it is the cost, and host-sync tells it.
+/// With fewer kernels per value, reading it is the cost, and host-sync reports it.
 const FEWEST_KERNELS: f64 = 4.0;
-/// Share of the loop's time for which the device may work in it.
+/// The largest share of the loop's time in which the device may be busy.
 const MOST_BUSY: f64 = 0.5;
 
 pub fn read_loops(view: &View) -> ReadLoops {
     let host = &view.trace.host;
-    // By the call of the user's function around each read-back: when the first began, the last ended, and how many there are.
+    // For each call of a user function: the span from the first to the last read-back inside it, and their number.
     let mut by_call: BTreeMap<usize, (Span, usize)> = BTreeMap::new();
     for at in view.host_spans_named(|name| name == "aten::item") {
         if host.category[at] != Category::CpuOp || view.steps.at_host(host.start[at]).is_none() {
@@ -50,7 +50,7 @@ pub fn read_loops(view: &View) -> ReadLoops {
     if by_call.is_empty() {
         return ReadLoops::default();
     }
-    // A loop that runs a model in every round is one of launches: the model has to run.
+    // A loop that runs a model in every iteration is bound by launches: the model has to run.
     let modules: Vec<i64> =
         view.host_spans_named(|name| name.starts_with("nn.Module: ")).into_iter().map(|at| host.start[at]).collect();
     let runs_a_model = |span: Span| modules.iter().any(|start| (span.start..span.end).contains(start));
@@ -62,7 +62,7 @@ pub fn read_loops(view: &View) -> ReadLoops {
         orders.partition_point(|time| *time < span.end) - orders.partition_point(|time| *time < span.start)
     };
     by_call.retain(|_, (span, reads)| {
-        // A read-back has a copy of its own.
+        // Each read-back launches one copy.
         let kernels = ordered_in(*span).saturating_sub(*reads) as f64;
         kernels >= FEWEST_KERNELS * *reads as f64
             && covered(&view.busy, *span) as f64 <= MOST_BUSY * span.nanos() as f64
@@ -100,7 +100,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// A function of `rounds` rounds of 100 µs, each with five short kernels and a value that is read back.
+    /// A function with `rounds` iterations of 100 µs, each with short kernels and a value that is read back.
     fn rounds(rounds: i64, kernels: i64, of_a_model: bool) -> ReadLoops {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, (100 * rounds + 100) * MICRO);
@@ -131,7 +131,8 @@ mod tests {
         let found = rounds(20, 5, false);
         assert_eq!((found.reads_per_step, found.spans.len()), (20.0, 1));
         assert_eq!(found.function.as_deref(), Some("train.py(47): targets"));
-        // From the first read-back at 80 to the last one's end at 2,000; the five kernels before the first are outside.
+        // From the first read-back at 80 µs to the end of the last at 2,000; the five kernels before the first are
+        // outside.
         assert_eq!(found.spans[0], Span { start: 80 * MICRO, end: 2_000 * MICRO });
         assert_eq!(found.kernels.len(), 19 * 5 + 20, "with the copies of the values");
     }

@@ -1,4 +1,4 @@
-//! Forward passes that the backward pass computes again (activation checkpointing).
+//! Forward passes that the backward pass recomputes (activation checkpointing).
 
 use hashbrown::HashSet;
 use headroom_trace::{Category, NameId};
@@ -9,7 +9,7 @@ use super::view::{View, is_backward_node};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Recomputed {
-    /// Parts of the model that are computed again.
+    /// Parts of the model that are recomputed.
     pub parts_per_step: f64,
     pub device_seconds: f64,
     pub host_seconds: f64,
@@ -20,7 +20,7 @@ pub struct Recomputed {
 }
 
 impl Recomputed {
-    /// So many parts, in these spans of the host, with the work of the device that was ordered there.
+    /// The given number of parts, in these host spans, with the device work launched there.
     pub fn of(view: &View, parts: usize, spans: Vec<Span>) -> Recomputed {
         if spans.is_empty() {
             return Recomputed::default();
@@ -37,7 +37,7 @@ impl Recomputed {
     }
 }
 
-/// Operators that only a forward pass calls: a gradient is computed from what they are made of.
+/// Operators that only a forward pass calls: gradients are computed from lower-level ones.
 const OF_FORWARD: &[&str] = &[
     "aten::linear",
     "aten::conv1d",
@@ -53,13 +53,13 @@ const OF_FORWARD: &[&str] = &[
     "aten::scaled_dot_product_attention",
     "aten::matmul",
 ];
-/// A node of the graph that calls fewer of them has a gradient of its own kind.
+/// A graph node that calls fewer of them just has an unusual gradient.
 const FEWEST: usize = 2;
 
 pub fn recomputed(view: &View) -> Recomputed {
     let host = &view.trace.host;
     let is_node = |at: usize| is_backward_node(view.host_name(at));
-    // From the first to the last such operator of each node.
+    // The span from the first to the last such operator of each node.
     let mut parts: Vec<(u32, Span, usize)> = Vec::new();
     for at in view.host_spans_named(|name| OF_FORWARD.contains(&name)) {
         if host.category[at] != Category::CpuOp || view.steps.at_host(host.start[at]).is_none() {
@@ -82,8 +82,8 @@ pub fn recomputed(view: &View) -> Recomputed {
     Recomputed::of(view, count, spans)
 }
 
-/// Compiled code that a node of the backward pass enters from the start, where the forward pass runs the same: its kernels belong to no
-/// operator that would tell. A compiled gradient runs within its node without being entered anew.
+/// Compiled code that a backward node enters from the start and that the forward pass also runs: its kernels belong to
+/// no operator that would reveal it. A compiled gradient runs within its node without being entered again.
 fn compiled_again(view: &View) -> Vec<Span> {
     let host = &view.trace.host;
     let (mut first, mut again): (HashSet<NameId>, Vec<usize>) = Default::default();
@@ -106,7 +106,8 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// A region of the forward pass, and one that a node of the backward pass enters, with two kernels each; then the gradient's own.
+    /// A region of the forward pass, and one that a backward node enters, with two kernels each; then the gradient's
+    /// own.
     fn regions(of_forward: &str, of_backward: &str) -> Recomputed {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 3_000 * MICRO);

@@ -1,15 +1,16 @@
-//! Whether a device did the work that the trace shows from the host's side alone (`activities=[CPU]`).
+//! Detects whether a device did the work that the trace shows only from the host's side (`activities=[CPU]`).
 //!
-//! The rule: no work on a device is in the trace, it is not a trace of headroom's own CPU runs, and one of these is: calls of a
-//! device's runtime; memory of a device; operators or functions that exist for a device alone; a GPU in the header, which the
-//! profiler lists wherever the machine has one. The last does not prove that the run used it, but then host times cannot be
-//! held against that GPU's peaks either. Without any of them the run was the host's own, and its times are the work's.
+//! The rule: the trace contains no device work, is not from headroom's own CPU runs, and has one of these: calls of a
+//! device's runtime; memory of a device; operators or functions that exist only for a device; a GPU in the header,
+//! which the profiler lists wherever the machine has one. The last does not prove that the run used it, but then host
+//! times cannot be compared with that GPU's peaks either. Without any of them the run was on the host, and its times
+//! are the work's.
 
 use headroom_trace::{Category, HOST_MEMORY};
 
 use super::view::View;
 
-/// How it is known that a device worked, or may have, and was not recorded.
+/// The evidence that a device worked, or may have, without being recorded.
 pub fn unrecorded_device(view: &View) -> Option<String> {
     let trace = view.trace;
     if view.has_device_work() || trace.header.headroom.is_some() {
@@ -30,7 +31,7 @@ pub fn unrecorded_device(view: &View) -> Option<String> {
     Some(format!("the machine has a {}, and it is unknown whether the run used it", gpu.name))
 }
 
-/// Operators that only a GPU has, and functions of PyTorch that only a run on one calls.
+/// Operators that only a GPU has, and PyTorch functions that only a run on a GPU calls.
 fn is_for_a_device(name: &str) -> bool {
     let operator = name.strip_prefix("aten::");
     let of_gpu = |name: &str| {

@@ -1,4 +1,4 @@
-//! Gradients of one result that are asked for in several passes (one by each input), with a graph left each time to be differentiated.
+//! Gradients of one result requested in several passes (one per input), each leaving a graph to be differentiated.
 
 use hashbrown::{HashMap, HashSet};
 use headroom_trace::{Category, NONE, NameId, TrackId};
@@ -7,8 +7,9 @@ use super::view::{View, is_backward_node};
 
 type Id = (u32, NameId);
 
-/// Nodes that one pass for all inputs would not go through again: all of a pass that begins where an earlier one of the step began, and, where a
-/// later pass differentiates what several of them left, all but the first. `nodes` are the numbered nodes of each thread and step, in order.
+/// Nodes that a single pass for all inputs would not visit again. These are all nodes of a pass that begins where an
+/// earlier one of the step began, and, if a later pass differentiates what several of them left, all but the first.
+/// `nodes` are the numbered nodes of each thread and step, in order.
 pub fn repeated_backward(view: &View, nodes: &HashMap<(TrackId, usize), Vec<usize>>) -> Vec<usize> {
     let Some((caller, calls)) = caller(view) else { return Vec::new() };
     let mut again = Vec::new();
@@ -20,7 +21,8 @@ pub fn repeated_backward(view: &View, nodes: &HashMap<(TrackId, usize), Vec<usiz
 
 fn of_one_step(view: &View, passes: &[Vec<usize>], again: &mut Vec<usize>) {
     let id = |at: usize| -> Id { (view.trace.host.sequence[at], view.trace.host.name[at]) };
-    // By its first node, the first pass that began there; by each number that a pass left anew, the one that the first left.
+    // For each first node, the first pass that began there; for each number that a later pass left, the one that the
+    // first pass left.
     let mut began: HashMap<Id, HashMap<Id, usize>> = HashMap::new();
     let mut first_left: HashMap<u32, u32> = HashMap::new();
     for pass in passes {
@@ -44,7 +46,7 @@ fn of_one_step(view: &View, passes: &[Vec<usize>], again: &mut Vec<usize>) {
     }
 }
 
-/// Numbers of the operators within a node whose results are to be differentiated.
+/// Numbers of the operators within a node whose results will be differentiated.
 pub fn numbers_to_differentiate(view: &View, node: usize) -> Vec<u32> {
     let host = &view.trace.host;
     let is_numbered = |&at: &usize| {
@@ -53,7 +55,7 @@ pub fn numbers_to_differentiate(view: &View, node: usize) -> Vec<u32> {
     view.within(node).skip(1).filter(is_numbered).map(|at| host.sequence[at]).collect()
 }
 
-/// Passes by themselves: while one runs, whoever called for it waits, and no node runs twice.
+/// Splits nodes into passes: while a pass runs, its caller waits, and no node runs twice.
 fn passes(view: &View, nodes: &[usize], calls: &[i64]) -> Vec<Vec<usize>> {
     let host = &view.trace.host;
     let called_before = |at: usize| calls.partition_point(|&start| start < host.start[at]);

@@ -1,4 +1,5 @@
-//! A forward pass that nothing is learnt from, beside one of the same layers that is: computed twice, or evaluated in every step.
+//! A forward pass without gradients, in addition to a trained one through the same layers: computed twice, or evaluated
+//! in every step.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::intervals::Span;
 use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
 
-/// Layers by their weights: the operator, and which of its inputs the weight is.
+/// Layers by their weights: the operator, and the index of the weight among its inputs.
 const LAYERS: &[(&str, usize)] = &[
     ("aten::linear", 1),
     ("aten::conv1d", 1),
@@ -19,39 +20,41 @@ const LAYERS: &[(&str, usize)] = &[
     ("aten::conv_transpose2d", 1),
     ("aten::embedding", 0),
 ];
-/// A pass of fewer layers is a part of something.
+/// A pass through fewer layers is part of something else.
 const FEWEST_LAYERS: usize = 4;
-/// A step with more layers than so many times the trained ones does not look at a batch twice: it plays episodes, or generates text.
+/// A step with more layers than this multiple of the trained ones does not process a batch twice: it plays episodes, or
+/// generates text.
 const MOST_PASSES: usize = 2;
-/// Whoever is elsewhere for longer between two layers is in another pass.
+/// After a longer pause between two layers, another pass begins.
 const LONGEST_PAUSE_NANOS: i64 = 20_000_000;
 
-/// Compiled code is one layer, by the number of what was compiled: with a gradient and without it is compiled twice, as `0/0` and `0/1`.
+/// Compiled code counts as one layer, by the number of the compiled function: with and without gradients it is compiled
+/// twice, as `0/0` and `0/1`.
 const COMPILED: &str = "Torch-Compiled Region: ";
 
 type Layer = (NameId, Vec<u64>);
 
-/// Layers of one step that run one after another without a gradient.
+/// Consecutive layers of one step that run without gradients.
 struct Pass {
     step: usize,
     layers: Vec<(Layer, usize)>,
     is_compiled: bool,
 }
 
-/// From the first to the last layer of each pass without a gradient, where it is of exactly the layers that have one, once or several
-/// times. Frozen layers below trained ones are not such a pass, nor is another model of which some layers are alike, nor one of the same
-/// layers where the trace numbers modules: a teacher, a reference, an average.
+/// From the first to the last layer of each pass without gradients, if it goes through exactly the layers that have
+/// one, once or several times. Frozen layers below trained ones are not such a pass. Nor is another model that shares
+/// some layer shapes, nor one with the same layers if the trace numbers modules: a teacher, a reference, an average.
 pub fn repeated_forward(view: &View) -> Recomputed {
     let host = &view.trace.host;
     let nodes = view.host_spans_named(is_backward_node);
-    // Accumulating a gradient has no number: it belongs to no operator.
+    // Gradient accumulation has no number: it belongs to no operator.
     let learnt: HashSet<u32> = nodes.iter().map(|&at| host.sequence[at]).filter(|&sequence| sequence != NONE).collect();
     if nodes.is_empty() {
         return Recomputed::default();
     }
     let weight_at: HashMap<&str, usize> = LAYERS.iter().copied().collect();
     let mut weights: HashMap<(NameId, NameId), Vec<u64>> = HashMap::new();
-    // By step: layers with a gradient, the number of those without, and passes without.
+    // By step: layers with gradients, the number of those without, and passes without.
     let mut with: BTreeMap<usize, HashMap<Layer, usize>> = BTreeMap::new();
     let mut without: BTreeMap<usize, usize> = BTreeMap::new();
     let mut passes: Vec<Pass> = Vec::new();
@@ -76,7 +79,7 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         if region.is_none() && layer.1.is_empty() {
             continue;
         }
-        // One of the operators within has the number of the node that computes the gradient.
+        // One of the operators within has the number of the backward node.
         let is_learnt = view.within(at).any(|inner| learnt.contains(&host.sequence[inner]));
         let goes_on = last == Some((false, host.track[at].0));
         last = Some((is_learnt, host.track[at].0));
@@ -99,7 +102,7 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         }
     }
     let is_anothers = |layers: &[(Layer, usize)]| {
-        // A function outside of all modules, such as a loss, is nobody's.
+        // A function outside all modules, such as a loss, belongs to none.
         let names: Vec<String> = layers.iter().filter_map(|(_, at)| view.module_of(*at)).collect();
         !trained.is_empty() && 2 * names.len() >= layers.len() && !names.iter().any(|name| trained.contains(name))
     };
@@ -119,7 +122,7 @@ pub fn repeated_forward(view: &View) -> Recomputed {
     Recomputed::of(view, spans.len(), spans)
 }
 
-/// Whether a pass is through every layer of `with` as often as that says, or the same whole number of times as often.
+/// Whether a pass goes through every layer of `with` as often as given there, or a common multiple of that.
 fn is_multiple(pass: &[(Layer, usize)], with: &HashMap<Layer, usize>) -> bool {
     let times = pass.len() / with.values().sum::<usize>().max(1);
     let mut counts: HashMap<&Layer, usize> = HashMap::new();
@@ -137,7 +140,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Passes through layers of these widths without a gradient, 30 ms apart, after a trained one through `trained`.
+    /// A trained pass through `trained`, then passes without gradients through layers of these widths, 30 ms apart.
     fn passes(trained: &[u64], others: &[&[u64]]) -> Recomputed {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 200_000 * MICRO);
@@ -175,7 +178,8 @@ mod tests {
         assert!(passes(&layers, &[&[64, 64, 64, 64]]).kernels.is_empty(), "frozen layers");
     }
 
-    /// A trained pass through compiled blocks of one model, and others without a gradient through those of the named ones.
+    /// A trained pass through one model's compiled blocks, then passes without gradients through those of the named
+    /// models.
     fn compiled(others: &[&str]) -> Recomputed {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 200_000 * MICRO);

@@ -1,4 +1,4 @@
-//! Loops on the device: the same few short kernels again and again, and that loop itself in every layer.
+//! Loops on the device: the same few short kernels repeated, with the loop itself recurring in every layer.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,36 @@ use headroom_trace::{Category, NONE, NameId};
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
 
-/// Kernels in loops that come several times per step: over heads, experts, groups or parts within each layer, not over layers. What is
-/// done to one part after another may be one call for all of them.
+/// Kernels in loops that occur several times per step: over heads, experts, groups or parts within each layer, not over
+/// layers. The work on one part after another may become one call for all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Repeats {
     pub kernels: Vec<usize>,
-    /// Those that add up or convert what products of the same round make: one product of all parts does that itself.
+    /// Kernels that accumulate or convert the results of GEMMs in the same iteration: one GEMM over all parts does that
+    /// itself.
     pub beside_products: Vec<usize>,
     pub loops_per_step: f64,
-    /// Rounds of each loop, at the median.
+    /// Iterations of each loop, at the median.
     pub rounds: usize,
     pub kernels_per_round: usize,
     pub nanos: i64,
-    /// From the end of each of the kernels to the start of the next.
+    /// Total time between consecutive kernels.
     pub gap_nanos: i64,
 }
 
-/// A layer of a model has more kernels than a round of a loop within it.
+/// A layer of a model has more kernels than one iteration of a loop within it.
 const LONGEST_ROUND: usize = 24;
 const FEWEST_ROUNDS: usize = 6;
-/// The same loop comes so often in a step: in as many layers.
+/// The same loop occurs at least this often per step, in as many layers.
 const FEWEST_LOOPS: f64 = 3.0;
 /// Longer kernels fill the device by themselves.
 const LONGEST_NANOS: i64 = 60_000;
-/// Kernels of one stream that follow each other.
+/// Longest gap between kernels of one stream that count as consecutive.
 const LONGEST_PAUSE_NANOS: i64 = 20_000;
 
 type Sign = (NameId, [u32; 3]);
 
-/// Loops among kernels that are replayed from graphs: there no operator tells what they are.
+/// Loops among kernels replayed from graphs, where no operator identifies them.
 pub fn repeats(view: &View) -> Repeats {
     let device = &view.trace.device;
     let range = view.steps.range();
@@ -46,7 +47,7 @@ pub fn repeats(view: &View) -> Repeats {
     };
     let kernels: Vec<usize> = device.busy().filter(is_one).collect();
     let signs: Vec<Sign> = kernels.iter().map(|&at| (device.name[at], device.grid[at])).collect();
-    // By what a round consists of: its loops, as first kernel, number of kernels and length of the round.
+    // Loops by the content of an iteration, as first kernel and number of kernels.
     let mut loops: BTreeMap<Vec<Sign>, Vec<(usize, usize)>> = BTreeMap::new();
     let mut from = 0;
     while from < kernels.len() {
@@ -90,7 +91,8 @@ fn in_graph(view: &View, at: usize) -> bool {
     call != NONE && view.call_kind(call as usize) == Some(headroom_trace::CallKind::GraphLaunch)
 }
 
-/// The loop that begins at `from`, with the shortest round that repeats often enough: the length of its round, and of all of it.
+/// The loop that begins at `from`, with the shortest iteration that repeats often enough: the length of the iteration
+/// and of the loop.
 fn longest_loop(view: &View, kernels: &[usize], signs: &[Sign], from: usize) -> Option<(usize, usize)> {
     let device = &view.trace.device;
     let goes_on = |at: usize| {
@@ -116,7 +118,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// A graph of `layers` layers: a norm, then `heads` times two products, and a large product.
+    /// A graph of `layers` layers: a norm, then `heads` times two GEMMs, and a large GEMM.
     fn graph(layers: i64, heads: i64) -> Repeats {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 100_000 * MICRO);

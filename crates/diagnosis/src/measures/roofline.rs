@@ -1,4 +1,4 @@
-//! How far operators are from what the device allows, and the whole step (MFU).
+//! How far operators, and the whole step (MFU), are from the device's limits.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,19 @@ use crate::peaks;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Roofline {
-    /// Executed, as far as operators state or show it.
+    /// Executed FLOPs, as far as operators state or show them.
     pub flops_per_step: f64,
-    /// FLOPs that the model needs, which MFU counts. A headroom trace states them; for other traces they are the executed FLOPs.
+    /// FLOPs that the model needs, which MFU counts. A headroom trace states them; for other traces they are the
+    /// executed FLOPs.
     pub needed_flops_per_step: f64,
     pub achieved_flops_per_second: f64,
-    /// Percentage of the rate that the step's main precision allows; `None` where the device is not in the table.
+    /// Percentage of the peak for the step's main precision; `None` if the device is not in the table.
     pub mfu_percent: Option<f64>,
     pub peak_flops_per_second: Option<f64>,
     pub peak_bytes_per_second: Option<f64>,
     pub peak_source: Option<String>,
     pub ridge_flops_per_byte: Option<f64>,
-    /// The operator with the most time beyond its roofline limit first.
+    /// Sorted by time beyond the roofline limit, the largest first.
     pub rows: Vec<RooflineRow>,
     /// GEMMs, convolutions and attention by shape, the longest first.
     pub by_shape: Vec<ShapeRow>,
@@ -41,7 +42,7 @@ pub struct RooflineRow {
     pub flops: f64,
     pub bytes: f64,
     pub intensity: f64,
-    /// `None` where no peak of the device is known.
+    /// `None` if no peak of the device is known.
     pub bound: Option<Bound>,
     /// The least time that the device's peaks allow, and its share of the time taken.
     pub roof_seconds: f64,
@@ -86,7 +87,7 @@ pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline 
     let mut step_seconds = wall / view.steps.count();
     if let Some(ours) = calls.map(|calls| calls.header).filter(|ours| ours.flops.needed_per_step > 0) {
         result.needed_flops_per_step = ours.flops.needed_per_step as f64;
-        // Over the steps of the whole run, which no recorder slowed.
+        // Over the steps of the whole run, which no recorder slowed down.
         step_seconds = ours.run.mean_step_seconds.unwrap_or(step_seconds);
     }
     if let Some((rates, source)) = known {
@@ -95,7 +96,7 @@ pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline 
         result.peak_flops_per_second = Some(peak);
         result.peak_bytes_per_second = Some(rates.bytes);
         result.peak_source = Some(match calls {
-            // The header names the one peak that the run is held against.
+            // The header names the one peak that the run is compared with.
             Some(_) => source,
             None => format!("{source}; MFU refers to the {} peak", if is_half { "bf16" } else { single(view) }),
         });
@@ -126,14 +127,14 @@ fn finished(name: &str, row: RooflineRow, bound: impl Fn(&RooflineRow, f64) -> O
     }
 }
 
-/// By host span: what each call of a run of ours took by itself.
+/// By host span: the own time of each call of a headroom run.
 fn times_of_calls(calls: &Calls, spans: usize) -> Vec<f64> {
     let mut seconds = vec![0.0; spans];
     calls.list.iter().for_each(|call| seconds[call.at] = call.seconds);
     seconds
 }
 
-/// Device time of each operator with a cost, with all that runs inside it; host time where there is no device.
+/// Device time of each operator with a cost, including everything that runs inside it; host time if there is no device.
 fn times(view: &View, costs: &[Cost]) -> Vec<f64> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let mut seconds = vec![0.0; host.len()];
@@ -152,8 +153,8 @@ fn times(view: &View, costs: &[Cost]) -> Vec<f64> {
     seconds
 }
 
-/// Measured peaks from the trace's own header, else the datasheet's; `None` where the work ran on a processor that no header
-/// tells the peaks of.
+/// Measured peaks from the trace's own header, otherwise the datasheet's; `None` if the work ran on a processor whose
+/// peaks no header gives.
 pub fn rates(view: &View) -> Option<(Rates, String)> {
     let header = &view.trace.header;
     if let Some(ours) = &header.headroom
@@ -164,18 +165,18 @@ pub fn rates(view: &View) -> Option<(Rates, String)> {
         return Some((Rates { fp32: flops, half: flops, bytes }, ours.peaks.source.clone()));
     }
     let part = peaks::find(&header.devices.first()?.name).filter(|_| view.has_device_work())?;
-    // Single precision is held against tensor cores only where its products used them.
+    // Single precision is compared with tensor cores only if its GEMMs used them.
     let fp32 = if uses_tf32(view) { part.tf32 } else { part.fp32 };
     let source = format!("{}, dense: bf16 and {} peaks", part.source, single(view));
     Some((Rates { fp32, half: part.bf16, bytes: part.bytes_per_second }, source))
 }
 
-/// The units that products of single precision ran on.
+/// The units that single-precision GEMMs ran on.
 fn single(view: &View) -> &'static str {
     if uses_tf32(view) { "tf32" } else { "fp32" }
 }
 
-/// By the names of the kernels that ran.
+/// Whether a kernel that ran uses TF32, by its name.
 fn uses_tf32(view: &View) -> bool {
     let device = &view.trace.device;
     let named: Vec<bool> = view.trace.names.iter().map(|(_, name)| is_tf32(name)).collect();

@@ -1,5 +1,5 @@
-//! Loops of the host over samples, crops, tokens or parts: the same few kernels, round after round, each launched by itself. One call
-//! for all of them fills the device where a round does not.
+//! Host loops over samples, crops, tokens or parts: the same few kernels in every iteration, each launched separately.
+//! One call for all of them would fill the device better.
 
 use headroom_trace::{CallKind, Category, NONE, NameId};
 
@@ -8,30 +8,30 @@ use super::intervals::{Span, covered};
 use super::view::View;
 use crate::peaks::{self, Peaks};
 
-/// Kernels of such loops, each with what is left of it in one call for all rounds.
+/// Kernels of such loops, each with the time that remains in one call for all iterations.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     pub kernels: Vec<(usize, i64)>,
-    /// In the longest loop.
+    /// Number of iterations in the longest loop.
     pub rounds: usize,
     pub kernels_per_round: usize,
 }
 
 const LONGEST_ROUND: usize = 48;
-/// Where no modules are known: layers are fewer.
+/// Without known modules: there are fewer layers than this.
 const FEWEST_ROUNDS: usize = 160;
-/// Where modules are known and all rounds are at the same ones.
+/// If modules are known and all iterations use the same ones.
 const FEWEST_ROUNDS_OF_ONE_PART: usize = 12;
-/// Rounds whose modules are compared.
+/// Iterations whose modules are compared.
 const COMPARED_ROUNDS: usize = 3;
 /// Longer kernels fill the device by themselves.
 const LONGEST_NANOS: i64 = 200_000;
-/// Share of its roof that a product of many small ones reaches.
+/// Share of its roof that a batched GEMM of many small ones reaches.
 const BATCHED_SHARE: f64 = 0.3;
 
 type Sign = (NameId, [u32; 3]);
 
-/// Updates of parameters in `optimizer` are a loop of their own kind.
+/// Finds such loops; parameter updates in `optimizer` are a different kind of loop.
 pub fn rounds(view: &View, costs: &[Cost], optimizer: &[Span]) -> Rounds {
     let device = &view.trace.device;
     let range = view.steps.range();
@@ -65,7 +65,8 @@ pub fn rounds(view: &View, costs: &[Cost], optimizer: &[Span]) -> Rounds {
     result
 }
 
-/// The loop that begins at `from`, with the shortest round that repeats often enough: the length of its round, and of all of it.
+/// The loop that begins at `from`, with the shortest iteration that repeats often enough: the length of the iteration
+/// and of the loop.
 fn longest_loop(
     view: &View,
     kernels: &[usize],
@@ -75,7 +76,7 @@ fn longest_loop(
 ) -> Option<(usize, usize)> {
     let device = &view.trace.device;
     let step = |at: usize| view.steps.at_host(view.trace.host.start[view.call_of[kernels[at]] as usize]);
-    // Steps are a loop as well, and nobody takes them all at once.
+    // Steps are a loop as well, but cannot be merged.
     let goes_on = |at: usize| {
         device.track[kernels[at - 1]] == device.track[kernels[at]]
             && device.duration[kernels[at]] <= LONGEST_NANOS
@@ -83,7 +84,7 @@ fn longest_loop(
             && step(at) == step(at - 1)
     };
     let fewest = if has_modules { FEWEST_ROUNDS_OF_ONE_PART } else { FEWEST_ROUNDS };
-    // One kernel again and again is a loop over parameters, or a sum in parts.
+    // A single repeated kernel is a loop over parameters, or a split sum.
     (2..=LONGEST_ROUND).find_map(|period| {
         let first = signs.get(from..from + COMPARED_ROUNDS * period)?;
         let comes_again = (period..first.len()).all(|at| first[at] == first[at - period]);
@@ -101,7 +102,8 @@ fn longest_loop(
     })
 }
 
-/// Whether every kernel of a round belongs to the same module as that of the rounds after it: layers are modules of their own.
+/// Whether every kernel of an iteration belongs to the same module in the following iterations: layers are separate
+/// modules.
 fn is_of_one_part(view: &View, kernels: &[usize], period: usize) -> bool {
     let module = |at: usize| view.module_of(view.call_of[kernels[at]] as usize);
     (0..period).all(|at| {
@@ -110,7 +112,8 @@ fn is_of_one_part(view: &View, kernels: &[usize], period: usize) -> bool {
     })
 }
 
-/// A product near its roof, of which the kernel computes a share; other kernels by the share of the multiprocessors that they fill.
+/// Time left of a kernel: for a GEMM, near its roof, by the kernel's share of it; for others, by the share of the
+/// multiprocessors they fill.
 fn left(view: &View, costs: &[Cost], part: Option<&Peaks>, at: usize, share: f64) -> i64 {
     let device = &view.trace.device;
     let duration = device.duration[at];
@@ -131,7 +134,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// `count` samples, one by one: a small product and what is done to its result, in the module of that name.
+    /// `count` samples, one by one: a small GEMM and the work on its result, in the named module.
     fn one_by_one(count: i64, module: impl Fn(i64) -> Option<String>) -> Rounds {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 100_000 * MICRO);
@@ -164,7 +167,7 @@ mod tests {
         assert_eq!(one_by_one(32, |_| Some("nn.Module: Expert_0".to_string())).rounds, 32);
     }
 
-    /// So many rounds of `kernels`, with a step to every so many rounds.
+    /// `count` iterations of `kernels`, with `rounds_per_step` iterations per step.
     fn rounds_of(kernels: &[&str], count: i64, rounds_per_step: i64) -> Rounds {
         let mut made = Fabricated::on("NVIDIA H200");
         let round = 10 * MICRO * kernels.len() as i64;

@@ -1,4 +1,4 @@
-//! Kernels that follow each other again and again on a stream.
+//! Sequences of kernels that recur on a stream.
 
 use std::collections::HashMap;
 
@@ -20,10 +20,10 @@ const SHORTEST: usize = 2;
 const LONGEST: usize = 6;
 const FEWEST_TIMES: usize = 4;
 const MOST_ROWS: usize = 8;
-/// Most kernels looked at: the first ones of a longer step.
+/// Number of kernels examined: the first ones of a longer step.
 const MOST_KERNELS: usize = 20_000;
 
-/// Finds the sequences of the middle step. A sequence that is only a part of a longer one which comes as often is left out.
+/// Finds the sequences of the middle step. A sequence that is only part of a longer, equally frequent one is left out.
 pub fn sequences(view: &View) -> Vec<SequenceRow> {
     let device = &view.trace.device;
     let list = &view.steps.list;
@@ -41,7 +41,7 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
     }
     let mut found: Vec<(&[NameId], usize, i64)> = Vec::new();
     for length in SHORTEST..=LONGEST {
-        // The count, the summed time, and where the last one ended: what overlaps itself counts once.
+        // The count, the total time, and the end of the last occurrence: overlapping occurrences count once.
         let mut counts: HashMap<&[NameId], (usize, i64, usize)> = HashMap::new();
         for from in 0..names.len().saturating_sub(length - 1) {
             let to = from + length;
@@ -55,7 +55,7 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
                 *end = to;
             }
         }
-        // One kernel again and again is one kernel.
+        // One repeated kernel is not a sequence.
         let repeats = |names: &[NameId]| names.windows(2).all(|pair| pair[0] == pair[1]);
         let often = counts.into_iter().filter(|(names, (count, ..))| *count >= FEWEST_TIMES && !repeats(names));
         found.extend(often.map(|(names, (count, nanos, _))| (names, count, nanos)));
@@ -85,7 +85,7 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
     kept.into_iter().map(row).collect()
 }
 
-/// Whether two sequences are the same round, begun at another place.
+/// Whether two sequences are rotations of each other.
 fn is_turned(left: &[NameId], right: &[NameId]) -> bool {
     let doubled = [left, left].concat();
     left.len() == right.len() && doubled.windows(right.len()).any(|window| window == right)

@@ -1,4 +1,4 @@
-//! How fast products, convolutions and attention are for each of their shapes.
+//! The speed of GEMMs, convolutions and attention for each of their shapes.
 
 use std::collections::HashMap;
 
@@ -17,16 +17,16 @@ pub struct ShapeRow {
     pub precision: &'static str,
     pub calls: u64,
     pub seconds: f64,
-    /// Share of the time of all rows.
+    /// Share of the total time of all rows.
     pub share: f64,
     pub flops: f64,
-    /// `None` where no peak of the device is known.
+    /// `None` if no peak of the device is known.
     pub percent_of_roof: Option<f64>,
 }
 
 const MOST_ROWS: usize = 100;
 
-/// `seconds` and `costs` are by host span. The rows with the most time come first.
+/// `seconds` and `costs` are indexed by host span. The rows with the most time come first.
 pub fn by_shape(view: &View, costs: &[Cost], seconds: &[f64], rates: Option<&Rates>) -> Vec<ShapeRow> {
     let host = &view.trace.host;
     let range = view.steps.host_range();
@@ -60,7 +60,7 @@ pub fn by_shape(view: &View, costs: &[Cost], seconds: &[f64], rates: Option<&Rat
         let names = |row: &ShapeRow| (row.name.clone(), row.input_dims.clone(), row.precision);
         right.seconds.total_cmp(&left.seconds).then_with(|| names(left).cmp(&names(right)))
     });
-    // Summed in the order of the rows: the last digit of a sum depends on it.
+    // Summed in the order of the rows, because the last digit depends on the order.
     let all: f64 = rows.iter().map(|row| row.seconds).sum();
     rows.iter_mut().for_each(|row| row.share = row.seconds / all.max(f64::MIN_POSITIVE));
     rows.truncate(MOST_ROWS);

@@ -1,12 +1,12 @@
-//! Divides time among calls that run beside each other on several streams, in proportion to what each needs.
+//! Divides time among calls that run concurrently on several streams, in proportion to what each needs.
 //!
-//! A short kernel beside a long product waits for units that the product holds, and its own span grows as long as that
-//! wait. The time it needs alone, by the nearer roof, says how much of that is its own.
+//! A short kernel beside a long GEMM waits for units that the GEMM occupies, and its span grows by that wait. The time
+//! it needs alone, by the nearer roof, tells how much of the span is its own.
 
 use super::intervals::Span;
 
-/// Seconds of each span; their sum is the time in which at least one ran. `needs` is what a span's call would take at its
-/// roof, in seconds.
+/// Seconds of each span; their sum is the time in which at least one ran. `needs` is the time in seconds that a span's
+/// call would take at its roof.
 pub fn shares(spans: &[Span], needs: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..spans.len()).collect();
     order.sort_by_key(|&index| spans[index].start);
@@ -58,9 +58,9 @@ mod tests {
 
     #[test]
     fn a_short_call_beside_a_long_one_has_what_it_needs_of_their_common_time() {
-        // A product that needs 90 of its 100, and a norm that needs 10 and waited for it: all of the 100 is divided 9 to 1.
+        // A GEMM that needs 90 of its 100, and a norm that needs 10 and waited for it: the 100 are divided 9 to 1.
         assert_eq!(micros(&[(0, 100), (0, 100)], &[90.0, 10.0]), [90.0, 10.0]);
-        // 50 alone; then paces 0.9 and 0.1 for 100 more; then 50 alone.
+        // 50 alone; then at paces 0.9 and 0.1 for 100 more; then 50 alone.
         assert_eq!(micros(&[(0, 150), (50, 200)], &[135.0, 15.0]), [140.0, 60.0]);
     }
 

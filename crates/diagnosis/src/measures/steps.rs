@@ -1,5 +1,5 @@
-//! Where the steps of a run are: by the profiler's marks, else a framework's annotations, else the optimizer's spans, else the
-//! period of the work, else all of the trace as one. A first step that is a cold start is left out.
+//! Finds the steps of a run: by the profiler's marks, otherwise a framework's annotations, the optimizer's spans, the
+//! period of the work, or the whole trace as one step. A first step that is a cold start is left out.
 
 mod windows;
 
@@ -14,9 +14,9 @@ pub struct Steps {
     pub found_by: FoundBy,
     pub measured_on: MeasuredOn,
     pub list: Vec<Step>,
-    /// Names of the first steps that were a cold start: they are not in the list.
+    /// Names of the first steps left out as a cold start.
     pub left_out: Vec<String>,
-    /// When the host ordered each step's work: the steps themselves, unless they are measured on the device.
+    /// When the host launched each step's work: the steps themselves, unless they are measured on the device.
     #[serde(skip)]
     pub ordered: Vec<Span>,
 }
@@ -41,7 +41,8 @@ pub enum FoundBy {
     WholeTrace,
 }
 
-/// Clock that separates the steps. Where the host runs ahead, its marks show when work was launched, not when it was done.
+/// The clock that separates the steps. If the host runs ahead, its marks show when work was launched, not when it was
+/// done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasuredOn {
@@ -67,18 +68,18 @@ impl Steps {
         }
     }
 
-    /// The step at a time of the device, if one is.
+    /// The step at a time of the device, if any.
     pub fn at(&self, time: i64) -> Option<usize> {
         let next = self.list.partition_point(|step| step.span.start <= time);
         next.checked_sub(1).filter(|&index| time < self.list[index].span.end)
     }
 
-    /// From the first to the last moment at which the host was at the steps.
+    /// The host's time range of all steps.
     pub fn host_range(&self) -> Span {
         self.host_range_of_first(self.ordered.len())
     }
 
-    /// The same of the first `count` steps.
+    /// The same for the first `count` steps.
     pub fn host_range_of_first(&self, count: usize) -> Span {
         let steps = &self.ordered[..count.min(self.ordered.len())];
         match (steps.first(), steps.last()) {
@@ -87,13 +88,13 @@ impl Steps {
         }
     }
 
-    /// The step that the host was at.
+    /// The step that the host was executing.
     pub fn at_host(&self, time: i64) -> Option<usize> {
         let next = self.ordered.partition_point(|span| span.start <= time);
         next.checked_sub(1).filter(|&index| time < self.ordered[index].end)
     }
 
-    /// As a share of all steps.
+    /// Nanoseconds as a share of all steps.
     pub fn share(&self, nanos: i64) -> f64 {
         nanos as f64 / self.wall_nanos().max(1) as f64
     }
@@ -103,13 +104,13 @@ impl Steps {
     }
 }
 
-/// Inputs for finding the steps, beside the trace.
+/// Inputs for finding the steps, besides the trace.
 pub struct Found<'v> {
     pub call_of: &'v [u32],
     pub parent: &'v [u32],
     pub busy: &'v [Span],
     pub cold: &'v Cold,
-    /// Where a trace that was played again had its steps when it was recorded.
+    /// For a replayed trace: the clock of its steps when it was recorded.
     pub recorded_on: Option<MeasuredOn>,
 }
 
@@ -135,7 +136,7 @@ pub fn find_steps(trace: &Trace, found: &Found) -> Steps {
     steps
 }
 
-/// Takes out first steps that set up much more than those after them.
+/// Removes first steps that spend much more time on setup than those after them.
 fn leave_out_cold(steps: &mut Vec<Step>, cold: &Cold) -> Vec<String> {
     let share = |steps: &[Step]| {
         let nanos: i64 = steps.iter().map(|step| cold.nanos_in(step.span)).sum();
@@ -153,7 +154,7 @@ fn step(name: String, span: Span) -> Step {
     Step { name, span, seconds: span.nanos() as f64 / 1e9 }
 }
 
-/// The steps as the device saw them, when the host runs ahead of it: from the first work that a step ordered to the first of
+/// The steps as the device saw them, if the host runs ahead: from the first work that a step launched to the first of
 /// the next, on the stream with the most work. Copies on other streams may run a step ahead.
 fn device_windows(
     trace: &Trace,
@@ -175,7 +176,7 @@ fn device_windows(
     if bounds.iter().any(|bound| bound.start > bound.end) {
         return None; // a step without work on a device
     }
-    // Its work ends after the mark, or what was ordered before the mark still runs at its start.
+    // Its work ends after the mark, or work launched before the mark still runs at its start.
     let before = work_before(trace, call_of, steps, &bounds, main);
     let late = |index: usize| {
         let (bound, step) = (bounds[index], &steps[index]);
@@ -183,8 +184,8 @@ fn device_windows(
         over > step.span.nanos() / 20
     };
     let runs_ahead = (0..steps.len()).filter(|&index| late(index)).count() * 2 > steps.len();
-    // The last step's pause before the next one's work is not in its window: where there are long ones, steps that were recorded by the
-    // host's marks are played by them.
+    // The last step's pause before the next one's work is not in its window. If pauses are long, steps recorded by the
+    // host's marks are also replayed by them.
     let pauses = |pair: &&[Span]| pair[1].start - pair[0].end > (pair[1].start - pair[0].start) / 10;
     let pauses = bounds.windows(2).filter(pauses).count() * 2 > bounds.len().saturating_sub(1);
     if !runs_ahead || (pauses && recorded_on == Some(MeasuredOn::Host)) {
@@ -197,16 +198,16 @@ fn device_windows(
     Some(steps.iter().zip(spans).map(|(of, span)| step(of.name.clone(), span)).collect())
 }
 
-/// When the work on a stream that was ordered before each step, or before recording began, ends.
+/// When the work on a stream that was launched before each step, or before recording began, ends.
 fn work_before(trace: &Trace, call_of: &[u32], steps: &[Step], own: &[Span], track: TrackId) -> Vec<i64> {
     let device = &trace.device;
     let mut ends: Vec<i64> = steps.iter().map(|step| step.span.start).collect();
     for at in device.busy().filter(|&at| device.track[at] == track) {
-        // The step that it runs into.
+        // The step that it extends into.
         let next = steps.partition_point(|step| step.span.start < device.end(at));
         let Some(index) = next.checked_sub(1) else { continue };
         let ordered = match call_of[at] {
-            // Not ordered in the file, and before all that the step ordered itself.
+            // Not launched in the file, and before everything that the step itself launched.
             NONE if device.start[at] < own[index].start => i64::MIN,
             NONE => continue,
             call => trace.host.start[call as usize],
@@ -240,7 +241,7 @@ mod tests {
         for step in 0..3i64 {
             let start = step * 10_000 * MICRO;
             made.step(step as u32 + 1, start, start + 10_000 * MICRO);
-            // Ordered at the end of the step, done 2 ms after it; then the device stands until the next order.
+            // Launched at the end of the step, done 2 ms after it; then the device is idle until the next launch.
             let call = start + 9_000 * MICRO;
             made.launch((call, call + 10 * MICRO), "k", (call + 20 * MICRO, call + 3_000 * MICRO));
         }

@@ -1,37 +1,38 @@
-//! Stops of the device inside the steps, each cut by when the work that ended it was ordered.
+//! Stalls of the device inside the steps, each split at the launch of the work that ended it.
 
 use headroom_trace::NONE;
 
 use super::intervals::{Span, gaps};
 use super::view::View;
 
-/// A gap between the device's spans. The dry part, the launch's way and the stalled part follow each other and fill it. A large
-/// trace has as many of them as kernels, so each is small.
+/// A gap between device spans. It consists of a starved part, the launch delay and a stalled part, in this order. A
+/// large trace has as many gaps as kernels, so each is kept small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     pub span: Span,
-    /// When the work that ends it was ordered, within the gap; [`UNKNOWN`] where nothing tells.
+    /// When the work that ends the gap was launched, within the gap; [`UNKNOWN`] if nothing tells.
     ordered: i64,
-    /// From when on that work stood in its queue; the gap's end where it did not.
+    /// Start of the time in which that work was already queued; the gap's end if it was not.
     stalled: i64,
-    /// The device span that ends it, or [`NONE`].
+    /// The device span that ends the gap, or [`NONE`].
     after: u32,
 }
 
 const UNKNOWN: i64 = i64::MIN;
 
-/// A launch reaches an idle stream in some 10 µs, under a profiler in some 50. Work that stands longer in a queue waits for
-/// something.
+/// A launch reaches an idle stream in some 10 µs, under a profiler in some 50. Work that stays in a queue longer waits
+/// for something.
 pub const LONGEST_LAUNCH_DELAY_NANOS: i64 = 100_000;
 
 impl Stop {
-    /// Nothing was queued: from the gap's start to the order for the work that ends it. `None` where nothing tells who ordered
-    /// that work.
+    /// The time with nothing queued: from the gap's start to the launch of the work that ends it. `None` if that launch
+    /// is unknown.
     pub fn starved(&self) -> Option<Span> {
         (self.ordered != UNKNOWN).then_some(Span { start: self.span.start, end: self.ordered })
     }
 
-    /// Work was queued and the device stood: it waited for another stream, another rank, or something outside of the file.
+    /// The time with work queued and the device idle: it waited for another stream, another rank, or something outside
+    /// the file.
     pub fn stalled(&self) -> Span {
         Span { start: self.stalled, end: self.span.end }
     }
@@ -40,7 +41,7 @@ impl Stop {
         (self.after != NONE).then_some(self.after as usize)
     }
 
-    /// The device span that ended last before it.
+    /// The device span that ended last before the gap.
     pub fn before(&self, view: &View) -> Option<usize> {
         let device = &view.trace.device;
         let ended = device.busy().filter(|&at| device.end(at) <= self.span.start);
@@ -51,7 +52,7 @@ impl Stop {
 pub fn stops(view: &View) -> Vec<Stop> {
     let device = &view.trace.device;
     let mut starts: Vec<(i64, u32)> = device.busy().map(|at| (device.start[at], at as u32)).collect();
-    // Each stream's are in order already, and a stable sort merges such runs.
+    // Each stream is already sorted, and a stable sort merges such runs quickly.
     starts.sort();
     let mut stops = Vec::new();
     for step in &view.steps.list {
@@ -61,10 +62,10 @@ pub fn stops(view: &View) -> Vec<Stop> {
 }
 
 fn stop(view: &View, starts: &[(i64, u32)], gap: Span) -> Stop {
-    // A gap at a step's end is closed by work of the next step, which tells just as well what the host was doing.
+    // A gap at a step's end is closed by work of the next step, which tells equally well what the host was doing.
     let next = starts.partition_point(|(start, _)| *start < gap.end);
     let Some(&(start, after)) = starts.get(next) else {
-        // Nothing more was ordered: the host was busy with the rest of the step.
+        // Nothing more was launched: the host was busy with the rest of the step.
         return Stop { span: gap, ordered: gap.end, stalled: gap.end, after: NONE };
     };
     let call = view.call_of[after as usize];
@@ -72,7 +73,7 @@ fn stop(view: &View, starts: &[(i64, u32)], gap: Span) -> Stop {
         return Stop { span: gap, ordered: UNKNOWN, stalled: gap.end, after };
     }
     let call = view.host_span(call as usize);
-    // Inside the call the host is still at it.
+    // During the call the host is still launching.
     let queued = call.end.clamp(gap.start, gap.end);
     let stands = start - queued > LONGEST_LAUNCH_DELAY_NANOS;
     let stalled = if stands { queued } else { gap.end };

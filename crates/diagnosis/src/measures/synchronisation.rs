@@ -1,4 +1,4 @@
-//! Where the host waits for the device, with the Python function that made it.
+//! Where the host waits for the device, and the Python function responsible.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use super::view::View;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Synchronisation {
-    /// Waits of one kind at one place, the most expensive first.
+    /// Waits grouped by kind and place, the most expensive first.
     pub groups: Vec<Waits>,
     pub calls: usize,
     pub wait_seconds: f64,
@@ -25,9 +25,9 @@ pub struct Synchronisation {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Waits {
     pub kind: WaitKind,
-    /// The operator that waits (`aten::item`), or the runtime call where there is none.
+    /// The operator that waits (`aten::item`), or the runtime call if there is none.
     pub what: String,
-    /// The operator or annotation that ended last before it: distinguishes the read-backs within one function.
+    /// The operator or annotation that ended last before it: tells apart the read-backs within one function.
     pub after: Option<String>,
     /// The innermost function of the user's own code, and the outermost call it made towards the wait.
     pub function: Option<String>,
@@ -36,19 +36,19 @@ pub struct Waits {
     pub per_step: f64,
     /// Time in the runtime's waiting calls alone.
     pub wait_seconds: f64,
-    /// Time by which the step would be shorter without it: the part of the operator and of the restart after it in which the
-    /// device had nothing to run. Where work is queued and the device is idle, the wait is not the cause.
+    /// Time by which the step would be shorter without it: the part of the operator, and of the restart after it, in
+    /// which the device had nothing to run. If work is queued while the device is idle, the wait is not the cause.
     pub cost_seconds: f64,
     pub share_of_steps: f64,
-    /// When the first of them began, from the trace's start: groups of one function in the order of its lines.
+    /// Start of the first of them, to sort groups of one function in the order of its lines.
     #[serde(skip)]
     pub first: i64,
     #[serde(skip)]
     pub spans: Vec<Span>,
-    /// Time of the host around those that cut compiled code in two.
+    /// Host time around the waits that split compiled code.
     #[serde(skip)]
     pub breaks: Vec<Span>,
-    /// Operators that only make what is read.
+    /// Operators that only compute the value that is read.
     #[serde(skip)]
     pub tests: Vec<Span>,
 }
@@ -56,16 +56,16 @@ pub struct Waits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitKind {
-    /// A value on the device is read by the host.
+    /// The host reads a value from the device.
     #[default]
     ReadBack,
-    /// A copy to the device that the host waits for: its memory is pageable.
+    /// A copy to the device that the host waits for because its memory is pageable.
     CopyToDevice,
-    /// `synchronize()` and its like.
+    /// `synchronize()` and similar calls.
     Explicit,
 }
 
-/// Operators that read a value back, or hold the one that does.
+/// Operators that read a value back, or contain the one that does.
 const READ_BACKS: &[&str] = &[
     "aten::item",
     "aten::_local_scalar_dense",
@@ -118,7 +118,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
         };
         waits.push((at, kind, key));
     }
-    // In order of time, so that what the device lost to one wait is not charged to the next as well.
+    // In order of time, so that device time lost to one wait is not charged to the next as well.
     waits.sort_by_key(|(at, ..)| host.start[*at]);
     let (mut charged, mut charged_until) = (HashSet::new(), i64::MIN);
     for (at, kind, key) in waits {
@@ -132,7 +132,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
         group.calls += 1;
         let span = view.host_span(whole);
         group.cost_seconds += seconds(match kind {
-            // The copy itself, and what stands still around it; setting the device up is not part of it.
+            // The copy itself and the idle time around it; setting up the device is not part of it.
             WaitKind::CopyToDevice => {
                 let rest = without(&[span], &kernels);
                 total(&without(&rest, &view.cold.spans))
@@ -189,7 +189,7 @@ fn kernel_time(view: &View) -> Vec<Span> {
     merged(kernels.map(|at| view.device_span(at)).collect())
 }
 
-/// When the host last ordered anything, or began an operator.
+/// When the host last launched anything, or began an operator.
 fn last_work(view: &View) -> i64 {
     let host = &view.trace.host;
     let works =
@@ -197,7 +197,8 @@ fn last_work(view: &View) -> i64 {
     (0..host.len()).filter(works).map(|at| host.start[at]).max().unwrap_or(i64::MAX)
 }
 
-/// The profiler waits for the device when it stops: in its own code, or, without stacks, after the last work of all.
+/// Whether the profiler itself waits, as it does when it stops: in its own code, or, without stacks, after the last
+/// work.
 fn is_profilers_own(view: &View, at: usize, stack: &[usize], last_work: i64) -> bool {
     let in_profiler = |&at: &usize| {
         let name = view.host_name(at);
@@ -209,7 +210,7 @@ fn is_profilers_own(view: &View, at: usize, stack: &[usize], last_work: i64) -> 
     }
 }
 
-/// The outermost operator around a wait that is there to read back.
+/// The outermost operator around a wait whose purpose is the read-back.
 fn reading_operator(view: &View, at: usize) -> Option<usize> {
     let is_operator = |at: &usize| view.trace.host.category[*at] == Category::CpuOp;
     view.ancestors(at).filter(is_operator).take_while(|&at| READ_BACKS.contains(&view.host_name(at))).last()
@@ -221,7 +222,7 @@ fn copies_by_call(view: &View) -> HashMap<u32, Direction> {
     copies.map(|at| (view.call_of[at], direction(view.name(device.name[at])))).collect()
 }
 
-/// The direction of the copy that the wait is for: ordered just before it in the same operator, or by itself.
+/// The direction of the copy that is waited for: launched just before it in the same operator, or by the wait itself.
 fn copy_before(view: &View, at: usize, copies: &HashMap<u32, Direction>) -> Option<Direction> {
     let host = &view.trace.host;
     (at.saturating_sub(4)..=at)
@@ -247,25 +248,25 @@ fn before(view: &View, at: usize) -> Option<String> {
     Some(view.host_name(outermost).to_string())
 }
 
-/// A shorter wait empties no queue worth the name.
+/// A shorter wait does not drain the queue.
 const FEW_LAUNCHES_NANOS: i64 = 30_000;
 
-/// When nothing was queued for the device and it stood.
+/// When nothing was queued for the device and it was idle.
 fn starved(view: &View, stops: &[Stop]) -> Vec<Span> {
     without(&merged(stops.iter().map(|stop| stop.starved().unwrap_or(stop.span)).collect()), &view.cold.spans)
 }
 
-/// How long after a wait the device's standing still belongs to it, in nanoseconds.
+/// How long after a wait the device's idle time is attributed to it, in nanoseconds.
 fn restart(view: &View, span: Span, waited_nanos: i64) -> i64 {
     let busy = covered(&view.busy, span);
-    // Mostly waiting for a device that works, for longer than a few launches: it was fed, and what is lost is the time it
-    // stands still until work comes again.
+    // If the host mostly waited for a busy device, for longer than a few launches, the device was fed: the loss is its
+    // idle time until work arrives again.
     let was_fed = busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS;
     if !was_fed {
         return 0;
     }
     let next = view.busy.partition_point(|busy| busy.end <= span.end);
     let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
-    // Idle time beyond that is not for want of work ordered ahead.
+    // Idle time beyond that is not for lack of queued work.
     (restart - span.end).min(LONG_GAP_NANOS)
 }

@@ -1,4 +1,4 @@
-//! Embedding tables with a dense gradient of which a step uses few rows.
+//! Embedding tables with a dense gradient although a step uses few of their rows.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +15,21 @@ use super::view::View;
 pub struct DenseTable {
     pub rows: f64,
     pub width: f64,
-    /// At most so many rows are used per step: as many as indices are looked up.
+    /// Upper bound on the rows used per step: the number of looked-up indices.
     pub used_rows: f64,
-    /// Kernels of the gradient: the fill with zeros, and what adds the used rows to it.
+    /// Kernels of the gradient: the zero fill, and the accumulation of the used rows.
     pub gradient: Vec<usize>,
     pub fills: Vec<usize>,
-    /// Kernels of the optimizer, of whose time `share_of_update` goes into the table.
+    /// Kernels of the optimizer, which spend `share_of_update` of their time on the table.
     pub update: Vec<usize>,
     pub share_of_update: f64,
-    /// Device time that goes into rows which nothing uses.
+    /// Device time spent on rows that nothing uses.
     pub unused_seconds: f64,
 }
 
-/// Fewer rows to each used one are not worth another kind of gradient.
+/// With fewer rows per used one, a sparse gradient is not worthwhile.
 const ROWS_TO_USED: f64 = 8.0;
-/// A smaller table is lost among the other parameters.
+/// A smaller table does not matter among the other parameters.
 const SHARE_OF_PARAMETERS: f64 = 0.5;
 
 /// Tables of one size.
@@ -60,7 +60,7 @@ pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> 
         alike.looked_up += indices.iter().map(|size| *size as f64).product::<f64>() / view.steps.count();
         alike.gradients.push(at);
     }
-    // Tables alike have a gradient each; one table that is read twice has two.
+    // Equal tables have one gradient each; one table that is read twice has two.
     let one_each = |alike: &Tables| (alike.gradients.len() as f64 / view.steps.count()).max(1.0);
     let counts: [&dyn Fn(&Tables) -> f64; 2] = [&one_each, &|_| 1.0];
     let is_hardly_used = |rows: f64, alike: &Tables| rows >= ROWS_TO_USED * alike.looked_up;
@@ -108,12 +108,12 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// A table of `rows` rows of 128, of which 1,000 are looked up, and its update of 4 ms.
+    /// A table of `rows` rows of 128, of which 1,000 are looked up, with an update of 4 ms.
     fn table(rows: u64) -> Option<DenseTable> {
         tables(&[rows], &[rows])
     }
 
-    /// Tables of so many rows, one after another, with what is accumulated of them.
+    /// Consecutive tables with these numbers of rows, and the gradients accumulated for them.
     fn tables(read: &[u64], accumulated: &[u64]) -> Option<DenseTable> {
         let mut made = Fabricated::on("NVIDIA H200");
         made.step(1, 0, 10_000 * MICRO);

@@ -1,4 +1,4 @@
-//! Whether a trace can be trusted: cut, damaged, lost work, impossible times, too much of the profiler in it.
+//! Whether a trace can be trusted: truncated, damaged, lost work, impossible times, too much profiler overhead.
 
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
@@ -15,17 +15,17 @@ pub struct Trust {
     pub verdict: Verdict,
     /// Problems, the worst first, in sentences.
     pub notes: Vec<String>,
-    /// Share of the step that the profiler itself takes; see `overhead_from`. Where it is estimated, also its bounds.
+    /// Share of the step that the profiler itself takes; see `overhead_from`. If it is estimated, also its bounds.
     pub profiler_overhead_share: Option<f64>,
     pub profiler_overhead_low_share: Option<f64>,
     pub profiler_overhead_high_share: Option<f64>,
     pub overhead_from: Option<&'static str>,
-    /// The dearest that recording usually is: rules reckon with it, while the bounds hold all that was seen.
+    /// The highest usual cost of recording, which rules use; the bounds cover everything that was seen.
     #[serde(skip)]
     pub usual_overhead_most: Option<f64>,
     /// Share of the steps in which the device was idle during one-time setup on the host.
     pub cold_share: f64,
-    /// Figures that are withheld because the trace distorts them.
+    /// Figures withheld because the trace distorts them.
     pub withheld: Vec<&'static str>,
 }
 
@@ -34,22 +34,22 @@ pub struct Trust {
 pub enum Verdict {
     #[default]
     Sound,
-    /// Figures hold with the reserve that the notes state.
+    /// Figures hold with the caveats in the notes.
     Limited,
     Broken,
 }
 
-/// Step time without the profiler, as far as it is known.
+/// Step time without the profiler, as far as known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unprofiled {
     pub step_seconds: Option<f64>,
-    /// Where it is not known: the middle of an estimate and its two bounds.
+    /// If unknown: the middle of an estimate and its two bounds.
     pub estimated_seconds: Option<[f64; 3]>,
 }
 
-/// Above this share the profiler is said to be in the way.
+/// Above this share, profiler overhead is reported.
 const TOO_MUCH_PROFILER: f64 = 0.10;
-/// Above this share of a cold start nothing can be said about the steps to come.
+/// Above this share of cold start, nothing can be said about later steps.
 const MOSTLY_COLD: f64 = 0.4;
 
 pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
@@ -93,7 +93,8 @@ impl Trust {
         self.notes.push(text);
     }
 
-    /// Says how much of the recorded step was the profiler's: `without` of `recorded` seconds was not, and all shares are of that.
+    /// Reports the profiler's part of the recorded step: all shares refer to the `without` seconds that remain of
+    /// `recorded`.
     pub fn taken_out(&mut self, without: f64, recorded: f64) {
         let share = (1.0 - without / recorded).max(0.0);
         self.profiler_overhead_share = Some(share);
@@ -110,7 +111,7 @@ impl Trust {
     }
 }
 
-/// Launches without their kernels, and kernels without their launches: the profiler's buffers overflowed.
+/// Launches without kernels, and kernels without launches: the profiler's buffers overflowed.
 fn lost_work(view: &View, trust: &mut Trust) {
     let (host, device) = (&view.trace.host, &view.trace.device);
     if !view.has_device_work() {
@@ -141,7 +142,7 @@ fn lost_work(view: &View, trust: &mut Trust) {
         .filter(|&at| view.call_kind(at) == Some(CallKind::Launch) && !is_captured(at))
         .map(|at| at as u32)
         .collect();
-    // Work that was launched last may not have run yet when recording ended.
+    // The last launched work may not have run yet when recording ended.
     let start_of = |call: u32| host.start[call as usize];
     let ordered = device.busy().map(|at| view.call_of[at]).filter(|call| *call != NONE);
     let last_arrived = ordered.map(start_of).max().unwrap_or(i64::MIN);
@@ -165,7 +166,7 @@ fn lost_work(view: &View, trust: &mut Trust) {
         );
         trust.withheld.push("idle");
     }
-    // Kernels that still ran when recording began were launched before it.
+    // Kernels still running when recording began were launched before it.
     let range = view.steps.range();
     let in_steps =
         |at: &usize| device.category[*at] == Category::Kernel && (range.start..range.end).contains(&device.start[*at]);
@@ -180,7 +181,7 @@ fn lost_work(view: &View, trust: &mut Trust) {
     }
 }
 
-/// Device events alone: whose they are is not known.
+/// Device events alone cannot be attributed to any operator.
 fn without_operators(view: &View, trust: &mut Trust) {
     let tells =
         |category: &Category| matches!(category, Category::CpuOp | Category::PythonFunction | Category::UserAnnotation);
@@ -195,8 +196,8 @@ fn without_operators(view: &View, trust: &mut Trust) {
     }
 }
 
-/// A trace of which only a part of the events was kept: the numbers that the profiler gives to operators one after another have
-/// holes almost everywhere.
+/// Detects a trace with only some of its events kept: the consecutive numbers that the profiler assigns to operators
+/// have gaps almost everywhere.
 fn sampled(view: &View, trust: &mut Trust) {
     let host = &view.trace.host;
     let step_between = |category: Category| {
@@ -204,14 +205,14 @@ fn sampled(view: &View, trust: &mut Trust) {
             .filter(|&at| host.category[at] == category && host.id[at] != NONE)
             .map(|at| host.id[at])
             .collect();
-        // Each thread's are in order already, and a stable sort merges such runs.
+        // Each thread is already sorted, and a stable sort merges such runs quickly.
         ids.sort();
         ids.dedup();
         let steps: Vec<i64> = ids.windows(2).map(|pair| i64::from(pair[1] - pair[0])).collect();
         let mean = steps.iter().sum::<i64>() as f64 / steps.len().max(1) as f64;
         (steps.len() >= 50).then(|| (median(steps), mean))
     };
-    // The profiler leaves out some kinds of device calls, so their numbers may have holes. It leaves out no operators.
+    // The profiler omits some kinds of runtime calls, so their numbers may have gaps. It omits no operators.
     let Some((_, one_in)) = step_between(Category::CpuOp).filter(|(median, _)| *median >= 4.0) else { return };
     if step_between(Category::Runtime).is_some_and(|(median, _)| median < 16.0) {
         return;
@@ -226,7 +227,7 @@ fn sampled(view: &View, trust: &mut Trust) {
     trust.withheld.extend(["idle", "communication"]);
 }
 
-/// The window holds work that is done once.
+/// Notes one-time work inside the window.
 fn cold_start(view: &View, trust: &mut Trust) {
     let steps = &view.steps;
     if let Some(last) = steps.left_out.last() {
@@ -261,7 +262,7 @@ fn cold_start(view: &View, trust: &mut Trust) {
     }
 }
 
-/// A graph's kernels have one launch between them; some profilers record the launch alone.
+/// A graph's kernels share one launch; some profilers record only the launch.
 fn graph_launches(view: &View, trust: &mut Trust) {
     let host = &view.trace.host;
     let graphs: Vec<usize> = (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::GraphLaunch)).collect();
@@ -323,14 +324,15 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     }
     let Some(estimate) = estimate(view) else { return };
     trust.profiler_overhead_share = Some(estimate.middle);
-    // A play of the steps with the cheapest and with the dearest events that were seen is the wider estimate, and mostly the right one.
+    // Replaying the steps with the cheapest and the most expensive events seen gives the wider estimate, which is
+    // mostly right.
     let played = unprofiled.estimated_seconds.map(|played| played.map(|seconds| 1.0 - seconds / step_seconds));
     let [_, most, least] = played.unwrap_or([estimate.middle, estimate.high, estimate.low]);
     trust.profiler_overhead_low_share = Some(estimate.low.min(least).max(0.0));
     trust.profiler_overhead_high_share = Some(estimate.high.max(most));
     trust.usual_overhead_most = Some(estimate.high);
     trust.overhead_from = Some("estimated from the number of recorded events");
-    // Where the device sets the pace, a slower host changes nothing.
+    // If the device is the bottleneck, a slower host changes nothing.
     let busy: i64 = steps.list.iter().map(|step| super::intervals::covered(&view.busy, step.span)).sum();
     if estimate.middle > TOO_MUCH_PROFILER && steps.share(busy) < 0.8 {
         let of_shares = [estimate.middle, estimate.high, estimate.low].map(|share| step_seconds * (1.0 - share));
@@ -351,13 +353,13 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
 }
 
 impl Trust {
-    /// Whether findings about idle time are left out: events are missing, or the window says nothing about the steps to come.
+    /// Whether findings about idle time are withheld: events are missing, or the window says nothing about later steps.
     pub fn withholds_idle(&self) -> bool {
         self.withheld.iter().any(|figure| matches!(*figure, "idle" | "steady-state"))
     }
 
-    /// A share of the recorded step that the host causes, as a share of the step without the profiler: by the middle estimate,
-    /// and by the largest that recording usually costs.
+    /// Converts a share of the recorded step that the host causes to a share of the step without the profiler: by the
+    /// middle estimate, and by the highest usual cost of recording.
     pub fn without_profiler(&self, share: f64) -> (f64, f64) {
         let without = |overhead: f64| ((share - overhead) / (1.0 - overhead).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
         let middle = self.profiler_overhead_share.unwrap_or(0.0);

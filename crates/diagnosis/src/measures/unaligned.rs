@@ -1,4 +1,5 @@
-//! Products whose rows do not begin at multiples of 16 bytes: the kernel loads them piece by piece, and its name says so.
+//! GEMMs whose rows do not start at multiples of 16 bytes: the kernel loads them in smaller pieces, and its name says
+//! so.
 
 use super::flops::{Cost, Precision, owner_of, shares};
 use super::intervals::seconds;
@@ -18,17 +19,18 @@ pub struct Unaligned {
 #[derive(Clone, Copy, Debug)]
 pub struct UnalignedKernel {
     pub at: usize,
-    /// With aligned rows, as expected and at best.
+    /// Time with aligned rows, expected and at best.
     pub expected_nanos: i64,
     pub least_nanos: i64,
 }
 
-/// One load of a thread.
+/// Bytes of one full load of a thread.
 const WHOLE_BYTES: u32 = 16;
-/// Share of it that loads of two bytes allow: 95 to 152 TFLOP/s were measured on an H200, of 989. Cores of half that speed wait less.
+/// Share of the peak rate that two-byte loads allow: 95 to 152 of 989 TFLOP/s were measured on an H200. Tensor cores of
+/// half that speed wait less.
 const SHARE_BY_TWO_BYTES: f64 = 0.125;
 const FAST_CORES: f64 = 600e12;
-/// Without shapes, what at least is left of a product.
+/// Without shapes, the least share of a GEMM's time that remains.
 const LEAST_LEFT: f64 = 0.05;
 
 pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
@@ -64,9 +66,9 @@ pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
     result
 }
 
-/// Bytes that a product on tensor cores loads at once, where they are fewer than whole loads.
+/// Bytes that a tensor-core GEMM loads at once, if fewer than a full load.
 fn bytes_at_once(name: &str) -> Option<u32> {
-    // Elements of double precision and complex ones are 8 and 16 bytes long: one is a whole load, or nearly.
+    // Double-precision and complex elements are 8 and 16 bytes long: one is a full load, or nearly.
     let is_long = ["_d884", "_z884", "_c1688"].iter().any(|kind| name.contains(kind));
     if is_long || !name.contains("tensorop") {
         return None;
@@ -142,7 +144,7 @@ mod tests {
             assert_eq!((found.seconds, found.kernels[0].least_nanos), (0.013, 650 * MICRO));
             found.kernels[0].expected_nanos
         };
-        // An eighth and a quarter of the cores' rate, against the 65% that products reach.
+        // An eighth and a quarter of the tensor cores' rate, relative to the 65% that GEMMs reach.
         assert!(expected("NVIDIA H200").abs_diff(2_500 * MICRO) <= 1);
         assert!(expected("NVIDIA A100-SXM4-80GB").abs_diff(5_000 * MICRO) <= 1);
     }

@@ -1,4 +1,4 @@
-//! Gradients of parameters that no optimizer updates: a backward pass goes on through what nobody trains.
+//! Gradients of parameters that no optimizer updates: the backward pass continues through layers that are not trained.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,28 +12,29 @@ use super::intervals::{Span, holds};
 use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
 
-/// Share of the elements with a gradient that no optimizer reads.
+/// Least share of the elements with a gradient that no optimizer reads.
 const LEAST_SHARE: f64 = 0.3;
-/// Fewer are an oversight that costs nothing.
+/// Fewer unread gradients are an oversight that costs nothing.
 const FEWEST_PER_STEP: f64 = 4.0;
-/// Nodes of the graph before the accumulation of a gradient among which is the one that made it.
+/// How many nodes before a gradient's accumulation may include the one that computed it.
 const MOST_BEFORE: usize = 4;
 
 const ACCUMULATES: &str = "torch::autograd::AccumulateGrad";
 
-/// A gradient as a node of the graph accumulates it.
+/// A gradient accumulated by a graph node.
 struct Gradient {
     /// In ascending order.
     sizes: Vec<u64>,
     is_read: bool,
-    /// It is added to one that is there already.
+    /// Whether it is added to an existing gradient.
     is_added: bool,
 }
 
 type Node = (usize, Option<Gradient>);
 
-/// All of each backward pass behind the last gradient that is read, and before it what leads to unread ones alone and the products whose
-/// result is not read. `optimizer` is when the host was in optimizers' own code, `zeroing` when it was in `zero_grad`.
+/// Everything in each backward pass after the last gradient that is read; before it, what leads only to unread
+/// gradients and the GEMMs whose result is not read. `optimizer` is when the host was in optimizers' own code,
+/// `zeroing` when it was in `zero_grad`.
 pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Recomputed {
     let is_alone = view.trace.header.distributed.as_ref().is_none_or(|distributed| distributed.world_size <= 1);
     if optimizer.is_empty() || !is_alone {
@@ -42,7 +43,8 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
     let operators = operators_in(view, optimizer);
     let updated = updated_sizes(view, &operators);
     let mut passes = passes(view, &updated);
-    // Lists of many tensors are recorded without their sizes: then what is left of a gradient tells, or what becomes of it.
+    // Long lists of tensors are recorded without sizes; then it depends on what is left of a gradient, or what becomes
+    // of it.
     let is_told = !updated.is_empty() && !has_lists_without_sizes(view, &operators);
     if !is_told && !told_by_what_is_left(view, &mut passes, zeroing) && !thrown_away(view, &mut passes, &operators) {
         return Recomputed::default();
@@ -70,7 +72,7 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
             if !gradient.is_read {
                 spans.push(view.host_span(*at));
                 let before = &pass[place.saturating_sub(MOST_BEFORE)..place];
-                // Under autocast it comes in half precision.
+                // Under autocast the gradient arrives in half precision.
                 let cast = before.last().filter(|(node, _)| view.host_name(*node).ends_with("ToCopyBackward0"));
                 spans.extend(cast.map(|(node, _)| view.host_span(*node)));
                 let made = before.iter().rev().map(|(node, _)| made_by(view, *node, &gradient.sizes));
@@ -81,8 +83,8 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
     Recomputed::of(view, count, spans)
 }
 
-/// Runs of nodes between two gradients that are read whose own gradients are read by nobody, and of which nothing goes on: the last is made
-/// by a node that a network begins with. A second model that is differentiated beside the one that is trained is such a run.
+/// Runs of nodes between two read gradients whose own gradients are unread and lead nowhere: the last is computed by a
+/// node at which a network begins. A second model, differentiated along with the trained one, is such a run.
 fn runs_for_nothing(view: &View, pass: &[Node]) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = 0;
@@ -101,14 +103,15 @@ fn runs_for_nothing(view: &View, pass: &[Node]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Tokens have no gradient, and neither has a picture: then a convolution makes the gradient by its weight alone.
+/// Whether a network begins at this node: tokens and images have no gradient, so a convolution computes only that of
+/// its weight.
 fn is_where_a_network_begins(view: &View, node: usize) -> bool {
     let name = view.host_name(node);
     let makes = |kernel: &str| !launches_in(view, node, kernel).is_empty();
     name.contains("EmbeddingBackward") || (name.contains("ConvolutionBackward") && makes("wgrad") && !makes("dgrad"))
 }
 
-/// The backward passes of all steps, their nodes in order, with what they accumulate.
+/// The backward passes of all steps, with their nodes in order and the gradients they accumulate.
 fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
     let host = &view.trace.host;
     let mut by_step: HashMap<(TrackId, usize), Vec<Node>> = HashMap::new();
@@ -134,18 +137,18 @@ fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
     by_step.into_values().flat_map(|nodes| one_by_one(view, nodes)).collect()
 }
 
-/// The end of the gradients of one kind of pass, over all steps.
+/// The fate of the gradients of one kind of pass, over all steps.
 #[derive(Default)]
 struct Fate {
-    /// Sizes of tensors that the update after it names.
+    /// Sizes of tensors named in the update after it.
     named: HashSet<Vec<u64>>,
-    /// The next pass makes them anew, so that somebody clears them in between; or adds to them.
+    /// Sizes that the next pass creates again, because they were cleared in between; and those it adds to.
     cleared: HashSet<Vec<u64>>,
     kept: HashSet<Vec<u64>>,
 }
 
-/// Takes for unread what an optimizer of other tensors leaves and the next pass makes anew. That tells where an update between two passes
-/// names its tensors; all others are taken to read whatever is there.
+/// Marks as unread what an optimizer of other tensors leaves and the next pass creates again. This works if an update
+/// between two passes names its tensors; all others are assumed to read everything.
 fn thrown_away(view: &View, passes: &mut [Vec<Node>], operators: &[usize]) -> bool {
     let host = &view.trace.host;
     let start = |pass: &Vec<Node>| pass.first().map_or(i64::MAX, |(at, _)| host.start[*at]);
@@ -155,7 +158,7 @@ fn thrown_away(view: &View, passes: &mut [Vec<Node>], operators: &[usize]) -> bo
         pass.iter().filter_map(|(_, gradient)| Some(gradient.as_ref()?.sizes.clone())).collect()
     };
     let mut fates: HashMap<Vec<Vec<u64>>, Fate> = HashMap::new();
-    // Backwards, with whether the next gradient of these sizes is added to what is there.
+    // Walks backwards, with whether the next gradient of these sizes is added to an existing one.
     let mut is_added_next: HashMap<&Vec<u64>, bool> = HashMap::new();
     let mut next = i64::MAX;
     for pass in passes.iter().rev() {
@@ -173,7 +176,7 @@ fn thrown_away(view: &View, passes: &mut [Vec<Node>], operators: &[usize]) -> bo
                 None => {}
             }
         }
-        // The first of its sizes in a pass is the one that counts.
+        // The first gradient of its sizes in a pass counts.
         is_added_next.extend(gradients().collect::<Vec<_>>().into_iter().rev().map(|one| (&one.sizes, one.is_added)));
         next = start(pass);
     }
@@ -200,7 +203,7 @@ fn operators_in(view: &View, spans: &[Span]) -> Vec<usize> {
     operators
 }
 
-/// Whether an operator of an optimizer was recorded with lists of tensors, and without their sizes.
+/// Whether an optimizer's operator was recorded with lists of tensors but without their sizes.
 fn has_lists_without_sizes(view: &View, operators: &[usize]) -> bool {
     let takes_lists =
         |at: usize| ["aten::_fused_", "aten::_foreach_"].iter().any(|of| view.host_name(at).starts_with(of));
@@ -210,8 +213,8 @@ fn has_lists_without_sizes(view: &View, operators: &[usize]) -> bool {
     operators.iter().any(|&at| takes_lists(at) && is_empty(at))
 }
 
-/// Takes for unread what every step adds to a gradient that nobody cleared, while others are made anew. That tells where one pass per
-/// step accumulates, and where nothing is filled with zeros to be added to.
+/// Marks as unread the gradients that every step adds to without clearing, while others are created again. This works
+/// if one pass per step accumulates, and if nothing is filled with zeros to be added to.
 fn told_by_what_is_left(view: &View, passes: &mut [Vec<Node>], zeroing: &[Span]) -> bool {
     let host = &view.trace.host;
     let is_cleared = |at: &usize| holds(zeroing, host.start[*at]);
@@ -237,7 +240,7 @@ fn told_by_what_is_left(view: &View, passes: &mut [Vec<Node>], zeroing: &[Span])
     true
 }
 
-/// Backward passes of one step: each begins with the operator that was called last.
+/// Splits a step into backward passes: each begins with the operator called last.
 fn one_by_one(view: &View, nodes: Vec<Node>) -> Vec<Vec<Node>> {
     let sequence = &view.trace.host.sequence;
     let (mut first, mut passes) = (NONE, vec![Vec::new()]);
@@ -256,7 +259,7 @@ fn one_by_one(view: &View, nodes: Vec<Node>) -> Vec<Vec<Node>> {
     passes
 }
 
-/// Where a node makes a gradient of these sizes: a product, or of a convolution's gradients the one by its weight or its bias.
+/// Where a node computes a gradient of these sizes: in a GEMM, or in a convolution's gradient for its weight or bias.
 fn made_by(view: &View, node: usize, sizes: &[u64]) -> Vec<Span> {
     let host = &view.trace.host;
     for at in view.within(node).skip(1).filter(|&at| host.category[at] == Category::CpuOp) {
@@ -288,9 +291,9 @@ fn launches_in(view: &View, operator: usize, name: &str) -> Vec<Span> {
     named.filter(|&at| view.call_of[at] != NONE).map(|at| view.host_span(view.call_of[at] as usize)).collect()
 }
 
-/// Sizes of all tensors that optimizers touch, each in ascending order; empty where they do not say.
+/// Sizes of all tensors that optimizers touch, each in ascending order; empty if they do not say.
 fn updated_sizes(view: &View, operators: &[usize]) -> HashSet<Vec<u64>> {
-    // Compiled updates name their tensors in an order of their own.
+    // Compiled updates list their tensors in a different order.
     if !operators.iter().all(|&at| view.host_name(at).starts_with("aten::")) {
         return HashSet::new();
     }
@@ -305,7 +308,7 @@ fn updated_sizes(view: &View, operators: &[usize]) -> HashSet<Vec<u64>> {
     sizes
 }
 
-/// Sizes of one tensor, or of those of a list.
+/// Sizes of one tensor, or of each tensor of a list.
 fn tensors(input: &Value) -> Vec<Vec<u64>> {
     let sizes = |value: &Value| -> Option<Vec<u64>> { value.as_array()?.iter().map(Value::as_u64).collect() };
     match sizes(input).filter(|sizes| !sizes.is_empty()) {

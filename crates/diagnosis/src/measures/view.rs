@@ -1,4 +1,4 @@
-//! A trace made ready for measuring: which span holds which, what queued what, which operator a backward belongs to.
+//! A trace prepared for measuring: nesting of spans, which call queued what, and the forward operator of each backward.
 
 use std::sync::OnceLock;
 
@@ -19,11 +19,11 @@ pub struct View<'t> {
     call_kinds: Vec<CallKind>,
     /// Forward operators by sequence number.
     forward: Numbered,
-    /// Operators by external id, once they are asked for: by work that no operator launched.
+    /// Operators by external id, built on first use: for work that no operator launched.
     by_external: OnceLock<Numbered>,
-    /// When any device worked.
+    /// When any device was busy.
     pub busy: Vec<Span>,
-    /// When the host set things up for the first time and the device stood.
+    /// When the host did one-time setup while the device was idle.
     pub cold: Cold,
     pub steps: Steps,
 }
@@ -33,7 +33,7 @@ impl<'t> View<'t> {
         View::with_steps(trace, None)
     }
 
-    /// Views a replayed trace; `recorded_on` says on which clock its steps were measured when it was recorded.
+    /// Views a replayed trace; `recorded_on` is the clock of its steps when it was recorded.
     pub fn played(trace: &'t Trace, recorded_on: MeasuredOn) -> View<'t> {
         View::with_steps(trace, Some(recorded_on))
     }
@@ -86,7 +86,7 @@ impl<'t> View<'t> {
         (self.trace.host.category[at] == Category::Runtime).then(|| self.call_kinds[self.trace.host.name[at].index()])
     }
 
-    /// Whether work that a host span queued is in the trace, by span.
+    /// By host span: whether work that it queued is in the trace.
     pub fn arrived(&self) -> Vec<bool> {
         let mut arrived = vec![false; self.trace.host.len()];
         for &call in self.call_of.iter().filter(|call| **call != NONE) {
@@ -95,26 +95,26 @@ impl<'t> View<'t> {
         arrived
     }
 
-    /// The span itself, then the spans around it, outwards; no more than any stack is deep.
+    /// The span itself, then the enclosing spans, outwards; limited to the depth of any real stack.
     pub fn ancestors(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         let next = |at: &usize| Some(self.parent[*at]).filter(|parent| *parent != NONE).map(|parent| parent as usize);
         std::iter::successors(Some(at), next).take(MOST_LEVELS)
     }
 
-    /// The span itself, then those of its thread that begin before its end.
+    /// The span itself, then the spans of its thread that begin before its end.
     pub fn within(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         let host = &self.trace.host;
         (at..host.len())
             .take_while(move |&inner| host.track[inner] == host.track[at] && host.start[inner] < host.end(at))
     }
 
-    /// Work of the device that was ordered in one of these spans of the host, which do not overlap and are in order.
+    /// Device work launched in one of these host spans, which are sorted and disjoint.
     pub fn ordered_in(&self, spans: &[Span]) -> Vec<usize> {
         let ordered = self.trace.device.busy().filter(|&at| self.call_of[at] != NONE);
         ordered.filter(|&at| holds(spans, self.trace.host.start[self.call_of[at] as usize])).collect()
     }
 
-    /// Share of the multiprocessors that the blocks of a device span fill; all of them where that is not known.
+    /// Share of the multiprocessors that a device span's blocks fill; 1 if unknown.
     pub fn filled_share(&self, at: usize) -> f64 {
         let device = &self.trace.device;
         let multiprocessors = self.trace.header.devices.first().map_or(0, |device| u64::from(device.multiprocessors));
@@ -130,7 +130,7 @@ impl<'t> View<'t> {
         self.ancestors(at).find(|&at| self.trace.host.category[at] == Category::CpuOp)
     }
 
-    /// The operator that queued a device span; where a whole graph was launched, the one that the span itself names.
+    /// The operator that queued a device span; for the launch of a whole graph, the one that the span itself names.
     pub fn operator_of_device(&self, at: usize) -> Option<usize> {
         let queued = Some(self.call_of[at]).filter(|call| *call != NONE);
         queued.and_then(|call| self.operator_of(call as usize)).or_else(|| {
@@ -139,15 +139,15 @@ impl<'t> View<'t> {
         })
     }
 
-    /// The forward operator whose gradient is computed at a host span, where it is one.
+    /// The forward operator whose gradient a host span computes, if it does.
     pub fn forward_of(&self, at: usize) -> Option<usize> {
         let node = self.ancestors(at).find(|&at| is_backward_node(self.host_name(at)))?;
         let sequence = self.trace.host.sequence[node];
         self.forward.get(sequence)
     }
 
-    /// The modules around a host span, the outermost first, joined by dots; of a backward those of its forward. Torch names
-    /// a module by its class and a number, headroom by its path.
+    /// The modules around a host span, the outermost first, joined by dots; for a backward, those of its forward. Torch
+    /// names a module by class and number, headroom by path.
     pub fn module_of(&self, at: usize) -> Option<String> {
         let mut stated = self.ancestors(at).filter_map(|at| self.trace.stated(at)).map(|stated| stated.module);
         let named = stated.find(|module| !module.is_none());
@@ -161,7 +161,7 @@ impl<'t> View<'t> {
         (!path.is_empty()).then(|| path.join("."))
     }
 
-    /// The Python functions around a host span, the innermost first; of a backward those of its forward.
+    /// The Python functions around a host span, the innermost first; for a backward, those of its forward.
     pub fn python_stack(&self, at: usize) -> Vec<usize> {
         let is_python = |&at: &usize| self.trace.host.category[at] == Category::PythonFunction;
         let own: Vec<usize> = self.ancestors(at).filter(is_python).collect();
@@ -171,7 +171,8 @@ impl<'t> View<'t> {
         self.forward_of(at).map(|forward| self.ancestors(forward).filter(is_python).collect()).unwrap_or_default()
     }
 
-    /// The answer of `of` to each kernel's name, by name id. Most names of a trace are shapes and functions, so only kernels are asked.
+    /// The result of `of` for each kernel name, by name id. Most names of a trace are shapes and functions, so it is
+    /// called only for kernels.
     pub fn of_kernels<T: Clone + Default>(&self, of: impl Fn(&str) -> T) -> Vec<T> {
         let device = &self.trace.device;
         let mut known: Vec<Option<T>> = vec![None; self.trace.names.count()];
@@ -181,7 +182,7 @@ impl<'t> View<'t> {
         known.into_iter().map(Option::unwrap_or_default).collect()
     }
 
-    /// Spans of the host whose name satisfies `is_wanted`, which is asked once a name.
+    /// Host spans whose name satisfies `is_wanted`, which is called once per name.
     pub fn host_spans_named(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let wanted: Vec<bool> = self.trace.names.iter().map(|(_, name)| is_wanted(name)).collect();
         if !wanted.contains(&true) {
@@ -191,7 +192,7 @@ impl<'t> View<'t> {
     }
 }
 
-/// Python itself stops at 1,000 calls within each other; scripts reach a tenth of that.
+/// Python itself stops at 1,000 nested calls; scripts reach a tenth of that.
 const MOST_LEVELS: usize = 1_000;
 
 /// A node of autograd's graph, while it computes gradients.
@@ -199,9 +200,10 @@ pub fn is_backward_node(name: &str) -> bool {
     name.starts_with("autograd::engine::evaluate_function")
 }
 
-/// Spans come ordered by track and start, the longer first, so a stack of open ones suffices. An annotation may outlive the
-/// function that opened it; then that function is not around what comes after its end. A span that ends before a later one
-/// is around nothing that the later one is not around more closely, so it leaves the stack: each span enters and leaves once.
+/// Finds the innermost enclosing span of each. Spans are sorted by track and start, the longer first, so a stack of
+/// open ones is enough. An annotation may outlive the function that opened it; that function then does not enclose what
+/// comes after its end. A span that ends before a later one encloses nothing that the later one does not enclose more
+/// closely, so it leaves the stack: each span enters and leaves once.
 fn parents(host: &HostSpans) -> Vec<u32> {
     let mut parents = Vec::with_capacity(host.len());
     let mut open: Vec<u32> = Vec::new();
@@ -221,7 +223,8 @@ fn parents(host: &HostSpans) -> Vec<u32> {
 
 fn calls_of_device_spans(trace: &Trace, kinds: &[CallKind]) -> Vec<u32> {
     let host = &trace.host;
-    // A runtime call and the driver call within it may share a number; the one that queues work counts, and comes last.
+    // A runtime call and the driver call within it may share a number; the one that queues work counts, so it comes
+    // last.
     let calls = |that_queue: bool| {
         let is_one = move |&at: &usize| {
             host.category[at] == Category::Runtime && kinds[host.name[at].index()].queues_work() == that_queue
@@ -246,7 +249,7 @@ fn forward_operators(trace: &Trace) -> Numbered {
         .iter()
         .map(|(_, name)| is_backward_node(name) || name.contains("Backward") || name.contains("AccumulateGrad"))
         .collect();
-    // Operators that need no gradient carry the number of the next one that does: the last is the one.
+    // Operators that need no gradient carry the number of the next one that does: the last one counts.
     let forward = (0..host.len()).filter(|&at| !backward[host.name[at].index()]);
     Numbered::new(forward.map(|at| (host.sequence[at], at)))
 }

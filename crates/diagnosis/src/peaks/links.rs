@@ -1,6 +1,6 @@
-//! Rates of links between devices of one machine, and between a device and its host, by their datasheets, in one direction.
+//! Datasheet rates of links between devices of one machine, and between a device and its host, in one direction.
 
-/// Bytes a second, by a part of the device's name; the more particular come first.
+/// Bytes per second, by a part of the device's name; more specific names come first.
 const LINKS: &[(&str, f64)] = &[
     ("GB200", 900e9),
     ("B200", 900e9),
@@ -33,7 +33,7 @@ pub fn link_of(device: &str) -> Option<f64> {
     LINKS.iter().find(|(name, _)| device.contains(name)).map(|(_, bytes)| *bytes)
 }
 
-/// PCIe of 16 lanes, or the maker's own link to a processor on the same board.
+/// PCIe with 16 lanes, or the vendor's own link to a processor on the same board.
 const HOST_LINKS: &[(&str, f64)] = &[
     ("GB200", 450e9),
     ("GH200", 450e9),

@@ -1,6 +1,6 @@
-//! Peak rates of a processor's units, computed from its family and model: no datasheet states them.
+//! Peak rates of a processor's vector and tile units, computed from its family and model: no datasheet states them.
 
-/// As the processor names itself: `GenuineIntel`, family 6, model 143.
+/// The processor's own identification: `GenuineIntel`, family 6, model 143.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processor {
     pub vendor: String,
@@ -12,16 +12,16 @@ pub struct Processor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Units {
     pub core: &'static str,
-    /// Multiply-adds that start in one cycle, and how many fp32 numbers each takes.
+    /// Multiply-adds that start per cycle, and how many fp32 numbers each takes.
     pub count: u32,
     pub lanes: u32,
-    /// FLOPs per cycle of its tile unit with bfloat16 numbers, a multiply-add counted as two, where it has one.
+    /// FLOPs per cycle of its tile unit on bfloat16, counting a multiply-add as two; `None` without such a unit.
     pub tile_flops_per_cycle: Option<u32>,
     pub source: &'static str,
 }
 
 impl Units {
-    /// A multiply-add counts as two.
+    /// Counts a multiply-add as two.
     pub fn flops_per_cycle(&self) -> u32 {
         2 * self.count * self.lanes
     }
@@ -30,10 +30,10 @@ impl Units {
 const INTEL: &str = "Intel 64 and IA-32 Architectures Optimization Reference Manual";
 const AMD: &str = "AMD Software Optimization Guide for the family";
 
-/// The units of a core of this family and model; none where it is not in the table.
+/// The units of a core of this family and model; `None` if it is not in the table.
 pub fn units(processor: &Processor) -> Option<Units> {
     let units = |core, count, lanes, source| Some(Units { core, count, lanes, tile_flops_per_cycle: None, source });
-    // A tile instruction takes 16 cycles for 16×16 sums of 32 products.
+    // A tile instruction takes 16 cycles for 16×16 sums of 32 products each.
     let with_tiles = |core| Some(Units { core, count: 2, lanes: 16, tile_flops_per_cycle: Some(1024), source: INTEL });
     match (processor.vendor.as_str(), processor.family, processor.model) {
         ("GenuineIntel", 6, 85) => units("Skylake or Cascade Lake server", 2, 16, INTEL),

@@ -1,5 +1,5 @@
-//! Light and full recordings of the same loop, joined by the order of their operators and calls: attributes of the full one,
-//! times of the light one.
+//! Joins light and full recordings of the same loop by the order of their operators and calls: attributes from the full
+//! one, times from the light one.
 
 use std::collections::HashMap;
 
@@ -11,15 +11,15 @@ use crate::measures::view::View;
 
 pub struct Joined {
     pub trace: Trace,
-    /// Share of the full trace's operators and calls that have their fellow in the light one.
+    /// Share of the full trace's operators and calls that have a counterpart in the light one.
     pub share: f64,
 }
 
 const IN_A_ROW: usize = 3;
-/// How far to look ahead for the next event that both have, where they differ.
+/// How far to look ahead for the next common event where the traces differ.
 const LOOK_AHEAD: usize = 64;
 
-/// The full trace with the times of `timed`, which is the light one played again (the same events, at other times).
+/// The full trace with the times of `timed`, which is the light one replayed (the same events, at other times).
 pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
     let steps = full.steps.ordered.len().min(light.steps.ordered.len());
     if steps == 0 {
@@ -27,7 +27,7 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
     }
     let tracks = fellows_of_lanes(full, light);
     let (mut events, mut matched) = (0, 0);
-    // Each track of the full trace: its moments, and where they lie in the timed one.
+    // For each track of the full trace: its moments, and the corresponding ones in the timed trace.
     let mut anchors: HashMap<u32, Vec<(i64, i64)>> = HashMap::new();
     let mut fellow_of_call: HashMap<usize, usize> = HashMap::new();
     let light_lanes = by_lane(light);
@@ -53,7 +53,7 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
     if matched == 0 {
         return None;
     }
-    // Marks of the steps themselves tie down threads without operators, and what comes after a thread's last one.
+    // The step marks anchor threads without operators, and whatever comes after a thread's last operator.
     let timed_steps = View::new(timed).steps.ordered;
     let pairs = full.steps.ordered.iter().zip(&timed_steps).take(steps);
     let of_steps: Vec<(i64, i64)> = pairs.flat_map(|(was, is)| [(was.start, is.start), (was.end, is.end)]).collect();
@@ -80,7 +80,8 @@ pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
     Some(Joined { trace, share: matched as f64 / events.max(1) as f64 })
 }
 
-/// Device work where its fellow lies, by the calls that ordered both; other work as long after its call as it was.
+/// Places device work like its counterpart, matched by the calls that launched both; other work keeps its delay after
+/// its call.
 fn place_device_work(
     full: &View,
     light: &View,
@@ -120,7 +121,8 @@ fn place_device_work(
     }
 }
 
-/// Operators and calls of each track, in order, and the loader's annotations: no operator of this process tells when it waits for a worker.
+/// Operators and calls of each track, in order, plus the loader's annotations: no operator of this process shows when
+/// it waits for a worker.
 fn by_lane(view: &View) -> Vec<(u32, Vec<usize>)> {
     let host = &view.trace.host;
     let mut tracks: Vec<(u32, Vec<usize>)> = Vec::new();
@@ -138,7 +140,7 @@ fn by_lane(view: &View) -> Vec<(u32, Vec<usize>)> {
     tracks
 }
 
-/// Threads of the two traces that are the same: by their number, since one process recorded both; else the nth busiest.
+/// Matches threads of the two traces: by number, since one process recorded both; otherwise the nth busiest of each.
 fn fellows_of_lanes(full: &View, light: &View) -> HashMap<u32, u32> {
     let (mut own, mut others) = (by_lane(full), by_lane(light));
     own.sort_by_key(|(track, list)| (std::cmp::Reverse(list.len()), *track));
@@ -164,7 +166,7 @@ fn inside<'l>(view: &View, list: &'l [usize], window: Span) -> &'l [usize] {
     &list[first..last.max(first)]
 }
 
-/// Pairs of one name in one order. Where the lists differ, both go on at the nearest event that they have in common.
+/// Pairs events with equal names in order. Where the lists differ, both continue at the nearest common event.
 fn alike(full: &View, own: &[usize], light: &View, others: &[usize]) -> Vec<(usize, usize)> {
     let is_alike = |left: usize, right: usize| full.host_name(own[left]) == light.host_name(others[right]);
     let (mut left, mut right) = (0, 0);
@@ -177,7 +179,7 @@ fn alike(full: &View, own: &[usize], light: &View, others: &[usize]) -> Vec<(usi
         }
         let found = (1..LOOK_AHEAD).find_map(|distance| {
             let skips = (0..=distance).map(|skipped| (left + skipped, right + distance - skipped));
-            // One name may come by chance; a few in a row do not.
+            // One equal name may be a coincidence; several in a row are not.
             let goes_on = |left: usize, right: usize| {
                 (0..IN_A_ROW).all(|next| {
                     let (left, right) = (left + next, right + next);
@@ -194,7 +196,7 @@ fn alike(full: &View, own: &[usize], light: &View, others: &[usize]) -> Vec<(usi
     pairs
 }
 
-/// From moments of one trace to those of another: straight lines between anchors.
+/// Maps moments of one trace to those of another by linear interpolation between anchors.
 struct Map(Vec<(i64, i64)>);
 
 impl Map {

@@ -1,5 +1,5 @@
-//! A loader's own time in a recording against that of the timed steps: it differs from batch to batch and from one minute to the next,
-//! so a recording that misses the true time does so in part because of it.
+//! Adjusts the loader's time in a recording to that of the timed steps. It varies from batch to batch and over minutes,
+//! which explains part of the difference between a recording and the true time.
 
 use headroom_trace::{NONE, Trace};
 
@@ -7,20 +7,20 @@ use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{Span, covered};
 use crate::measures::view::View;
 
-/// The share of its time by which a loader differs: 31 ms recorded were 44 in steps with nothing attached.
+/// The share by which a loader's time varies: 31 ms recorded were 44 ms in steps with nothing attached.
 pub const NOISE_OF_LOADING: f64 = 0.35;
-/// Costs per event differ by this share of the usual ones.
+/// Per-event costs vary by this share of the usual ones.
 const COST_SPREAD: f64 = 0.35;
-/// A loader that takes less of the step explains nothing.
+/// A loader that takes less than this share of the step explains nothing.
 const LEAST_SHARE: f64 = 0.1;
-/// Nor does a difference of less than this share of the step.
+/// Differences below this share of the step are ignored.
 const LEAST_DIFFERENCE: f64 = 0.01;
-/// At least this share of a loader's recorded time is left.
+/// At least this share of a loader's recorded time remains.
 const LEAST_LEFT: f64 = 0.3;
 
-/// The trace with a loader as slow, or as quick, as the true time says. `cost` are the seconds per step that recording usually takes:
-/// where that leaves a difference, the loader takes its part of it, by how much it differs against how much costs per event do. `None`
-/// where there is nothing to share out.
+/// The trace with the loader's time adjusted to the true step time. `cost` is the usual cost of recording in seconds
+/// per step. The loader takes its part of the remaining difference, in proportion to the variances of its time and of
+/// the per-event costs. `None` if there is nothing to adjust.
 pub fn with_true_loader_time(view: &View, cost: f64, true_seconds: f64) -> Option<Trace> {
     let spans = loading_spans(view);
     let nanos: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
@@ -35,7 +35,8 @@ pub fn with_true_loader_time(view: &View, cost: f64, true_seconds: f64) -> Optio
     ((share * loading).abs() > LEAST_DIFFERENCE * true_seconds).then(|| stretched(view, &spans, share))
 }
 
-/// The trace with each of `spans` of the host longer by `share` of itself. Work of the device moves with the call that ordered it.
+/// The trace with each of the host's `spans` longer by `share` of itself. Device work moves with the call that launched
+/// it.
 fn stretched(view: &View, spans: &[Span], share: f64) -> Trace {
     let mut before = Vec::with_capacity(spans.len());
     let mut sum = 0;
@@ -75,7 +76,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Two steps of 10 ms: 6 ms of the loader, then a hundred launches of short kernels.
+    /// Two steps of 10 ms: 6 ms in the loader, then a hundred launches of short kernels.
     fn steps() -> Trace {
         let mut made = Fabricated::on("NVIDIA H200");
         for step in 0..2i64 {
@@ -99,7 +100,7 @@ mod tests {
         let longer = with_true_loader_time(&view, 1e-3, 12e-3).expect("a difference");
         let after = View::new(&longer);
         let loaded = |view: &View| loading_spans(view).iter().map(|span| span.nanos()).sum::<i64>();
-        // 2 ms and the one that recording cost are missing per step; nearly all of it is the loader's.
+        // 2 ms per step are missing, plus the 1 ms that recording cost; nearly all of it is the loader's.
         assert!((8_800 * MICRO..9_000 * MICRO).contains(&(loaded(&after) / 2)), "{}", loaded(&after));
         assert_eq!(longer.host.len(), trace.host.len());
         let rest = |view: &View| view.steps.wall_nanos() - loaded(view);

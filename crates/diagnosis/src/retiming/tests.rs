@@ -1,12 +1,12 @@
-//! Loops small enough to be replayed by hand.
+//! Tests on loops small enough to be replayed by hand.
 
 use super::*;
 use crate::fabricated::Fabricated;
 
 const MICRO: i64 = 1_000;
 
-/// Twenty turns `turn` nanoseconds apart: an operator, after 10 µs a launch of 4.5 µs, after 20 a kernel of 5. The host sets
-/// the pace, and its launches are as quick as those that the costs were measured with.
+/// Twenty iterations `turn` nanoseconds apart: an operator, after 10 µs a launch of 4.5 µs, after 20 µs a kernel of 5
+/// µs. The host is the bottleneck, and its launches are as quick as those that the costs were measured with.
 fn launching(turn: i64, more: impl Fn(&mut Fabricated, i64)) -> Fabricated {
     let mut made = Fabricated::default();
     made.step(1, 0, 20 * turn);
@@ -35,7 +35,7 @@ fn starts_of(trace: &Trace, wanted: headroom_trace::Category) -> Vec<f64> {
 
 #[test]
 fn the_fit_finds_the_cost_under_which_the_step_takes_the_true_time() {
-    // An operator costs 1.5 µs and a launch 6; after the last launch nothing comes that could be earlier: 20 · 7.5 - 6 = 144.
+    // An operator costs 1.5 µs and a launch 6; nothing after the last launch could be earlier: 20 · 7.5 - 6 = 144.
     let trace = launching(100 * MICRO, |_, _| {}).trace();
     let view = View::new(&trace);
     for (factor, true_micros) in [(1.0, 1_856.0), (2.0, 1_712.0), (0.5, 1_928.0)] {
@@ -44,11 +44,11 @@ fn the_fit_finds_the_cost_under_which_the_step_takes_the_true_time() {
         assert!(near(costs.runtime_micros, 6.0 * factor, 0.03), "{factor}: {costs:?}");
         assert!(near(play.end as f64 / 1e3, true_micros, 0.5), "{factor}: {}", play.end);
     }
-    // A run that takes as long without the profiler, or longer, has nothing to take out.
+    // A run that takes as long without the profiler, or longer, has no cost to remove.
     for true_micros in [2_000.0, 2_500.0] {
         assert_eq!(fit(&view, true_micros * 1e-6).0, EventCosts::default());
     }
-    // No event costs more than four times the usual.
+    // The fit stops at four times the usual cost per event.
     let (most, play) = fit(&view, 1e-6);
     assert!(
         near(most.runtime_micros, 24.0, 0.2) && near(play.end as f64 / 1e3, 2_000.0 - 4.0 * 144.0, 3.0),
@@ -64,7 +64,7 @@ fn a_played_trace_takes_the_given_time_and_its_kernels_follow_their_launches() {
     assert_eq!((step.from, step.timed_steps, step.joined_share), ("given", 0, None));
     assert!(near(step.recorded_seconds, 2e-3, 1e-9) && near(step.played_seconds, 1_712e-6, 1e-6), "{step:?}");
     assert!(step.notes.is_empty(), "{step:?}");
-    // Each turn is 15 µs shorter, 3 of them between the operator's start and its launch; work keeps its length.
+    // Each iteration is 15 µs shorter, 3 of them between the operator's start and its launch; work keeps its duration.
     let operators = starts_of(&played.trace, headroom_trace::Category::CpuOp);
     let kernels = micros_of(&played.trace.device.start);
     for nth in 0..20 {
@@ -95,7 +95,8 @@ fn where_the_device_sets_the_pace_no_cost_explains_a_shorter_step() {
 
 #[test]
 fn where_the_device_sets_the_pace_recording_is_as_dear_as_it_was_seen() {
-    // As above, and the true time is the recorded one: the device hides what recording costs, and it is taken out all the same.
+    // As above, and the true time is the recorded one: the device hides the recording cost, which is removed
+    // nevertheless.
     let mut made = Fabricated::default();
     made.step(1, 0, 2_012 * MICRO);
     for nth in 0..20 {
@@ -143,7 +144,7 @@ fn a_true_time_comes_from_the_header_and_a_run_of_ours_is_left_as_it_is() {
 
 #[test]
 fn light_and_full_trace_give_the_lights_times_and_the_fulls_attributes() {
-    // Recorded with everything the turns take twice as long, functions of Python stand between, and shapes are known.
+    // With everything recorded, iterations take twice as long, Python functions lie in between, and shapes are known.
     let light = launching(100 * MICRO, |_, _| {}).trace();
     let mut full = launching(200 * MICRO, |made, start| {
         made.span("python_function", "train.py(3): work", 1, start + 60 * MICRO, start + 160 * MICRO, "");
@@ -193,7 +194,8 @@ fn the_median_lies_between_two_values_that_rarely_both_miss_it() {
 
 #[test]
 fn without_a_true_time_the_step_lies_between_cheap_and_dear_events() {
-    // 20 · 0.9 · 9.2 - 0.9 · 8 = 158.4 µs of recording as usual on a host as quick as this; 0.55 and 1.7 of it at least and at most, and 8% of noise besides.
+    // 20 · 0.9 · 9.2 - 0.9 · 8 = 158.4 µs of usual recording cost on a host as quick as this; between 0.55 and 1.7
+    // times that, plus 8% noise.
     let trace = launching(100 * MICRO, |_, _| {}).trace();
     let step = estimated(&View::new(&trace));
     assert_eq!(step.from, "estimated");
@@ -219,7 +221,7 @@ fn a_step_that_mostly_loads_has_wider_bounds() {
 
 #[test]
 fn many_waits_leave_the_devices_own_work_as_the_lower_bound() {
-    // In each of 20 turns the host waits; the device works 100 µs of 2,000.
+    // The host waits in each of 20 iterations; the device works 100 µs of 2,000.
     let trace = launching(100 * MICRO, |made, start| {
         made.span("cuda_runtime", "cudaStreamSynchronize", 1, start + 50 * MICRO, start + 60 * MICRO, "");
     });
@@ -244,14 +246,15 @@ fn of_many_equal_steps_the_first_few_give_the_same_estimate() {
         estimated(&View::new(&made.trace()))
     };
     let (few, many) = (steps(8), steps(40));
-    // Ten launches of 0.9 · 9.2 µs per step; the last of all the steps may not be paid for.
+    // Ten launches of 0.9 · 9.2 µs per step; the very last one may cost nothing.
     assert!(near(few.seconds, 917.2e-6, 1e-6) && near(many.seconds, 917.2e-6, 1e-6), "{few:?} {many:?}");
     assert!(near(many.lower_seconds, few.lower_seconds, 2e-6), "{few:?} {many:?}");
 }
 
 #[test]
 fn a_host_with_time_to_spare_is_rid_of_what_recording_took() {
-    // Kernels of 97 µs every 98, ordered every 60: the host is ahead, and each turn's 7.5 µs of recording lengthen nothing.
+    // Kernels of 97 µs every 98, launched every 60: the host is ahead, and 7.5 µs of recording per iteration lengthen
+    // nothing.
     let mut ahead = Fabricated::default();
     ahead.step(1, 0, 1_975 * MICRO);
     for nth in 0..20 {
@@ -264,7 +267,7 @@ fn a_host_with_time_to_spare_is_rid_of_what_recording_took() {
     let view = View::new(&trace);
     let taken: i64 = spare(&view, &Simulation::new(&view)).into_iter().map(Span::nanos).sum();
     assert!(taken > 100 * MICRO, "{taken}");
-    // Where the host sets the pace, its time is the step's.
+    // Where the host is the bottleneck, its time is the step's.
     let trace = launching(100 * MICRO, |_, _| {}).trace();
     let view = View::new(&trace);
     assert!(spare(&view, &Simulation::new(&view)).is_empty());

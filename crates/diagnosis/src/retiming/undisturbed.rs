@@ -1,4 +1,5 @@
-//! A light recording rid of disturbances: other work of the machine lengthens steps and never shortens them, and a recording has few.
+//! Removes disturbances from a light recording, which has few steps: other work on the machine only ever lengthens
+//! them.
 
 use headroom_trace::Category;
 
@@ -7,20 +8,20 @@ use crate::measures::profiler_cost::{EventCosts, cost_spans};
 use crate::measures::view::View;
 use crate::simulation::{Removal, Simulation};
 
-/// Where loading takes more of the step, batches differ as much as disturbances do.
+/// If loading takes more of the step than this, batches vary as much as disturbances do.
 const MOST_LOADING: f64 = 0.3;
-/// Light and full recording of the same work differ by no more than this in their operators per step.
+/// Light and full recordings of the same work differ by at most this share in their operators per step.
 const SAME_WORK: f64 = 0.1;
-/// The most that a full recording takes off a light one.
+/// The least share of a light recording that a full one may leave.
 const LEAST_LEFT: f64 = 0.75;
-/// The weight of a full recording that costs nothing more than a light one; halved where it costs a third of the step more.
+/// The weight of a full recording that costs no more than a light one; halved if it costs a third of the step more.
 const WEIGHT: f64 = 0.5;
 const HALVED_AT: f64 = 1.0 / 3.0;
 
-/// The share of the light recording's mean step that is left without disturbances.
+/// The share of the light recording's mean step that remains without disturbances.
 ///
-/// A typical step lies between the mean and the quickest one. Where the quickest step of the full recording, less what it costs
-/// more, is still quicker, the light one was disturbed throughout.
+/// A typical step lies between the mean and the quickest one. If the quickest step of the full recording, minus its
+/// extra cost, is still quicker, the light one was disturbed throughout.
 pub fn share(light: &View, full: &View) -> f64 {
     let mean = mean_step(light);
     let typical = 0.5 * (mean + quickest(light).min(mean));
@@ -40,7 +41,7 @@ fn quickest(view: &View) -> f64 {
     view.steps.list.iter().map(|step| step.seconds).fold(f64::INFINITY, f64::min)
 }
 
-/// Seconds per step that shapes and stacks cost.
+/// Seconds per step that recording shapes and stacks costs.
 fn costs_more(full: &View) -> f64 {
     let host = cost_spans(full, EventCosts::beyond_light(full), full.steps.host_range());
     let saved = Simulation::new(full).saved(&Removal { host, ..Removal::default() });
@@ -63,7 +64,7 @@ mod tests {
 
     const MICRO: i64 = 1_000;
 
-    /// Steps of `lengths` microseconds, each with ten operators that launch a short kernel; `more` for what else is in a step.
+    /// Steps of `lengths` microseconds, each with ten operators that launch a short kernel; `more` adds to each step.
     fn steps(header: &str, lengths: &[i64], more: impl Fn(&mut Fabricated, i64)) -> Trace {
         let mut made = Fabricated::default();
         let mut start = 0;
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_typical_step_lies_between_the_mean_and_the_quickest() {
-        // Mean 1,200 and quickest 1,000; the full recording is longer than it must be and says nothing of the light one.
+        // Mean 1,200 and quickest 1,000; the full recording is longer than needed and says nothing about the light one.
         let light = steps("", &[1_000, 1_000, 1_600], |_, _| {});
         let full = steps(SHAPES, &[2_000, 2_000, 2_000], |_, _| {});
         assert!(near(share_of(&light, &full), 1_100.0 / 1_200.0), "{}", share_of(&light, &full));
@@ -102,12 +103,12 @@ mod tests {
 
     #[test]
     fn a_full_recording_that_is_quicker_than_its_cost_allows_tells_of_a_slow_light_one() {
-        // Shapes of ten operators cost 20 µs: without them the full step takes 880 of the light one's 1,000.
+        // Shapes of ten operators cost 20 µs: without them the full step takes 880 µs, the light one 1,000.
         let light = steps("", &[1_000, 1_000, 1_000], |_, _| {});
         let full = steps(SHAPES, &[900, 950, 1_500], |_, _| {});
         let wanted = 0.88f64.powf(0.5 / (1.0 + 0.06f64.powi(2)));
         assert!(near(share_of(&light, &full), wanted), "{} {wanted}", share_of(&light, &full));
-        // No more than a quarter is believed.
+        // At most a quarter is removed.
         let quick = steps(SHAPES, &[500, 500, 500], |_, _| {});
         assert!(near(share_of(&light, &quick), 0.75f64.powf(0.5)), "{}", share_of(&light, &quick));
     }

@@ -1,4 +1,4 @@
-//! Findings with known costs, in one step of 1,000 microseconds without a device: what is taken out is saved.
+//! Findings with known costs, in one step of 1,000 µs without a device, so everything removed is saved.
 
 use super::*;
 use crate::finding::Severity;
@@ -99,7 +99,7 @@ fn no_more_is_saved_than_there_is() {
 
 #[test]
 fn two_costs_that_hide_each_other_are_worth_more_together() {
-    // A kernel and the host's own work side by side: taking away either alone saves little.
+    // A kernel runs in parallel with the host's own work: removing either alone saves little.
     let trace = trace_of(
         WALL,
         &[
@@ -113,7 +113,8 @@ fn two_costs_that_hide_each_other_are_worth_more_together() {
     findings[0].found.removal.host.push(Span { start: 950_000, end: 1_000_000 });
     findings[1].found.removal.device.insert(0, 0);
     let made = roadmap(&view, &Simulation::new(&view), &mut findings);
-    // Each alone saves little: the host's end, and 10 of waiting. After the host's work is gone the kernel is all there is.
+    // Each alone saves little: the host's end, and 10 µs of waiting. Without the host's work, the kernel is all there
+    // is.
     let kernel = made.items.iter().find(|item| item.code == "TR002").expect("saves something");
     assert!(close(made.items[0].alone_share, 0.05) && made.items[0].code == "TR001", "{made:?}");
     assert!(close(kernel.additional_share, 0.87) && close(kernel.alone_share, 0.87), "{made:?}");
@@ -127,7 +128,7 @@ fn expected_and_bound_are_two_numbers_and_the_order_goes_by_what_is_expected() {
         finding("TR002", Effort::Low, 600, 900),
         finding("TR003", Effort::Low, 0, 0),
     ];
-    // The first saves 600 at most, and 100 of them as expected.
+    // The first saves at most 600 µs; 100 are expected.
     findings[0].found.expected = Some(Removal { host: vec![Span { start: 0, end: 100_000 }], ..Removal::default() });
     let made = roadmap_of(&mut findings);
     let codes: Vec<&str> = made.items.iter().map(|item| item.code).collect();

@@ -1,4 +1,4 @@
-//! FLOPs by phase, module and operator, and every kind of operator against the device's roofs.
+//! FLOPs by phase, module and operator, and every kind of operator compared with the device's roofs.
 
 use headroom_record::flops::{FlopsAnalysis, ModuleFlops, OperatorFlops};
 use headroom_record::intensity::{Bound, OperatorIntensity, TimeByBound};
@@ -34,7 +34,7 @@ pub fn flops_analysis(view: &View, calls: &Calls) -> FlopsAnalysis {
     }
 }
 
-/// Every call is counted in its module and in those around it; a fused call in each of its modules by its share.
+/// Counts every call in its module and the enclosing ones; a fused call counts in each of its modules by share.
 fn module_tree(view: &View, calls: &Calls) -> ModuleFlops {
     let mut root = ModuleFlops { name: "model".into(), ..ModuleFlops::default() };
     for call in &calls.list {
@@ -42,7 +42,7 @@ fn module_tree(view: &View, calls: &Calls) -> ModuleFlops {
         let mut left = (call.stated.flops, call.stated.bytes);
         for (index, (path, share)) in parts.iter().enumerate() {
             let is_last = index + 1 == parts.len();
-            // The last takes the rest, so that the parts add up to the call to the unit.
+            // The last part takes the remainder, so that the parts add up exactly.
             let part = |whole: u64, left: u64| match is_last {
                 true => left,
                 false => ((whole as f64 * share).round() as u64).min(left),
@@ -140,7 +140,7 @@ pub fn intensity_by_operator(calls: &Calls) -> Vec<OperatorIntensity> {
     rows
 }
 
-/// Shares of the step in operators that compute, memory or the cost of calling bounds.
+/// Shares of the step in operators bound by compute, memory or call overhead.
 pub fn time_by_bound(places: &[PlaceStats], wall: f64) -> TimeByBound {
     let share = |wanted: Bound| {
         let seconds: f64 = places.iter().filter(|place| place.bound == wanted).map(|place| place.time).sum();

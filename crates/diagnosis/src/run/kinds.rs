@@ -1,14 +1,14 @@
-//! Parts of the model by a place's role and an operator's name.
+//! Model parts by a place's role and an operator's name.
 
 use std::collections::BTreeMap;
 
-/// The role of each kind of place, as the run's header states them: `query`, or `query+key+value` of a fused call.
+/// The role of each kind of place, as the run's header states it: `query`, or `query+key+value` for a fused call.
 #[derive(Clone, Copy)]
 pub struct Roles<'t> {
     stated: &'t BTreeMap<String, String>,
 }
 
-/// Runs of versions that stated no roles are of one family, whose modules have these names.
+/// Role names by module name, for runs of versions that did not state roles: all of one model family.
 const BEFORE_ROLES: [(&str, &str); 11] = [
     ("q_proj", "query"),
     ("k_proj", "key"),
@@ -28,7 +28,7 @@ impl<'t> Roles<'t> {
         Roles { stated }
     }
 
-    /// Empty where a place is part of no model.
+    /// Empty if a place is not part of a model.
     pub fn of(self, place: &str) -> String {
         if !self.stated.is_empty() {
             return self.stated.get(place).cloned().unwrap_or_default();
@@ -39,7 +39,7 @@ impl<'t> Roles<'t> {
     }
 }
 
-/// One of the roles that a fused call stands for is enough.
+/// Whether a role, or one of a fused call's roles, is among those wanted.
 fn has(role: &str, wanted: &[&str]) -> bool {
     role.split('+').any(|one| wanted.contains(&one))
 }
@@ -48,17 +48,17 @@ pub fn is_qkv(role: &str) -> bool {
     has(role, &["query", "key", "value"])
 }
 
-/// The two projections; what lies between them and the way down is [`is_activation`].
+/// The gate and up projections; the activation between them and the down projection is [`is_activation`].
 pub fn is_gate_up(role: &str) -> bool {
     has(role, &["gate", "up"])
 }
 
-/// The activation and its product, fused or not.
+/// The activation and its multiplication, fused or not.
 pub fn is_activation(role: &str) -> bool {
     has(role, &["activation"])
 }
 
-/// Scores, softmax, mix and rotation: attention without its projections.
+/// Scores, softmax, weighted sum and rotation: attention without its projections.
 pub fn is_attention(role: &str) -> bool {
     has(role, &["attention"])
 }
@@ -87,7 +87,7 @@ pub fn is_rotation(name: &str) -> bool {
     name.starts_with("rope")
 }
 
-/// A weight product, fused with others or not.
+/// A weight GEMM, fused with others or not.
 pub fn is_weight_product(name: &str) -> bool {
     name == "matmul" || name.starts_with("linear")
 }

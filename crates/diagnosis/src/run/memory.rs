@@ -1,4 +1,4 @@
-//! The memory of a step: live bytes by category at every call, from the calls' own words, and the plan's facts beside them.
+//! The memory of a step: live bytes by category at every call, as the calls state them, and the plan's facts.
 
 use headroom_record::memory::MemoryRecommendation;
 use headroom_record::memory::{ByCategory, LargestTensor, LivePlace, MemoryEvent, MemoryRecord};
@@ -84,7 +84,7 @@ pub fn memory_record(calls: &Calls, passes: &Passes, times: Origin) -> MemoryRec
     }
 }
 
-/// Each call's live bytes, weighted with the time it took.
+/// Mean of the calls' live bytes, weighted by duration.
 fn average_mb(calls: &Calls) -> f64 {
     let (mut weighted, mut whole) = (0.0, 0.0);
     for call in &calls.list {
@@ -110,7 +110,7 @@ pub fn timeline_record(view: &View, calls: &Calls, times: Origin) -> TimelineRec
     TimelineRecord::new(calls.list.iter().map(point).collect(), times)
 }
 
-/// Passes that would lower the peak, from what is live at it; most first, nothing below 1% of it.
+/// Passes that would lower the peak, based on what is live at it; the largest first, without those below 1% of it.
 fn recommendations(
     live: &[LivePlace],
     roles: Roles,

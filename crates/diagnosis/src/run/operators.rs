@@ -1,4 +1,4 @@
-//! The operator tables, the breakdown of a step, and the shares of the workshop's pattern questions.
+//! The operator tables, the breakdown of a step, and the answers to the workshop's pattern questions.
 
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{OperatorStats, Patterns, PlaceStats, StepBreakdown};
@@ -14,7 +14,8 @@ use crate::measures::intervals::Span;
 use crate::measures::steps::is_fetch;
 use crate::measures::view::View;
 
-/// One row per operator name, over all recorded steps, the costliest first: the table of operators under the workshop's keys.
+/// One row per operator name, over all recorded steps, the costliest first: the operator table with the workshop's
+/// keys.
 pub fn operator_stats(view: &View, calls: &Calls, measures: &Measures) -> Vec<OperatorStats> {
     let table = &measures.operators;
     let timed_by_events = calls.header.timing == Timing::DeviceEvents;
@@ -26,7 +27,7 @@ pub fn operator_stats(view: &View, calls: &Calls, measures: &Measures) -> Vec<Op
     let share = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
     let row = |row: &crate::measures::operators::OperatorRow| {
         let host = row.host_self_seconds;
-        // Timed by events, the host waited as long as the device worked.
+        // With event timing, the host waited as long as the device worked.
         let device = if timed_by_events { host } else { row.device_self_seconds };
         let all_device = if timed_by_events { table.host_self_seconds } else { table.device_self_seconds };
         let born = calls.header.plan.births.iter().find(|birth| birth.name == row.name);
@@ -49,7 +50,7 @@ pub fn operator_stats(view: &View, calls: &Calls, measures: &Measures) -> Vec<Op
     table.rows.iter().filter(|one| dims.contains_key(one.name.as_str())).map(row).collect()
 }
 
-/// One row per operator at one kind of place, in a mean recorded step, the costliest first.
+/// One row per operator and kind of place, in a mean recorded step, the costliest first.
 pub fn by_place(view: &View, calls: &Calls, wall: f64) -> Vec<PlaceStats> {
     let roles = Roles::new(&calls.header.roles);
     let mut rows: BTreeMap<(Phase, String, &str), PlaceStats> = BTreeMap::new();
@@ -95,7 +96,7 @@ pub fn by_place(view: &View, calls: &Calls, wall: f64) -> Vec<PlaceStats> {
     rows
 }
 
-/// A part of a step that is not an operator.
+/// A part of a step other than an operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     DataWait,
@@ -103,7 +104,7 @@ enum Part {
     Phase,
 }
 
-/// A mean recorded step, taken apart.
+/// Splits a mean recorded step into parts.
 pub fn step_breakdown(view: &View, calls: &Calls) -> StepBreakdown {
     let mut mean = StepBreakdown { steps: view.steps.list.len() as u64, ..StepBreakdown::default() };
     let seconds = |nanos: i64| nanos as f64 / 1e9 / calls.steps;
@@ -137,7 +138,7 @@ pub fn step_breakdown(view: &View, calls: &Calls) -> StepBreakdown {
                 Part::DataWait => mean.data_wait += length,
                 Part::HostCopy => mean.host_copies += length,
                 Part::Phase => {
-                    // Calls lie in order of time, and a phase's lie inside it.
+                    // Calls are in order of time, and a phase's calls lie inside it.
                     let count = own[next..].iter().take_while(|call| call.span.start < span.end).count();
                     let busy: f64 = own[next..next + count].iter().map(|call| call.seconds / calls.steps).sum();
                     next += count;
@@ -150,7 +151,7 @@ pub fn step_breakdown(view: &View, calls: &Calls) -> StepBreakdown {
     mean
 }
 
-/// The parts of the steps that the host marked, in order of time.
+/// The parts of the steps that the host annotated, in order of time.
 fn annotations(view: &View) -> Vec<(Part, Span)> {
     let host = &view.trace.host;
     let mut marked: Vec<(Part, Span)> = (0..host.len())
@@ -170,8 +171,8 @@ fn annotations(view: &View) -> Vec<(Part, Span)> {
     marked
 }
 
-/// A step that a device took by itself, from the times of its calls: the batch on its way until the first begins, phases until
-/// the next one's first call, the results on their way back after the last.
+/// Splits a step that the device ran by itself, from the times of its calls: the batch transfer until the first call,
+/// each phase until the next one's first call, and the results' transfer after the last call.
 fn parts_of_calls(calls: &[Call], marked: &[(Part, Span)], step: Span) -> Vec<(Part, Span)> {
     let mut parts: Vec<(Part, Span)> = marked.to_vec();
     let waited_until = marked.iter().map(|(_, span)| span.end).max().unwrap_or(step.start);
@@ -189,7 +190,7 @@ fn parts_of_calls(calls: &[Call], marked: &[(Part, Span)], step: Span) -> Vec<(P
     parts
 }
 
-/// The workshop's pattern questions, answered.
+/// Answers the workshop's pattern questions.
 pub fn patterns(view: &View, calls: &Calls, measures: &Measures, breakdown: &StepBreakdown) -> Patterns {
     let wall = breakdown.wall;
     let mut patterns = Patterns {
@@ -225,7 +226,7 @@ pub fn patterns(view: &View, calls: &Calls, measures: &Measures, breakdown: &Ste
         let device = &view.trace.device;
         let is_kernel = |at: &usize| device.category[*at] == Category::Kernel && ids.contains(&device.external[*at]);
         let apart = calls.per_step((0..device.len()).filter(is_kernel).count() as u64);
-        // Measured: gaps between kernels hold what starting them costs.
+        // Measured: the gaps between kernels include the cost of launching them.
         patterns.launch_overhead_percent = percent(breakdown.between_calls, wall);
         patterns.kernels_per_step = (measures.kernels.per_step.round() as u64).saturating_sub(apart);
         patterns.instrumentation_kernels = apart;

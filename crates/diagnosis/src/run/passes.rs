@@ -1,7 +1,8 @@
-//! Passes against the step: the time that each pass touches, what it saves at most, and the workshop's table made of that.
+//! Passes applied to the step: the time that each pass affects, what it saves at most, and the workshop's table from
+//! that.
 //!
-//! A saving is an upper bound: what the step would lose if the calls that the pass touches ran at their roof, or vanished
-//! where the pass makes them vanish. None is a promise, and rows that overlap say so.
+//! A saving is an upper bound: the time saved if the calls that the pass affects ran at their roof, or vanished where
+//! the pass removes them. It is not a promise, and rows that overlap say so.
 
 use headroom_record::intensity::Bound;
 use headroom_record::operators::{
@@ -12,27 +13,27 @@ use headroom_record::roofline::RooflineTarget;
 use super::kinds;
 use crate::finding::Severity;
 
-/// A mean step as far as passes are concerned.
+/// A mean step, reduced to what passes need.
 pub struct StepFacts<'a> {
     pub places: &'a [PlaceStats],
     pub breakdown: StepBreakdown,
-    /// Seconds between calls, and of starting every call.
+    /// Seconds between calls, and for launching every call.
     pub launch_seconds: f64,
-    /// (S+1) / 2S: how much of the square of scores a causal model needs.
+    /// (S+1) / 2S: the share of the score matrix that a causal model needs.
     pub causal_share: f64,
     pub fragmentation_percent: f64,
     pub passes: Passes<'a>,
-    /// Operators that are there to be looked at alone: part of no row.
+    /// Operators that only monitor the run: not part of any row.
     pub instrumentation: &'a [String],
     pub has_gpu: bool,
 }
 
-/// Passes as far as advice needs them.
+/// The run's passes, reduced to what advice needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Passes<'a> {
-    /// As `--passes` takes the list of this run.
+    /// This run's list, as `--passes` takes it.
     pub list: &'a str,
-    /// Offered, and not in that list.
+    /// Available passes that are not in the list.
     pub missing: &'a [String],
 }
 
@@ -41,14 +42,14 @@ impl Passes<'_> {
         self.missing.iter().any(|missing| missing == pass)
     }
 
-    /// The flag that adds those of `wanted` that are missing; `None` where nothing is.
+    /// The flag that adds the missing ones of `wanted`; `None` if none is missing.
     pub fn flag(&self, wanted: &[&str]) -> Option<String> {
         let added: Vec<String> = wanted.iter().filter(|pass| self.lacks(pass)).map(|pass| format!("+{pass}")).collect();
         (!added.is_empty()).then(|| format!("--passes {},{}", self.list, added.join(",")))
     }
 }
 
-/// A pass's row: the fault that it mends, the calls that it touches, and the seconds of them that stay.
+/// A pass's row: the problem it fixes, the calls it affects, and the seconds that remain of them.
 pub struct PassEffect {
     pub pass: &'static str,
     pub fault: &'static str,
@@ -61,17 +62,17 @@ impl PassEffect {
         PassEffect::numbered(pass).map(|(_, effect)| effect)
     }
 
-    /// With its place among the thresholds' shares.
+    /// The pass with its index in the thresholds' shares.
     pub fn numbered(pass: &str) -> Option<(usize, &'static PassEffect)> {
         PASS_EFFECTS.iter().enumerate().find(|(_, effect)| effect.pass == pass)
     }
 
-    /// Share of time that stays at a place that the pass touches.
+    /// Share of a place's time that remains after the pass.
     pub fn staying_share(&self, place: &PlaceStats, causal_share: f64) -> f64 {
         if place.time > 0.0 { ((self.stays)(place, causal_share) / place.time).clamp(0.0, 1.0) } else { 1.0 }
     }
 
-    /// Seconds per step that the pass touches, and that it saves at most.
+    /// Seconds per step that the pass affects, and how many it saves at most.
     pub fn seconds(&self, facts: &StepFacts) -> (f64, f64) {
         let touched = facts.places.iter().filter(|place| (self.touches)(place));
         touched.fold((0.0, 0.0), |(time, saved), place| {
@@ -88,12 +89,12 @@ fn nothing(_: &PlaceStats, _: f64) -> f64 {
     0.0
 }
 
-/// Products stay at their roof, and what is fused into them goes.
+/// GEMMs remain at their roof; what is fused into them goes away.
 fn products_at_roof(place: &PlaceStats, share: f64) -> f64 {
     if kinds::is_weight_product(&place.name) { at_roof(place, share) } else { 0.0 }
 }
 
-/// The needed half of the products stays at its roof; a kernel that is tiled already stays as a whole.
+/// The needed half of the attention GEMMs remains at its roof; a kernel that is already tiled remains unchanged.
 fn needed_scores(place: &PlaceStats, share: f64) -> f64 {
     match place.name.as_str() {
         name if name.contains("flash") => place.time,
@@ -115,12 +116,12 @@ fn is_norm_or_sum(place: &PlaceStats) -> bool {
     is_norm(place) || (place.name == "add" && !is_optimizer(place))
 }
 
-/// Scores and their softmax; the rotation stays for a pass of its own.
+/// Scores and their softmax; the rotation has its own pass.
 fn is_scores(place: &PlaceStats) -> bool {
     kinds::is_attention(&place.role) && !kinds::is_rotation(&place.name)
 }
 
-/// In the order of the thresholds' shares.
+/// Ordered like the thresholds' shares.
 const PASS_EFFECTS: [PassEffect; 8] = [
     PassEffect {
         pass: "fuse-qkv",
@@ -172,7 +173,7 @@ const PASS_EFFECTS: [PassEffect; 8] = [
     },
 ];
 
-/// Replaying the step as one graph saves what starting its calls costs.
+/// Replaying the step as one graph saves the launch cost of its calls.
 const GRAPH_REPLAY: &str = "graph-replay";
 
 const TARGETS: usize = 8;
@@ -192,7 +193,7 @@ pub fn bottlenecks(facts: &StepFacts) -> Bottlenecks {
     }
 }
 
-/// The places that lose most against their roof.
+/// The places that lose the most time relative to their roof.
 fn targets(facts: &StepFacts) -> Vec<OptimizationTarget> {
     let wall = facts.breakdown.wall;
     let target = |place: &PlaceStats| {
@@ -209,8 +210,8 @@ fn targets(facts: &StepFacts) -> Vec<OptimizationTarget> {
     furthest_from_roof(facts.places).into_iter().take(TARGETS).map(target).collect()
 }
 
-/// Seconds per step that a place could come down to, and the passes for it that are not applied yet: with those passes, else at
-/// its roof. No pass is named for an operator that is there to be looked at alone.
+/// Seconds per step that a place could be reduced to, and its passes that are not applied yet: with those passes,
+/// otherwise at its roof. No pass is named for an operator that only monitors the run.
 pub fn target(place: &PlaceStats, facts: &StepFacts) -> (f64, Vec<String>) {
     let needed = !facts.instrumentation.contains(&place.name);
     let missing: Vec<&PassEffect> = PASS_EFFECTS
@@ -267,7 +268,7 @@ fn remedy(place: &PlaceStats, passes: &Passes) -> String {
     })
 }
 
-/// Share of the step below which an impact is low.
+/// Share of the step below which impact is low.
 const HIGH_IMPACT: f64 = 0.10;
 
 /// A row of the workshop's table.
@@ -280,7 +281,7 @@ struct Row {
     overlap: &'static str,
 }
 
-/// The workshop's six rows (launch and fragmentation are built apart), then three of ours.
+/// The workshop's six rows (launch and fragmentation are built separately), then three of ours.
 const ROWS: [Row; 7] = [
     Row {
         category: "QKV Projections",
@@ -340,10 +341,10 @@ const ROWS: [Row; 7] = [
     },
 ];
 
-/// A saving of a smaller share of the step is none.
+/// Savings below this share of the step count as none.
 const WORTH: f64 = 0.0005;
 
-/// A category with the seconds that its missing passes save at most; `None` where no pass is missing.
+/// A category with the seconds that its missing passes save at most; `None` if no pass is missing.
 struct Judged {
     saved: Option<f64>,
     row: BottleneckCategory,
@@ -353,12 +354,12 @@ fn categories(facts: &StepFacts) -> Vec<BottleneckCategory> {
     let mut rows: Vec<Judged> = ROWS.iter().map(|row| judged(row, facts)).collect();
     rows.push(launch_overhead(facts));
     rows.push(fragmentation(facts));
-    // Rows that a missing pass can change come first, by quadrant of the matrix, then by saving.
+    // Rows that a missing pass can improve come first, by quadrant of the matrix, then by saving.
     rows.sort_by(|left, right| {
         let saved = |one: &Judged| one.saved.unwrap_or(0.0);
         let key = |one: &Judged| match saved(one) > WORTH * facts.breakdown.wall {
             true => (false, one.row.impact == Level::Low, one.row.effort),
-            // Nothing to do about it: by time alone, and what costs no time comes last.
+            // Rows without a remedy are sorted by time alone; those that cost no time come last.
             false => (true, one.row.percent_of_time.is_none(), Level::Low),
         };
         let time = |one: &Judged| one.row.percent_of_time.unwrap_or(0.0);
@@ -372,7 +373,7 @@ fn judged(row: &Row, facts: &StepFacts) -> Judged {
     let needed = |place: &&PlaceStats| !facts.instrumentation.contains(&place.name);
     let own: Vec<&PlaceStats> = facts.places.iter().filter(needed).filter(|place| (row.belongs)(place)).collect();
     let time: f64 = own.iter().fold(0.0, |sum, place| sum + place.time);
-    // Only what the missing passes touch, and of it only what belongs to this row.
+    // Counts only places that the missing passes affect and that belong to this row.
     let missing = row.passes.iter().filter(|pass| facts.passes.lacks(pass)).filter_map(|pass| PassEffect::of(pass));
     let saved: f64 = missing
         .map(|effect| {

@@ -1,4 +1,4 @@
-//! The table of bottlenecks from made-up places.
+//! The bottleneck table, from made-up places.
 
 use super::*;
 use crate::run::kinds::Roles;
@@ -71,14 +71,14 @@ fn masked_scores_and_softmax_go_with_tiled_attention() {
         place("causal_softmax", "layers.*.self_attn", "forward", 0.1, 0.05),
     ];
     check(&places, &["flash-attention"], |_, found| {
-        // 0.3 of the step; half of the scores' floor stays.
+        // 0.3 of the step; half of the scores' floor remains.
         assert!((row(found, "Attention Computation").speedup_at_most.unwrap() - 1.0 / 0.75).abs() < 1e-9);
     });
 }
 
 #[test]
 fn a_bound_is_of_what_the_missing_pass_touches() {
-    // Gate and up are one product already and far above their roof; only the activation is left to fuse.
+    // Gate and up are already one GEMM, far above their roof; only the activation is left to fuse.
     let places = [
         place("linears", "layers.*.mlp.gate_proj+up_proj", "forward", 0.5, 0.2),
         place("silu", "layers.*.mlp", "forward", 0.05, 0.01),
@@ -135,7 +135,7 @@ fn what_costs_no_time_is_ranked_below_what_saves_some() {
             assert!(launches(found) > 1);
         });
     }
-    // A processor has no graph to replay, whatever its calls cost.
+    // A CPU has no graph to replay, whatever its calls cost.
     check_launches(&places, &missing, (0.3, false), |_, found| {
         assert_eq!(row(found, "Kernel Launch Overhead").speedup_at_most, None);
         assert_eq!(row(found, "Norms").priority_rank, 1);

@@ -1,4 +1,4 @@
-//! Points of the trace at which the host orders work or waits for it, with what bound each piece of work.
+//! The points of a trace at which the host launches work or waits for it, and what each piece of work depended on.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,15 +20,15 @@ pub enum PointKind {
     Order {
         device: u32,
         track: u32,
-        /// From the order to the start on an idle stream.
+        /// From the launch to the start on an idle stream.
         delay: i64,
-        /// From the end of the work before it on the stream, where it was queued.
+        /// From the end of the previous work on the stream, if it was queued.
         gap: i64,
-        /// Whether the work before it is of the same graph.
+        /// Whether the previous work is of the same graph.
         is_in_graph: bool,
-        /// Work of another stream that it waited for, and the time from that one's end to its start.
+        /// Work of another stream that it waited for, and the time from that work's end to its own start.
         after: Option<(u32, i64)>,
-        /// The first wait after the order that it was done by in the trace, counted from 0; [`NONE`] where there is none.
+        /// The first wait after the launch by which it was done in the trace, counted from 0; or [`NONE`].
         waited_by: u32,
         duration: i64,
     },
@@ -38,14 +38,14 @@ pub enum PointKind {
     },
 }
 
-/// From an order to the start of its work on an idle stream, at most; what is longer in the trace was spent in a queue.
+/// Longest delay from a launch to the start of its work on an idle stream; any more was spent in a queue.
 const LONGEST_DELAY_NANOS: i64 = 10_000;
-/// From the end of one piece of work to the start of one that was queued behind it, at most.
+/// Longest gap between one piece of work and the next one queued behind it.
 const LONGEST_GAP_NANOS: i64 = 10_000;
-/// Clocks of host and device differ by this much.
+/// The clocks of host and device differ by up to this much.
 const CLOCK_NANOS: i64 = 1_000;
 
-/// Points of the host's work within `range`.
+/// The points of the host's work within `range`.
 pub fn points(view: &View, range: Span) -> Vec<Point> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let inside = |time: i64| (range.start..range.end).contains(&time);
@@ -53,7 +53,7 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
     ends.sort_unstable();
     let mut points = Vec::new();
     let mut gaps = Vec::new();
-    // Previous work of each stream, in order of its start.
+    // The previous work of each stream, in order of start.
     let mut before: Vec<Option<usize>> = vec![None; view.trace.tracks.len()];
     for at in device.busy() {
         let track = device.track[at].0 as usize;
@@ -80,7 +80,7 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
         };
         points.push((start, Point { time, what }));
     }
-    // Work that came too late to be queued would start as soon after the work before it as the others do.
+    // Work that was launched too late to be queued would follow the previous work with the usual gap.
     let usual = (median(gaps) as i64).min(3 * CLOCK_NANOS);
     for (_, point) in &mut points {
         if let PointKind::Order { gap, .. } = &mut point.what
@@ -99,22 +99,22 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
             points.push((i64::MAX, Point { time: start, what: PointKind::Wait { end, after_device } }));
         }
     }
-    // Work of one graph has one order: it comes as the device ran it.
+    // Work of one graph shares one launch: it is sorted as the device ran it.
     points.sort_by_key(|(start, point)| (point.time, *start));
     let mut points: Vec<Point> = points.into_iter().map(|(_, point)| point).collect();
     tie_to_waits(view, &mut points);
     points
 }
 
-/// Work that was done by then was waited for.
+/// Work that was done by this time was waited for.
 fn until(start: i64, end: i64) -> i64 {
     end + CLOCK_NANOS.min((end - start) / 2)
 }
 
-/// Finds once what every replay needs: which wait each piece of work was done by.
+/// Finds, once for all replays, the wait by which each piece of work was done.
 fn tie_to_waits(view: &View, points: &mut [Point]) {
     let device = &view.trace.device;
-    // Work that was not done at the last wait, by when it was done.
+    // Work that was not done at the last wait, by end time.
     let mut unfinished: BinaryHeap<Reverse<(i64, usize)>> = BinaryHeap::new();
     let mut waits = 0;
     for at in 0..points.len() {
@@ -136,7 +136,7 @@ fn tie_to_waits(view: &View, points: &mut [Point]) {
     }
 }
 
-/// Work of another stream that ended just before this began.
+/// Work of another stream that ended just before this work began.
 fn other_stream(view: &View, ends: &[(i64, u32)], at: usize) -> Option<(u32, i64)> {
     let device = &view.trace.device;
     let start = device.start[at];

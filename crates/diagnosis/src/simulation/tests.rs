@@ -1,4 +1,4 @@
-//! Steps small enough to be replayed by hand, in microseconds.
+//! Tests on steps small enough to be replayed by hand, in microseconds.
 
 use super::*;
 use headroom_trace::{Trace, read_bytes};
@@ -13,7 +13,7 @@ pub(crate) fn trace_of(end: i64, events: &[Event]) -> Trace {
     trace_from(0, end, events)
 }
 
-/// The same `shift` later, behind work of the host that belongs to no step.
+/// The same, `shift` later, after host work that belongs to no step.
 fn trace_from(shift: i64, end: i64, events: &[Event]) -> Trace {
     let mut text = format!(
         r#"[{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":{shift},"dur":{end}}}"#
@@ -43,7 +43,7 @@ fn wait(start: i64, end: i64) -> Event<'static> {
     ("cuda_runtime", "cudaStreamSynchronize", 1, start, end - start, 9_999)
 }
 
-/// The host's spans to remove, and what is left of kernels, by their number; all in microseconds.
+/// The host's spans to remove, and the time left of kernels by index, in microseconds.
 fn removal(host: &[(i64, i64)], kernels: &[(usize, i64)]) -> Removal {
     Removal {
         host: host.iter().map(|&(start, end)| Span { start: start * MICRO, end: end * MICRO }).collect(),
@@ -52,7 +52,7 @@ fn removal(host: &[(i64, i64)], kernels: &[(usize, i64)]) -> Removal {
     }
 }
 
-/// Microseconds of the step as it is, and with each removal; the same wherever in the trace it lies.
+/// Checks the step's microseconds without and with each removal, wherever in the trace the step lies.
 fn check(end: i64, events: &[Event], as_it_is: i64, removals: &[(Removal, i64)]) {
     for shift in [0, 5_000] {
         let trace = trace_from(shift, end, events);
@@ -89,7 +89,8 @@ fn a_kernel_that_the_host_outlasts_costs_nothing() {
 
 #[test]
 fn a_kernel_that_outlasts_the_host_ends_the_step() {
-    // Ordered at 10, it starts 5 later and runs 84 long: past the host's end by 3 (less than what would cut steps by the device).
+    // Launched at 10, it starts 5 later and runs for 84: past the host's end by 3 (too little to cut steps by the
+    // device).
     let events = [launch(10, 2, 1), kernel(7, 15, 84, 1)];
     let removals = [(removal(&[], &[(0, 50)]), 96), (removal(&[(0, 8)], &[]), 91), (removal(&[(20, 60)], &[]), 99)];
     check(96, &events, 99, &removals);
@@ -101,13 +102,13 @@ fn the_host_waits_for_the_device_and_no_longer() {
     let events = [launch(10, 2, 1), kernel(7, 12, 80, 1), wait(20, 92)];
     let removals = [
         (removal(&[], &[(0, 30)]), 50),
-        // Without the kernel the host is there first: the wait takes no time.
+        // Without the kernel the host arrives first: the wait takes no time.
         (removal(&[], &[(0, 0)]), 28),
         // Without the wait the device still ends when it does.
         (removal(&[(20, 92)], &[]), 92),
-        // Earlier orders are earlier work.
+        // Earlier launches mean earlier work.
         (removal(&[(0, 6)], &[]), 94),
-        // Host work meanwhile is hidden behind the device.
+        // Host work in the meantime is hidden behind the device.
         (removal(&[(12, 20)], &[]), 100),
     ];
     check(100, &events, 100, &removals);
@@ -117,7 +118,7 @@ fn the_host_waits_for_the_device_and_no_longer() {
 fn the_time_from_the_devices_end_to_the_hosts_return_stays() {
     let events = [launch(10, 2, 1), kernel(7, 12, 78, 1), wait(20, 94)];
     check(100, &events, 100, &[(removal(&[], &[(0, 28)]), 50)]);
-    // A device that was done before the wait began: all of the wait is the host's own.
+    // The device was done before the wait began: all of the wait is the host's own.
     let events = [launch(2, 2, 1), kernel(7, 6, 4, 1), wait(20, 30)];
     check(100, &events, 100, &[(removal(&[], &[(0, 0)]), 100), (removal(&[(20, 30)], &[]), 90)]);
 }
@@ -125,7 +126,7 @@ fn the_time_from_the_devices_end_to_the_hosts_return_stays() {
 #[test]
 fn work_of_one_stream_queues_and_of_two_does_not() {
     let one = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 40, 1), kernel(7, 52, 40, 2), wait(20, 92)];
-    // The second starts as late after its order as any on an idle stream: ten at most.
+    // The second starts as late after its launch as any on an idle stream: at most ten.
     check(100, &one, 100, &[(removal(&[], &[(0, 0)]), 72), (removal(&[], &[(0, 20)]), 80)]);
     let two = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 40, 1), kernel(8, 16, 76, 2), wait(20, 92)];
     check(100, &two, 100, &[(removal(&[], &[(0, 0)]), 100), (removal(&[], &[(1, 30)]), 60)]);
@@ -150,7 +151,7 @@ fn without_gaps_queued_work_follows_at_once() {
 #[test]
 fn work_that_starts_before_its_order_starts_with_it() {
     let events = [launch(20, 2, 1), kernel(7, 10, 60, 1), wait(30, 80)];
-    // Ten longer than it was: the replay does not know that clocks differ.
+    // Ten longer than recorded: the replay does not know that clocks differ.
     check(90, &events, 100, &[(removal(&[], &[(0, 40)]), 80)]);
 }
 
@@ -162,7 +163,7 @@ fn orders_and_waits_outside_of_the_steps_do_not_count() {
 
 #[test]
 fn a_launch_into_a_full_queue_waits_for_the_device() {
-    // The second launch takes 500, of which 400 are spent waiting for room; all the while the device works.
+    // The second launch takes 500, of which 400 are spent waiting for room in the queue, while the device works.
     let events = |name: &'static str, second: i64| {
         [
             launch(0, 10, 1),
@@ -174,7 +175,7 @@ fn a_launch_into_a_full_queue_waits_for_the_device() {
     };
     let faster = removal(&[], &[(0, 90)]);
     check(1010, &events("cudaLaunchKernel", 500), 1010, &[(faster.clone(), 210)]);
-    // Other calls that take as long do so by themselves.
+    // Other calls of the same length take the time themselves.
     check(1010, &events("cudaMallocAsync", 500), 1010, &[(faster, 610)]);
 }
 
@@ -200,7 +201,7 @@ fn two_removals_together_are_all_of_the_host_and_the_shorter_of_the_kernels() {
     let launchers = |spans: &[(i64, i64)]| Removal { launchers: removal(spans, &[]).host, ..Removal::default() };
     let both = launchers(&[(0, 1)]).and(&launchers(&[(2, 3)]));
     assert_eq!(both.launchers, launchers(&[(0, 1), (2, 3)]).launchers);
-    // A property that one of them has, both have.
+    // A property that either has, the combination has.
     let plain = Removal::default();
     let properties =
         |removal: &Removal| (removal.without_gaps, removal.quick_host, removal.quick_device, removal.graph_gaps);
@@ -244,7 +245,8 @@ fn a_quick_host_takes_four_fifths_of_its_time_and_the_device_all_of_its_own() {
     let quick = |host: &[(i64, i64)]| Removal { quick_host: true, ..removal(host, &[]) };
     // The host alone: 100 become 80, and 60 become 48.
     check(100, &[("cpu_op", "a", 1, 0, 100, 0)], 100, &[(quick(&[]), 80), (quick(&[(10, 50)]), 48)]);
-    // Ordered at 10, the kernel starts 2 later and runs 80 long; the host waits for it and goes on for 8. A quick one orders at 8.
+    // Launched at 10, the kernel starts 2 later and runs for 80; the host waits for it and continues for 8. A quick
+    // host launches at 8.
     let events = [launch(10, 2, 1), kernel(7, 12, 80, 1), wait(20, 92), ("cpu_op", "b", 1, 92, 10, 0)];
     let left = 8 + 2 + 80 + 8;
     check(102, &events, 102, &[(quick(&[]), left)]);
@@ -252,7 +254,7 @@ fn a_quick_host_takes_four_fifths_of_its_time_and_the_device_all_of_its_own() {
 
 #[test]
 fn what_recording_took_of_a_host_with_time_to_spare_is_not_there_in_any_replay() {
-    // The device works from 12 to 92. With a shorter kernel the host, which is busy up to 90, would set the pace.
+    // The device works from 12 to 92. With a shorter kernel the host, which is busy until 90, would be the bottleneck.
     let events = [("cpu_op", "a", 1, 0, 90, 0), launch(10, 2, 1), kernel(7, 12, 82, 1)];
     let trace = trace_of(90, &events);
     let view = View::new(&trace);
@@ -266,7 +268,7 @@ fn what_recording_took_of_a_host_with_time_to_spare_is_not_there_in_any_replay()
 
 #[test]
 fn a_graphs_launch_waits_for_its_former_replay_and_not_for_itself() {
-    // The second launch waits for 7,990 µs while the first replay runs: with a quicker replay it is over as soon.
+    // The second launch waits for 7,990 µs while the first replay runs: with a quicker replay it ends that much sooner.
     let events = [
         ("cuda_runtime", "cudaGraphLaunch", 1, 0, 10, 1),
         kernel(7, 10, 8_000, 1),
@@ -278,11 +280,11 @@ fn a_graphs_launch_waits_for_its_former_replay_and_not_for_itself() {
 
 #[test]
 fn work_that_waited_for_another_stream_starts_as_long_after_it() {
-    // The second stream's kernel starts 2 after the end of the first's, long after its own order.
+    // The second stream's kernel starts 2 after the end of the first's, long after its own launch.
     let events = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 60, 1), kernel(8, 74, 20, 2), wait(20, 94)];
-    // With an empty first kernel, its own order holds it back: ten after it at most.
+    // With an empty first kernel, its own launch limits it: at most ten after it.
     check(100, &events, 100, &[(removal(&[], &[(0, 20)]), 60), (removal(&[], &[(0, 0)]), 50)]);
-    // At once after it, and the longest distance that is taken for a wait.
+    // Directly after it, and at the longest distance that counts as a wait.
     for (end, start) in [(74, 74), (72, 82)] {
         let events = [
             launch(10, 2, 1),
@@ -294,14 +296,14 @@ fn work_that_waited_for_another_stream_starts_as_long_after_it() {
         let left = 32 + (start - end) + 20 + 6;
         check(start + 26, &events, start + 26, &[(removal(&[], &[(0, 20)]), left)]);
     }
-    // Longer than that is nobody's wait: the kernel would have started ten after its order.
+    // A longer distance is not a wait: the kernel would have started ten after its launch.
     let events = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 60, 1), kernel(8, 83, 20, 2), wait(20, 103)];
     check(110, &events, 79, &[(removal(&[], &[(0, 20)]), 51)]);
 }
 
 #[test]
 fn work_that_queued_on_its_own_stream_waited_for_no_other() {
-    // Another stream's kernel ends just before the second starts, which was queued behind the first all the same.
+    // Another stream's kernel ends just before the second starts, which was nevertheless queued behind the first.
     let events = [
         launch(8, 1, 3),
         launch(10, 2, 1),
@@ -322,7 +324,7 @@ fn work_that_queued_on_its_own_stream_waited_for_no_other() {
 
 #[test]
 fn work_that_the_steps_did_not_order_holds_nothing_back() {
-    // The first stream's kernel has no launch in the trace, so that it is not replayed.
+    // The first stream's kernel has no launch in the trace, so it is not replayed.
     let events = [launch(14, 2, 2), kernel(7, 12, 60, 1), kernel(8, 74, 20, 2), wait(20, 94)];
     check(100, &events, 50, &[]);
 }
@@ -349,9 +351,9 @@ fn every_wait_is_for_the_work_that_was_done_by_its_end() {
     let events =
         [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 18, 1), kernel(8, 16, 64, 2), wait(18, 30), wait(40, 80)];
     let removals = [
-        // The first wait is over at 30; the second takes no time.
+        // The first wait ends at 30; the second takes no time.
         (removal(&[], &[(1, 10)]), 50),
-        // The host is earlier at the second wait, which ends when it did.
+        // The host reaches the second wait earlier, but it ends at the same time.
         (removal(&[], &[(0, 8)]), 90),
         (removal(&[], &[(0, 8), (1, 10)]), 40),
     ];
@@ -360,7 +362,8 @@ fn every_wait_is_for_the_work_that_was_done_by_its_end() {
 
 #[test]
 fn work_that_ends_with_a_wait_by_the_clocks_is_waited_for() {
-    // Clocks differ by a microsecond: a kernel that ends one after the wait was waited for, and one that ends two after it was not.
+    // Clocks differ by a microsecond: a kernel that ends one after the wait was waited for, one that ends two after it
+    // was not.
     let events = |duration: i64| [launch(10, 2, 1), kernel(7, 12, duration, 1), wait(20, 92)];
     check(100, &events(81), 101, &[(removal(&[], &[(0, 30)]), 50)]);
     check(100, &events(82), 100, &[(removal(&[], &[(0, 30)]), 100)]);
@@ -368,7 +371,8 @@ fn work_that_ends_with_a_wait_by_the_clocks_is_waited_for() {
 
 #[test]
 fn work_that_comes_late_would_queue_as_the_others_do() {
-    // The second kernel starts `gap` after the first, and the third long after both: an earlier order lets it queue behind them.
+    // The second kernel starts `gap` after the first, and the third long after both: an earlier launch lets it queue
+    // behind them.
     let events = |gap: i64| {
         [
             launch(10, 2, 1),
@@ -382,9 +386,9 @@ fn work_that_comes_late_would_queue_as_the_others_do() {
     };
     let earlier = removal(&[(14, 50)], &[]);
     check(85, &events(2), 85, &[(earlier.clone(), 75)]);
-    // Three at most.
+    // At most three.
     check(85, &events(8), 85, &[(earlier.clone(), 82)]);
-    // The usual gap is a median, in which those of nothing count: 0, 0 and 6 here.
+    // The usual gap is a median that includes gaps of zero: 0, 0 and 6 here.
     let events = [
         launch(10, 1, 1),
         launch(13, 1, 2),
@@ -403,10 +407,10 @@ fn work_that_comes_late_would_queue_as_the_others_do() {
 
 #[test]
 fn ten_microseconds_are_the_longest_way_to_an_idle_stream_and_the_longest_gap() {
-    // Ordered at 20, it starts 10 later: not queued, although the stream was busy until 28.
+    // Launched at 20, it starts 10 later: not queued, although the stream was busy until 28.
     let events = [launch(10, 2, 1), launch(20, 2, 2), kernel(7, 12, 16, 1), kernel(7, 30, 30, 2), wait(40, 60)];
     check(70, &events, 70, &[(removal(&[(12, 20)], &[]), 68)]);
-    // A gap of ten behind the first is a queue's.
+    // A gap of ten after the first means that it was queued.
     let events = [launch(10, 2, 1), launch(14, 2, 2), kernel(7, 12, 18, 1), kernel(7, 40, 20, 2), wait(20, 60)];
     check(70, &events, 70, &[(removal(&[], &[(0, 8)]), 60)]);
 }
@@ -431,21 +435,21 @@ fn a_moment_of_the_host_is_found_in_a_replay() {
     };
     let clock = HostClock::new(&play);
     let moments = [
-        // Before the first wait: less what is removed.
+        // Before the first wait: minus the removed time.
         (5, 5),
         (10, 10),
         (15, 10),
         (20, 10),
         (25, 15),
-        // Within it, in proportion: 10 have become 4.
+        // Within it, interpolated: 10 have become 4.
         (30, 20),
         (35, 22),
         (40, 24),
-        // After it, from its new end on.
+        // After it, counted from its new end.
         (45, 29),
         (55, 34),
         (69, 43),
-        // After a wait of no length.
+        // After a wait of zero length.
         (70, 53),
         (80, 63),
     ];

@@ -21,7 +21,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let allocator = &evidence.measures.patterns.allocator;
-    // One a step may be a growing pool; several are a habit.
+    // One per step may be a growing pool; several are a pattern.
     if allocator.calls_per_step < 2.0 {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! TR137 attention-masked: fused attention computes what a mask then throws away.
+//! TR137 attention-masked: fused attention computes scores that a mask then discards.
 
 use super::{Evidence, Found, TraceRule, percent};
 use crate::finding::{Cause, Confidence, Effort};
@@ -14,13 +14,14 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Less is not worth a word.
+/// Smaller shares are not reported.
 const LEAST_SHARE: f64 = 0.03;
-/// Share of its time that a kernel keeps where blocks beyond the diagonal are skipped and no mask is read: half, and less for reading it.
+/// Share of a kernel's time that remains if blocks beyond the diagonal are skipped and no mask is read: half, and less
+/// for not reading it.
 const LEFT: f64 = 0.45;
-/// The kernel that takes any mask is half as quick as the one that takes none.
+/// The kernel that takes any mask is half as fast as the one that takes none.
 const LEFT_OF_ANY_MASK: f64 = 0.28;
-/// At best, of either.
+/// The best case for either.
 const LEFT_AT_BEST: f64 = 0.2;
 
 fn check(evidence: &Evidence) -> Vec<Found> {

@@ -18,7 +18,7 @@ pub const RULE: TraceRule = TraceRule {
 fn check(evidence: &Evidence) -> Vec<Found> {
     let attention = &evidence.measures.patterns.attention;
     let is_large = attention.share_of_steps >= evidence.thresholds.attention_share;
-    // Small in time, it may still be large in memory.
+    // Even if it takes little time, it may take much memory.
     let memory = attention.score_bytes * attention.softmaxes_per_step;
     let peak = evidence.measures.memory.peak_bytes.max(1) as f64;
     if attention.softmaxes_per_step < 1.0 || !(is_large || memory > 0.2 * peak) {
@@ -37,7 +37,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         }
         None => format!("{per_step:.0} softmaxes per step, each between two GEMMs"),
     }];
-    // The products remain; what lies between them happens on the way.
+    // The GEMMs remain; the work between them happens inside the fused kernel.
     found.removal =
         Removal { device: attention.beside_products.iter().map(|&at| (at, 0)).collect(), ..Removal::default() };
     vec![found]

@@ -27,7 +27,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         }
     }
     let occupancy = weighted / f64::max(of, f64::MIN_POSITIVE);
-    // A large product may keep every multiprocessor busy at a low occupancy: the number of its blocks tells.
+    // A large GEMM may keep every multiprocessor busy at low occupancy, so its number of blocks decides.
     let underfilled = kernels.underfilled_share;
     let fills = underfilled.is_some_and(|share| share < 0.5);
     if of == 0.0 || held > 0.5 || occupancy > evidence.thresholds.occupancy_percent || fills {

@@ -20,11 +20,11 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Norms that reach more of the memory's rate are as good as most.
+/// Norms that reach a higher percentage of the memory bandwidth are as good as most.
 const NORM_PERCENT: f64 = 40.0;
-/// Conversions between layouts that are left with channels last: of weights, and of the first and last tensors.
+/// Share of layout conversions that remain with channels last: of weights, and of the first and last tensors.
 const CONVERSIONS_LEFT: f64 = 0.25;
-/// Most operators that move bytes reach more, gathers and scatters about as much.
+/// Most operators that only move bytes reach more than this; gathers and scatters about as much.
 const MOVING_SHARE: f64 = 0.35;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
@@ -33,7 +33,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let unaligned: Vec<Found> = unaligned(evidence).into_iter().collect();
-    // Without tensor cores the roof is another: that is no-tensor-cores' finding.
+    // Without tensor cores the roof is a different one: no-tensor-cores reports that.
     let cores = &evidence.measures.patterns.tensor_cores;
     if cores.without_seconds * 2.0 > cores.eligible_seconds {
         return unaligned;
@@ -43,7 +43,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     unaligned.into_iter().chain(of_rows).chain(norms(evidence)).chain(of_memory).collect()
 }
 
-/// Products of odd sizes: rows that begin anywhere are loaded piece by piece.
+/// GEMMs of odd sizes, whose unaligned rows are loaded in small pieces.
 fn unaligned(evidence: &Evidence) -> Option<Found> {
     let unaligned = &evidence.measures.patterns.unaligned;
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
@@ -82,7 +82,7 @@ fn unaligned(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Norms move bytes and compute next to nothing: far below the memory's rate they read in a bad order, or too often.
+/// Norms move bytes and compute next to nothing: far below the memory bandwidth, they read in a bad order or too often.
 fn norms(evidence: &Evidence) -> Option<Found> {
     let norms = &evidence.measures.patterns.norms;
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
@@ -130,7 +130,8 @@ fn norms(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// An operator that only moves bytes, far below the memory's rate: a bad order of memory, sorting or atomic sums on its way.
+/// An operator that only moves bytes, far below the memory bandwidth: a bad memory order, sorting or atomic sums on the
+/// way.
 fn of_memory(evidence: &Evidence, row: &MemoryBoundRow) -> Option<Found> {
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let above = (row.seconds - row.least_seconds) / wall;
@@ -168,7 +169,7 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
     let above = (row.seconds - row.roof_seconds) / wall;
     let thresholds = evidence.thresholds;
     let is_below = row.percent_of_roof <= thresholds.roof_percent && above >= thresholds.roof_share;
-    // Peaks of the processor say nothing about links.
+    // The processor's peaks say nothing about links.
     if !is_below || is_host_communication(&row.name) {
         return None;
     }

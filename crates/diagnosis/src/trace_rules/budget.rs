@@ -1,20 +1,25 @@
-//! Holds shares to what there is: no finding costs more than the replay says, and those of one resource no more than it has.
+//! Limits shares: no finding costs more than the replay says, and findings on one resource cost no more than all of it.
 
 use crate::measures::breakdown::WhereWorkRuns;
 
 use super::{Evidence, TRACE_RULES, TraceFinding, percent, severity};
 
-/// Findings about idle time, the more particular first: each takes of what those before it leave.
+/// Findings about idle time, the more specific first: each takes from what those before it leave.
 const OF_IDLE_TIME: &[&str] = &["TR104", "TR119", "TR130", "TR101", "TR103", "TR102"];
-/// Findings about busy time; the larger first.
+/// Findings about busy time; the largest takes its share first.
 const OF_BUSY_TIME: &[&str] =
     &["TR106", "TR107", "TR108", "TR113", "TR115", "TR131", "TR132", "TR133", "TR134", "TR135", "TR136", "TR137"];
 
+<<<<<<< HEAD
 /// A finding of at least this share that costs less than half of it says why.
 const WORTH_A_REASON: f64 = 0.01;
 
 /// Device time that the host does not wait for costs nothing: where the host sets the pace, a faster kernel only widens the
 /// gap after it.
+=======
+/// Limits findings about device time to what the replay saves: if the host is the bottleneck, a faster kernel only
+/// widens the gap after it.
+>>>>>>> words-a
 pub fn pace(evidence: &Evidence, findings: &mut [TraceFinding]) {
     if !findings.iter().any(|finding| finding.found.on_device) {
         return;
@@ -30,7 +35,7 @@ pub fn pace(evidence: &Evidence, findings: &mut [TraceFinding]) {
     }
 }
 
-/// Findings of one resource together cost no more than all of it.
+/// Limits the findings on one resource to its total.
 pub fn share_out(evidence: &Evidence, findings: &mut [TraceFinding]) {
     let breakdown = &evidence.measures.breakdown;
     let wall = breakdown.wall_seconds.max(f64::MIN_POSITIVE);
@@ -41,7 +46,7 @@ pub fn share_out(evidence: &Evidence, findings: &mut [TraceFinding]) {
             left = (left - finding.share_of_step.unwrap_or(0.0)).max(0.0);
         }
     }
-    // Collectives of a run on processors are not part of its busy time.
+    // In a CPU run, collectives are not part of the busy time.
     let communicating = match breakdown.where_work_runs {
         WhereWorkRuns::Host => breakdown.communication_exposed_seconds / wall,
         WhereWorkRuns::Device => 0.0,

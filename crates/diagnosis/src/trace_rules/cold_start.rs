@@ -1,4 +1,4 @@
-//! TR129 cold-start: the window holds what a process does once.
+//! TR129 cold-start: the window contains one-time work of the process.
 
 use super::{milliseconds, percent};
 use crate::measures::cold::COLD_SHARE;
@@ -16,7 +16,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// About the trace and not about the run: it costs no step to come. Where it spoils the other findings it comes first.
+/// About the trace, not the run: later steps do not pay for it. If it spoils the other findings, it comes first.
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (view, trust) = (evidence.view, evidence.trust);
     if trust.cold_share < COLD_SHARE {

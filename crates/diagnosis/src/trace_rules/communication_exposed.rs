@@ -1,4 +1,4 @@
-//! TR115 communication-exposed: collectives that no compute hides.
+//! TR115 communication-exposed: collectives that are not hidden behind compute.
 
 use super::{milliseconds, percent};
 use crate::measures::collectives::collectives;
@@ -25,7 +25,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let thresholds = evidence.thresholds;
-    // Waiting for another rank is the straggler's finding.
+    // The straggler rule reports waiting for another rank.
     let (view, waits) = (evidence.view, waits(evidence));
     let exposed = without(&exposed(view), &waits);
     let inside: i64 = view.steps.list.iter().map(|step| covered(&exposed, step.span)).sum();
@@ -55,7 +55,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     vec![found]
 }
 
-/// How fast collectives of one kind and size are, against the link.
+/// The speed of collectives of one kind and size, compared with the link.
 fn rate(row: &CollectiveRow) -> String {
     let giga = |rate: f64| format!("{:.1} GB/s", rate / 1e9);
     let bus = row.bus_bytes_per_second.map(|bus| format!(", {} on the bus", giga(bus))).unwrap_or_default();
@@ -74,7 +74,7 @@ fn waits(evidence: &Evidence) -> Vec<Span> {
     merged(evidence.ranks.into_iter().flat_map(|ranks| ranks.waits.iter().map(|wait| wait.wait)).collect())
 }
 
-/// Each collective as long as the compute beside it and its wait.
+/// Reduces each collective to the compute beside it and its wait.
 fn hidden(evidence: &Evidence) -> Removal {
     let view = evidence.view;
     let (compute, waits) = (compute(view), waits(evidence));

@@ -1,4 +1,4 @@
-//! TR119 cpu-bound-op: operators on the host take much of the step while the device stands still.
+//! TR119 cpu-bound-op: operators on the host take much of the step while the device is idle.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let Some(row) = rows.max_by(|left, right| left.host_self_seconds.total_cmp(&right.host_self_seconds)) else {
         return Vec::new();
     };
-    // A run on the host alone is supposed to have its work there.
+    // A run on the host alone is supposed to work there.
     if on_host {
         return Vec::new();
     }
@@ -43,12 +43,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return together(evidence).into_iter().collect();
     }
     let spans = view.host_spans_named(|name| name == row.name);
-    // An operator may hold another of its name.
+    // An operator may contain another of the same name.
     let spans = merged(
         spans.into_iter().filter(|&at| host.category[at] == Category::CpuOp).map(|at| view.host_span(at)).collect(),
     );
     let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
-    // Neither setting up for the first time nor waiting for the device is the operator's work.
+    // Neither one-time setup nor waiting for the device is the operator's work.
     let spans = without(&without(&spans, &view.cold.spans), &waiting_spans(view));
     let idle: i64 = free.map(|gap| covered(&spans, gap)).sum();
     let share = view.steps.share(idle);
@@ -64,15 +64,15 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     vec![found]
 }
 
-/// A shorter operator that orders nothing makes sizes, views and numbers.
+/// Shorter operators without launches compute sizes, views and numbers.
 const SHORTEST_NANOS: i64 = 500_000;
-/// Several operators may be less than one alone, since each is long and orders nothing.
+/// Several operators together may take less than a single one, since each is long and launches nothing.
 const LEAST_SHARE_TOGETHER: f64 = 0.1;
 
-/// Operators that are long and order no work of the device: on the host's own tensors, most often.
+/// Operators that are long and launch no device work: mostly on the host's own tensors.
 fn together(evidence: &Evidence) -> Option<Found> {
     let (view, host) = (evidence.view, &evidence.view.trace.host);
-    // By time: where light and full trace were joined, an annotation may reach beyond the operator that it began in.
+    // Decided by time: if light and full traces were joined, an annotation may extend beyond the operator it began in.
     let calls = |at: usize| {
         let inside = (at + 1..host.len())
             .take_while(|&inner| host.track[inner] == host.track[at] && host.start[inner] < host.end(at));
@@ -122,7 +122,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
         )
     };
     found.evidence = sums.iter().take(3).map(said).collect();
-    // A stop that is mostly theirs is theirs: Python between them goes with them.
+    // A stall that is mostly theirs counts fully: the Python code between them goes with them.
     let starved = evidence.measures.stops.iter().filter_map(Stop::starved);
     let theirs = starved.filter(|starved| starved.nanos() > 0 && covered(&spans, *starved) * 2 >= starved.nanos());
     let theirs = without(&merged(theirs.collect()), &elsewhere);

@@ -1,4 +1,4 @@
-//! TR131 device-copies: copies that stay on the device, and changes of layout.
+//! TR131 device-copies: copies that stay on the device, and layout changes.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// PyTorch copies and converts by the same kernel: what it copies to is of the same type where it only changes the order.
+/// PyTorch copies and converts with the same kernel: if only the order changes, source and target have the same type.
 fn keeps_its_type(view: &View, at: usize) -> bool {
     let Some(operator) = view.operator_of_device(at).filter(|&at| view.host_name(at) == "aten::copy_") else {
         return false;

@@ -1,4 +1,4 @@
-//! TR130 device-stalled: work is queued and the device stands.
+//! TR130 device-stalled: work is queued but the device is idle.
 
 use super::{milliseconds, percent};
 use crate::finding::Confidence;

@@ -1,13 +1,13 @@
-//! Work that is computed twice or for nobody, as a finding: shared by the rules that tell it.
+//! Work that is computed twice or never used, as a finding: shared by the rules that report it.
 
 use super::{Evidence, Found, milliseconds};
 use crate::measures::recomputed::Recomputed;
 use crate::simulation::Removal;
 
-/// Less is not worth a word.
+/// Smaller shares are not reported.
 pub const LEAST_SHARE: f64 = 0.03;
 
-/// The step without it, where it is worth a word; `said` makes the message of the share that is saved.
+/// A finding if removing the work saves enough; `said` builds the message from the saved share.
 pub fn found(evidence: &Evidence, work: &Recomputed, said: impl FnOnce(f64) -> String, advice: &str) -> Option<Found> {
     let removal = removal(work);
     if removal.is_empty() {

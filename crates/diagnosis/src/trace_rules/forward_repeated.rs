@@ -1,4 +1,4 @@
-//! TR135 forward-repeated: the layers that are trained run once more, and nothing is learnt from it.
+//! TR135 forward-repeated: the trained layers run once more without contributing to training.
 
 use super::{Evidence, Found, TraceRule, for_nothing, percent};
 use crate::finding::{Cause, Confidence, Effort};

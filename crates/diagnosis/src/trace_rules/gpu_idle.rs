@@ -22,7 +22,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Idle time less what findings before it explain, what the host waits and where work was queued all the same.
+/// Idle time minus what earlier findings explain, the host's waits, and stalls with queued work.
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (breakdown, view) = (&evidence.measures.breakdown, evidence.view);
     let idle = &breakdown.idle;
@@ -32,8 +32,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let stops = &evidence.measures.stops;
     let stalled: Vec<Span> = stops.iter().map(Stop::stalled).filter(|span| span.nanos() > 0).collect();
     let mut explained = merged([waiting_spans(view), evidence.explained.to_vec(), stalled].concat());
-    // Without steps, time in which nothing at all was recorded need not be the run's; unless calls of the device are all that was
-    // recorded of the host, which then may do anything between them.
+    // Without steps, time in which nothing was recorded may not belong to the run. The exception is a trace with only
+    // runtime calls from the host, which may do anything between them.
     let calls_alone =
         evidence.trust.withheld.contains(&"operators") && view.trace.host.category.contains(&Category::Runtime);
     let outside = match view.steps.found_by {
@@ -47,7 +47,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if recorded_share < evidence.thresholds.idle_share {
         return Vec::new();
     }
-    // Recording slows the host: it may make the idle time smaller than it looks, and is never a reason to be silent.
+    // Recording slows the host, so the idle time may be smaller than it looks; that is no reason not to report it.
     let (middle, least) = evidence.trust.without_profiler(recorded_share);
     let is_uncertain = least < evidence.thresholds.idle_share;
     let share = if is_uncertain { least } else { middle };
@@ -57,7 +57,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         Found::new(Some(share), message, "see what the host does in the longest gaps, and launch work earlier");
     found.confidence = if is_uncertain { Confidence::Low } else { Confidence::Medium };
     found.evidence = longest_stops(view, stops, &explained, 3);
-    // In stops too long for a launch the host was at something that may be done earlier, or beside the device's work.
+    // In stalls too long for a launch, the host did something that may be done earlier, or in parallel with the device.
     let starved = stops.iter().filter(|stop| stop.span.nanos() > LONGEST_LAUNCH_DELAY_NANOS).filter_map(Stop::starved);
     let starved = merged(starved.filter(|span| span.nanos() > 0).collect());
     found.removal = Removal { host: without(&starved, &explained), ..Removal::default() };

@@ -17,9 +17,9 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Less is not worth a word.
+/// Smaller shares are not reported.
 const LEAST_SHARE_OF_PAGEABLE: f64 = 0.0005;
-/// Shares of the host's work that are told.
+/// The host's work is mentioned from this share on.
 const WORTH_A_WORD: f64 = 0.01;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
@@ -34,19 +34,19 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
         return None;
     }
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    // The operator that copies and waits, where the copy makes the host wait; else what nothing hides of the copy itself.
+    // The operator that copies and waits, if the copy blocks the host; otherwise the exposed part of the copy itself.
     let waits = evidence.measures.synchronisation.groups.iter();
     let waits: Vec<_> = waits.filter(|waits| waits.kind == WaitKind::CopyToDevice).collect();
     let waiting: f64 = match row.direction {
         Direction::HostToDevice if row.pageable => waits.iter().map(|waits| waits.cost_seconds).sum(),
         _ => 0.0,
     };
-    // The host works on the tensors it got while the device stands; told with the largest copies.
+    // The host works on the copied tensors while the device is idle; reported with the largest copies.
     let to_host = evidence.measures.copies.rows.iter().filter(|row| row.direction == Direction::DeviceToHost);
     let is_largest = to_host.max_by_key(|row| row.bytes).is_some_and(|largest| largest.name == row.name);
     let work = if is_largest { evidence.measures.on_host.work_seconds } else { 0.0 };
     let share = ((waiting.max(row.exposed_seconds) + work) / wall).min(1.0);
-    // Read-backs of single values are host-sync's.
+    // host-sync reports read-backs of single values.
     let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= SCALAR_BYTES;
     let least = if row.pageable { LEAST_SHARE_OF_PAGEABLE } else { evidence.thresholds.copies_share };
     if is_scalar || share < least || row.bytes == 0 {
@@ -103,11 +103,11 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     if is_converted {
         found.removal.host.extend_from_slice(&converted.host);
     }
-    // At best a copy is hidden behind compute.
+    // At best, a copy is hidden behind compute.
     let (view, device) = (evidence.view, &evidence.view.trace.device);
     let same: Vec<usize> = device.busy().filter(|&at| view.name(device.name[at]) == row.name).collect();
     if row.direction == Direction::DeviceToHost {
-        // The wait is host-sync's cost, and goes with the copy all the same; so does what the host does with it.
+        // The wait is host-sync's cost, but goes away with the copy; so does the host's work on the data.
         let on_host = &evidence.measures.on_host;
         if row.pageable || works {
             found.removal.host.extend_from_slice(&on_host.readers);

@@ -1,4 +1,4 @@
-//! TR101 host-sync: the host waits for the device to read a value or by request.
+//! TR101 host-sync: the host waits for the device, to read a value or explicitly.
 
 use super::{milliseconds, percent};
 use crate::measures::intervals::{Span, covered, merged};
@@ -17,9 +17,9 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Less is not worth a word.
+/// Smaller shares are not reported.
 const LEAST_SHARE: f64 = 0.0005;
-/// A share of the cost of the wait before it.
+/// Share of the previous wait's cost below which a wait counts as its follower.
 const SHARE_IN_THE_SHADOW: f64 = 0.1;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
@@ -37,11 +37,11 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     readers.sort_unstable();
     let found = |waits: &Waits| {
         let mut found = found(waits, in_the_shadow(groups, waits));
-        // Tests for NaN and infinity are made for nobody else.
+        // Tests for NaN and infinity are computed only for this read-back.
         let tests = merged(waits.tests.clone());
         found.removal.device.extend(evidence.view.ordered_in(&tests).into_iter().map(|at| (at, 0)));
         found.removal.host.extend(tests);
-        // A tensor is read back to be worked on: what the host does with it goes with the copy.
+        // A tensor is read back to be processed: the host's work on it goes with the copy.
         if waits.spans.iter().any(|span| readers.binary_search(span).is_ok()) {
             found.removal.host.extend(on_host.readers.iter().chain(&on_host.work));
             found.removal.device.extend(on_host.copies.iter().map(|&at| (at, 0)));
@@ -52,7 +52,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     by_themselves.chain(said.map(found)).collect()
 }
 
-/// A loop of short kernels that reads back in every round goes as a whole: one call for all rounds has nothing to read.
+/// A loop of short kernels with a read-back in every iteration is removed as a whole: one call for all iterations reads
+/// nothing back.
 fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
     let loops = &evidence.measures.read_loops;
     let share = loops.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
@@ -80,7 +81,7 @@ fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Detection of anomalies waits after every node, and keeps a stack for every operator.
+/// Anomaly detection waits after every node, and keeps a stack for every operator.
 fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
     let (anomaly, view) = (&evidence.measures.patterns.anomaly, evidence.view);
     if anomaly.checks.is_empty() {
@@ -120,8 +121,8 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// A value that is read soon after another costs next to nothing: the host has waited already. It takes the wait over where the
-/// other alone is mended, so the fix is one of both.
+/// Reads that cost little because another wait came just before. If only that one is fixed, they inherit its wait, so
+/// one fix must cover both.
 fn in_the_shadow(groups: &[Waits], of: &Waits) -> Vec<Span> {
     let is_in_it = |waits: &&Waits| {
         waits.kind == WaitKind::ReadBack && waits.share_of_steps <= SHARE_IN_THE_SHADOW * of.share_of_steps
@@ -129,8 +130,8 @@ fn in_the_shadow(groups: &[Waits], of: &Waits) -> Vec<Span> {
     groups.iter().filter(is_in_it).flat_map(|waits| waits.spans.iter().copied()).collect()
 }
 
-/// The profiler, or whoever times steps, waits once at a step's end. Where that costs next to nothing and nobody's code is
-/// known to ask for it, it is not a fault.
+/// Whether this is just the wait of the profiler, or of a timer, at a step's end. It is not a fault if it costs next to
+/// nothing and no user code is known to request it.
 fn is_a_step_s_end(waits: &Waits) -> bool {
     let unasked = waits.kind == WaitKind::Explicit && waits.function.is_none();
     unasked && waits.per_step < 1.5 && waits.share_of_steps < 0.01

@@ -77,21 +77,21 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if is_uncertain {
         found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
     }
-    // Where much of the host's time is the profiler's, how much remains without it is uncertain.
+    // If much of the host's time is the profiler's, the rest without it is uncertain.
     found.confidence = match evidence.trust.profiler_overhead_share {
         _ if is_uncertain => Confidence::Low,
         Some(share) if share > 0.4 && evidence.trust.overhead_from != Some("measured") => Confidence::Medium,
         _ => Confidence::High,
     };
-    // Everything the host does but to wait, to load and to be elsewhere could be replayed from a graph. A loop that reads back in every
-    // round is only launched at once where it does not read.
+    // A graph could replay everything the host does except waiting, loading and unrelated work. A loop that reads back
+    // in every iteration can be launched at once only if it does not read.
     let waits = &evidence.measures.synchronisation;
     let is_read_in_a_loop = waits.calls as f64 > WAITS_OF_A_LOOP * view.steps.count();
     let waiting = if is_read_in_a_loop { Vec::new() } else { waiting_spans(view) };
     let long = gaps(&view.busy, view.steps.host_range()).into_iter().filter(|gap| gap.nanos() > LONG_GAP_NANOS);
     let kept = merged([waiting, loading_spans(view), long.collect()].concat());
     found.removal = Removal { host: without(&[view.steps.host_range()], &kept), ..Removal::default() };
-    // One call for all rounds of a loop also shortens what the device does.
+    // One call for all iterations of a loop also shortens the device's work.
     let rounds = &evidence.measures.patterns.rounds;
     if !rounds.kernels.is_empty() {
         found.evidence.push(format!(
@@ -118,7 +118,7 @@ fn call_time(launches: &Launches) -> String {
     }
 }
 
-/// Whether launches, not work, set the step's length.
+/// Whether launches, not work, determine the step's length.
 fn applies(evidence: &Evidence) -> bool {
     let launches = &evidence.measures.launches;
     let thresholds = evidence.thresholds;
@@ -134,20 +134,20 @@ fn applies(evidence: &Evidence) -> bool {
             || is_hardly_ahead)
 }
 
-/// Waits per step; a step that is not a loop reads a few values.
+/// Waits per step; a step that is not a loop reads only a few values.
 const WAITS_OF_A_LOOP: f64 = 10.0;
 
-/// A host that most often has one piece of work ahead, the one that runs, does not keep ahead of the device.
+/// A host that usually has only the running work queued does not stay ahead of the device.
 const NOT_AHEAD: f64 = 1.0;
 
 fn share(evidence: &Evidence) -> f64 {
     waiting_seconds(evidence) / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE)
 }
 
-/// Waiting for the host's next order, in gaps that launches explain.
+/// Time spent waiting for the host's next launch, in gaps that launches explain.
 fn waiting_seconds(evidence: &Evidence) -> f64 {
     let idle = &evidence.measures.breakdown.idle;
     let waiting = idle.host_busy_seconds - idle.host_busy_in_long_gaps_seconds + idle.launch_delay_seconds;
-    // A graph is launched once for all its kernels: what the host does before that is not a matter of launches.
+    // A graph is launched once for all its kernels: the host's work before that is not launch overhead.
     (waiting - idle.without_launches_seconds).max(0.0)
 }

@@ -1,4 +1,4 @@
-//! TR136 metrics-each-step: a library's metrics are taken at every step.
+//! TR136 metrics-each-step: a library's metrics are computed at every step.
 
 use super::{Evidence, Found, TraceRule, for_nothing, percent};
 use crate::finding::{Cause, Confidence, Effort};

@@ -1,4 +1,4 @@
-//! TR106 no-tensor-cores: products run on plain units although tensor cores could do them.
+//! TR106 no-tensor-cores: GEMMs run on plain units although tensor cores could run them.
 
 use super::{milliseconds, percent};
 use crate::peaks;
@@ -16,7 +16,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Matrix units shorten a product to no less than this in practice.
+/// Matrix units reduce a GEMM's time to no less than this share in practice.
 const LEAST_RATIO: f64 = 0.25;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
@@ -39,10 +39,14 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         percent(cores.without_share_of_steps)
     );
     let advice = match part {
+<<<<<<< HEAD
         _ if evidence.run.is_some() => {
             "`--precision tf32` or `--precision bf16` runs GEMMs on tensor cores; both change results slightly"
         }
         // Volta, Turing and AMD's older parts have no single precision on matrix units.
+=======
+        // Volta, Turing and AMD's older parts do not support single precision on matrix units.
+>>>>>>> words-a
         Some(part) if part.tf32 == 0.0 => {
             "train in half precision (torch.autocast with fp16 and a GradScaler, or bf16 where the device \
              supports it); it changes results slightly"
@@ -51,7 +55,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             "train in bf16 (torch.autocast), or allow TF32: torch.set_float32_matmul_precision(\"high\") and torch.backends.cudnn.allow_tf32; both change results slightly"
         }
     };
-    // By the datasheet's ratio of the two units; in practice the faster ones wait for memory before they are four times as fast.
+    // By the datasheet's ratio of the two units; in practice the faster ones become memory-bound before they are four
+    // times as fast.
     let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16)).max(LEAST_RATIO);
     let mut found = Found::new(Some(cores.without_share_of_steps * (1.0 - ratio)), message, advice);
     found.on_device = true;

@@ -1,4 +1,4 @@
-//! TR109 optimizer-per-parameter: the optimizer, or a loop beside it, works one parameter at a time.
+//! TR109 optimizer-per-parameter: the optimizer, or a loop outside it, handles one parameter at a time.
 
 use hashbrown::HashMap;
 
@@ -20,9 +20,9 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Less is not worth a word.
+/// Smaller shares are not reported.
 const LEAST_SHARE: f64 = 0.02;
-/// Share of the memory's rate that an update of all parameters at once reaches.
+/// Share of the memory bandwidth that an update of all parameters at once reaches.
 const STREAM_SHARE: f64 = 0.8;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
@@ -41,7 +41,7 @@ fn one_by_one(evidence: &Evidence) -> Found {
         optimizer.zeroed_per_step,
         percent(optimizer.share_of_steps)
     );
-    // Fused already: what is one by one are its groups.
+    // Already fused: it is the parameter groups that are handled one by one.
     let are_groups = optimizer.fused_per_step >= FEWEST_GROUPS;
     let advice = if are_groups { OF_GROUPS } else { ADVICE };
     let mut found = Found::new(Some(optimizer.share_of_steps), message, advice);
@@ -49,7 +49,7 @@ fn one_by_one(evidence: &Evidence) -> Found {
     if are_groups {
         found.evidence.push(format!("{:.0} fused updates per step, one for each group", optimizer.fused_per_step));
     }
-    // Clearing the gradients goes through the same parameters and groups.
+    // Zeroing the gradients goes through the same parameters and groups.
     let host = merged([optimizer.host.clone(), optimizer.zeroing.clone()].concat());
     found.removal = Removal { host, ..Removal::default() };
     found
@@ -59,7 +59,7 @@ const ADVICE: &str = "fused=True (or foreach=True) in the optimizer, zero_grad(s
 
 const OF_GROUPS: &str = "one group for all parameters of the same learning rate and decay, not one per tensor: \
                          each group is a separate update";
-/// Fused updates per step; fewer are groups that differ.
+/// Fused updates per step; fewer are groups with different settings.
 const FEWEST_GROUPS: f64 = 50.0;
 
 fn times(evidence: &Evidence) -> String {
@@ -71,7 +71,8 @@ fn times(evidence: &Evidence) -> String {
     )
 }
 
-/// Lists of parameters at once, and each operator over all of them: several times through memory where one would do.
+/// Parameters are handled as lists, but with several operators over all of them: several passes through memory instead
+/// of one.
 fn several_passes(evidence: &Evidence) -> Option<Found> {
     let (optimizer, view) = (&evidence.measures.patterns.optimizer, evidence.view);
     let bytes_per_second = evidence.measures.roofline.peak_bytes_per_second?;
@@ -97,7 +98,7 @@ fn several_passes(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// The same outside of an optimizer. Time that the host has to spare costs nothing, so the replay says how much it is.
+/// The same outside an optimizer. Spare host time costs nothing, so the replay decides how much it is.
 fn outside(evidence: &Evidence) -> Option<Found> {
     let (loops, view) = (&evidence.measures.patterns.parameter_loops, evidence.view);
     let removal = Removal { host: loops.host.clone(), ..Removal::default() };
@@ -128,10 +129,10 @@ fn outside(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Cost of a sparse gradient for each used row, against a dense one: its rows are sorted and added up first.
+/// Cost of a sparse gradient per used row, relative to a dense one: its rows are sorted and summed first.
 const SPARSE_COST: f64 = 2.0;
 
-/// A table whose gradient is dense: filled with zeros and updated as a whole, for the few rows that a step uses.
+/// A table with a dense gradient: zeroed and updated as a whole, for the few rows that a step uses.
 fn unused_rows(evidence: &Evidence) -> Option<Found> {
     let table = evidence.measures.patterns.dense_table.as_ref()?;
     let share = table.unused_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
@@ -157,14 +158,14 @@ fn unused_rows(evidence: &Evidence) -> Option<Found> {
         4e-6 * table.rows * table.width
     )];
     found.removal.device = left_of_table(evidence, table, table.used_share());
-    // At best nothing of the gradient's own kernels is left.
+    // At best, none of the gradient's own kernels remain.
     found.removal.device.extend(table.gradient.iter().map(|&at| (at, 0)));
     let left = left_of_table(evidence, table, (SPARSE_COST * table.used_share()).min(1.0));
     found.expected = Some(Removal { device: left, ..Removal::default() });
     Some(found)
 }
 
-/// Fills and updates with this share of the table's rows.
+/// The durations of fills and updates with this share of the table's rows.
 fn left_of_table(evidence: &Evidence, table: &DenseTable, share: f64) -> HashMap<usize, i64> {
     let duration = &evidence.view.trace.device.duration;
     let scaled = |at: usize, share: f64| (at, (share * duration[at] as f64) as i64);

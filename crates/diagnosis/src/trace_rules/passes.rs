@@ -1,4 +1,4 @@
-//! TR121 to TR128: a pass that a run of ours does without, with what it would save at most. One rule per pass.
+//! TR121 to TR128: a pass that a headroom run does not use, with its largest possible saving. One rule per pass.
 
 use super::{Evidence, Found, TraceRule, milliseconds, percent};
 use crate::finding::{Cause, Confidence, Effort};
@@ -31,7 +31,7 @@ pub const OPTIMIZER: TraceRule =
     pass_rule!("TR127", "unfused-optimizer", "fuse-optimizer", "passes/unfused_optimizer.md");
 pub const LOSS: TraceRule = pass_rule!("TR128", "unfused-loss", "fuse-loss", "passes/unfused_loss.md");
 
-/// Nothing where the pass is applied, the trace is of another program, or the saving is below the threshold.
+/// Empty if the pass is applied, the trace is from another program, or the saving is below the threshold.
 fn missing(evidence: &Evidence, pass: &str) -> Vec<Found> {
     let (Some((run, calls)), Some((number, effect))) = (evidence.run, PassEffect::numbered(pass)) else {
         return vec![];
@@ -65,7 +65,7 @@ fn missing(evidence: &Evidence, pass: &str) -> Vec<Found> {
         (effect.touches)(place).then(|| effect.staying_share(place, facts.causal_share))
     };
     let (view, device) = (evidence.view, &evidence.view.trace.device);
-    // By the operator's id: the share of its kernels that stays.
+    // By operator id: the share of its kernels that remains.
     let mut staying_kernels: HashMap<u32, f64> = HashMap::new();
     for call in &calls.list {
         let Some(stays) = staying(call) else { continue };

@@ -1,4 +1,4 @@
-//! TR120 profiler-overhead: the profiler itself takes a good part of the step.
+//! TR120 profiler-overhead: the profiler itself takes much of the step.
 
 use super::percent;
 use crate::finding::Confidence;
@@ -17,7 +17,7 @@ pub const RULE: TraceRule = TraceRule {
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let Some(share) = evidence.trust.profiler_overhead_share else { return Vec::new() };
-    // Where the device sets the pace, a slower host changes nothing.
+    // If the device is the bottleneck, a slower host changes nothing.
     let hidden = evidence.measures.breakdown.busy_share > 0.8;
     if share < evidence.thresholds.profiler_share || hidden {
         return Vec::new();

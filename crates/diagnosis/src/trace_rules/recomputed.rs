@@ -1,4 +1,4 @@
-//! TR132 activations-recomputed: the backward pass computes parts of the forward pass again although memory is free.
+//! TR132 activations-recomputed: the backward pass recomputes parts of the forward pass although memory is free.
 
 use super::for_nothing::{LEAST_SHARE, removal, times};
 use super::{Evidence, Found, TraceRule, percent};
@@ -13,7 +13,7 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Whoever has taken more of the memory needs what checkpoints spare.
+/// A run that uses more of the memory than this needs the savings of checkpointing.
 const MOST_MEMORY: f64 = 0.5;
 
 fn check(evidence: &Evidence) -> Vec<Found> {

@@ -1,4 +1,4 @@
-//! TR114 same-constant-each-step: a tensor that depends on sizes only is made anew in every step.
+//! TR114 same-constant-each-step: a tensor that depends only on sizes is rebuilt in every step.
 
 use super::percent;
 use crate::measures::constants::Rebuilt;
@@ -21,7 +21,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
 }
 
 fn found(rebuilt: &Rebuilt) -> Found {
-    // Sizes of scalars are empty lists.
+    // The sizes of scalars are empty lists.
     let size = match rebuilt.size.contains(|letter: char| letter.is_ascii_digit()) {
         true => format!("of size {}", rebuilt.size),
         false => "of a single value".to_string(),

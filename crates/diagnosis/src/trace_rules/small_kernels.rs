@@ -17,16 +17,16 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// A loop on the device is told from this share of the step on.
+/// Loops on the device are reported from this share of the step on.
 const LEAST_SHARE_OF_LOOPS: f64 = 0.1;
-/// One call for all takes about half of what as many narrow ones do, each with its own start and end.
+/// One call for all takes about half the time of many narrow ones, each with its own start and end.
 const LEFT_OF_LOOPS: f64 = 0.5;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     runs(evidence).into_iter().chain(loops(evidence)).collect()
 }
 
-/// The same short kernels round after round, replayed from a graph: one call for all parts in place of a loop over them.
+/// The same short kernels in every iteration, replayed from a graph: one call for all parts could replace the loop.
 fn loops(evidence: &Evidence) -> Option<Found> {
     let (repeats, view) = (&evidence.measures.patterns.repeats, evidence.view);
     let duration = &view.trace.device.duration;
@@ -67,7 +67,7 @@ fn loops(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Share of a chain's time that stays where its large result is no longer written and read: its arithmetic.
+/// Share of a chain's time that remains if its large intermediate is not written and read: its arithmetic.
 const LEFT_OF_HELD: f64 = 0.1;
 
 fn runs(evidence: &Evidence) -> Vec<Found> {
@@ -111,7 +111,7 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
             milliseconds(small.device_seconds / steps)
         ),
     ];
-    // One kernel of each run stays, and what launched it.
+    // One kernel of each run remains, with its launch.
     let view = evidence.view;
     let launchers = small.beside_longest.iter().filter_map(|&at| view.operator_of_device(at));
     let host: Vec<Span> = launchers.map(|at| view.host_span(at)).chain(held.launchers.iter().copied()).collect();

@@ -22,9 +22,9 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let step = evidence.measures.breakdown.wall_seconds / evidence.view.steps.count();
     let of_step = |seconds: f64| (seconds / step.max(f64::MIN_POSITIVE)).min(1.0);
     let (own, mean) = (of_step(ranks.waiting_seconds), of_step(ranks.mean_waiting_seconds));
-    // Named is a cost of the run: the late rank itself waits least.
+    // With a named straggler, the cost is the run's: the late rank itself waits least.
     let share = if ranks.straggler.is_some() { own.max(mean) } else { own };
-    // One or two collectives show when ranks began, not who is slow.
+    // One or two collectives only show when ranks began, not who is slow.
     if share < evidence.thresholds.skew_share || ranks.meetings < FEWEST_MEETINGS {
         return Vec::new();
     }

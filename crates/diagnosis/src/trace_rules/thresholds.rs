@@ -1,8 +1,8 @@
-//! When trace rules fire: every trigger has a default, and can be set.
+//! Thresholds of the trace rules: every trigger has a default and can be set.
 
 use thiserror::Error;
 
-/// Shares are of the step unless they say otherwise.
+/// Shares refer to the step unless stated otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
     pub idle_share: f64,
@@ -27,7 +27,7 @@ pub struct Thresholds {
     pub profiler_share: f64,
     pub stalled_share: f64,
     pub device_copies_share: f64,
-    /// Thresholds of TR121 to TR128, on what a missing pass saves at most.
+    /// Thresholds of TR121 to TR128, on the largest possible saving of a missing pass.
     pub pass_shares: [f64; 8],
 }
 
@@ -72,7 +72,7 @@ pub enum ThresholdError {
 }
 
 impl Thresholds {
-    /// `TR104=5%`: a rule by its code, or one of its triggers by name (`TR113.roof-percent=20%`).
+    /// Sets a threshold. `TR104=5%`: a rule by its code, or one of its triggers by name (`TR113.roof-percent=20%`).
     pub fn set(&mut self, text: &str) -> Result<(), ThresholdError> {
         let Some((key, value)) = text.split_once('=') else {
             return Err(ThresholdError::Form { text: text.to_string() });
@@ -141,9 +141,9 @@ fn known() -> String {
 const TRIGGERS: &[Trigger] = &[
     // idle time of the device
     Trigger { code: "TR102", name: "idle-share", unit: Unit::Share, field: |all| &mut all.idle_share },
-    // time that goes into launches
+    // time spent on launches
     Trigger { code: "TR103", name: "launch-bound-share", unit: Unit::Share, field: |all| &mut all.launch_bound_share },
-    // launches that find nothing queued ahead, of all
+    // share of launches that find nothing queued ahead
     Trigger {
         code: "TR103",
         name: "nothing-ahead-share",
@@ -154,25 +154,25 @@ const TRIGGERS: &[Trigger] = &[
     Trigger { code: "TR104", name: "data-loading-share", unit: Unit::Share, field: |all| &mut all.data_loading_share },
     // copies between host and device
     Trigger { code: "TR105", name: "copies-share", unit: Unit::Share, field: |all| &mut all.copies_share },
-    // products that could use tensor cores and do not
+    // GEMMs that could use tensor cores but do not
     Trigger { code: "TR106", name: "tensor-core-share", unit: Unit::Share, field: |all| &mut all.tensor_core_share },
     // attention with its scores in memory
     Trigger { code: "TR107", name: "attention-share", unit: Unit::Share, field: |all| &mut all.attention_share },
-    // runs of element-wise kernels, beyond their longest
+    // runs of element-wise kernels, without the longest of each
     Trigger {
         code: "TR108",
         name: "small-kernels-share",
         unit: Unit::Share,
         field: |all| &mut all.small_kernels_share,
     },
-    // element-wise kernels of the optimizer a step
+    // element-wise kernels of the optimizer per step
     Trigger {
         code: "TR109",
         name: "optimizer-kernels-per-step",
         unit: Unit::Number,
         field: |all| &mut all.optimizer_kernels_per_step,
     },
-    // peak memory, of the device's
+    // peak memory, as a share of the device's
     Trigger {
         code: "TR110",
         name: "memory-share-of-device",
@@ -183,21 +183,21 @@ const TRIGGERS: &[Trigger] = &[
     Trigger { code: "TR112", name: "growth-a-step", unit: Unit::Share, field: |all| &mut all.growth_per_step },
     // time of an operator above its roof
     Trigger { code: "TR113", name: "roof-share", unit: Unit::Share, field: |all| &mut all.roof_share },
-    // how much of its roof an operator may reach and still be reported
+    // percentage of its roof up to which an operator is reported
     Trigger { code: "TR113", name: "roof-percent", unit: Unit::Percent, field: |all| &mut all.roof_percent },
-    // collectives that nothing hides
+    // collectives not hidden behind compute
     Trigger { code: "TR115", name: "exposed-share", unit: Unit::Share, field: |all| &mut all.exposed_share },
-    // collectives hidden behind compute, of all: above it none is reported
+    // share of collectives hidden behind compute, above which nothing is reported
     Trigger { code: "TR115", name: "overlap-share", unit: Unit::Share, field: |all| &mut all.overlap_share },
-    // time a rank lets the others wait
+    // time that a rank keeps the others waiting
     Trigger { code: "TR116", name: "skew-share", unit: Unit::Share, field: |all| &mut all.skew_share },
-    // occupancy below which a batch is called small
+    // occupancy below which a batch counts as small
     Trigger { code: "TR117", name: "occupancy-percent", unit: Unit::Percent, field: |all| &mut all.occupancy_percent },
-    // a step's length over the median's
+    // a step's length divided by the median
     Trigger { code: "TR118", name: "step-spread", unit: Unit::Number, field: |all| &mut all.step_spread },
-    // one operator on the host with the device idle
+    // one operator on the host while the device is idle
     Trigger { code: "TR119", name: "one-operator-share", unit: Unit::Share, field: |all| &mut all.one_operator_share },
-    // what profiling itself takes
+    // the profiler's own share
     Trigger { code: "TR120", name: "profiler-share", unit: Unit::Share, field: |all| &mut all.profiler_share },
     Trigger { code: "TR121", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[0] },
     Trigger { code: "TR122", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[1] },
@@ -207,9 +207,9 @@ const TRIGGERS: &[Trigger] = &[
     Trigger { code: "TR126", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[5] },
     Trigger { code: "TR127", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[6] },
     Trigger { code: "TR128", name: "saving-share", unit: Unit::Share, field: |all| &mut all.pass_shares[7] },
-    // time in which work is queued and the device stands
+    // time in which work is queued but the device is idle
     Trigger { code: "TR130", name: "stalled-share", unit: Unit::Share, field: |all| &mut all.stalled_share },
-    // copies on the device that nothing runs beside
+    // copies on the device with nothing running in parallel
     Trigger {
         code: "TR131",
         name: "device-copies-share",

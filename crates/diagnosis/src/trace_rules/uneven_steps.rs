@@ -26,7 +26,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         return Vec::new();
     }
     let steps = &evidence.view.steps.list;
-    // Waiting for a batch is data-loading's, even or not.
+    // Waiting for a batch is reported by data-loading, whether even or not.
     let loading = loading_spans(evidence.view);
     let length = |index: usize| {
         let ordered = evidence.view.steps.ordered.get(index).copied().unwrap_or(steps[index].span);
@@ -43,7 +43,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let lost: i64 = slow.iter().map(|&index| length(index) - median).sum();
     let share = evidence.view.steps.share(lost);
-    // A start comes once: one slow step at the beginning says nothing about how often it comes again.
+    // A start happens once: one slow step at the beginning does not show how often it recurs.
     let is_start = slow == [0];
     let message = match is_start {
         true => format!(
@@ -83,8 +83,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     vec![found]
 }
 
-/// Stops of the device in a slow step that are too long for launches, the longest first, up to what the step takes beyond the median:
-/// the others have stops of their own.
+/// Stalls of the device in a slow step that are too long for launches, the longest first, up to the step's excess over
+/// the median: the other steps also have stalls.
 fn unusual_stops(evidence: &Evidence, slow: usize, mut excess: i64) -> Vec<Span> {
     let mut stops = gaps(&evidence.view.busy, evidence.view.steps.list[slow].span);
     stops.retain(|gap| gap.nanos() > LONG_GAP_NANOS);
@@ -97,7 +97,7 @@ fn unusual_stops(evidence: &Evidence, slow: usize, mut excess: i64) -> Vec<Span>
     stops
 }
 
-/// The operator or annotation that takes most more time in this step than in a typical one.
+/// The operator or annotation with the largest excess over its time in a typical step.
 fn unusual(evidence: &Evidence, slow: usize) -> String {
     let (view, host) = (evidence.view, &evidence.view.trace.host);
     let mut times: BTreeMap<(&str, usize), i64> = BTreeMap::new();
@@ -119,7 +119,7 @@ fn unusual(evidence: &Evidence, slow: usize) -> String {
             false => entry.1 += nanos / others,
         }
     }
-    // The innermost that explains it: among those within a tenth of the largest the shortest.
+    // The innermost that explains it: the shortest of those within a tenth of the largest excess.
     let most = sums.values().map(|(here, usual)| here - usual).max().unwrap_or(0);
     let near = sums.iter().filter(|(_, (here, usual))| (here - usual) * 10 >= most * 9);
     match near.min_by_key(|(_, (here, _))| *here) {

@@ -1,4 +1,4 @@
-//! Models of fixes on an H200 (494 TFLOP/s in TF32, 989 in bf16, 4.8 TB/s), worked by hand.
+//! Models of fixes on an H200 (494 TFLOP/s in TF32, 989 in bf16, 4.8 TB/s), calculated by hand.
 
 use super::*;
 use crate::fabricated::Fabricated;
@@ -55,7 +55,7 @@ fn host(spans: &[(i64, i64)]) -> Removal {
     Removal { host: spans.collect(), ..Removal::default() }
 }
 
-/// Nanoseconds left of a device span, within one.
+/// Checks the nanoseconds left of a device span, within 1 ns.
 fn assert_left(removal: &Removal, at: usize, wanted: f64) {
     let left = removal.device.get(&at).copied().unwrap_or(-1) as f64;
     assert!((left - wanted).abs() <= 1.0, "span {at}: {left}, wanted {wanted}");
@@ -63,7 +63,8 @@ fn assert_left(removal: &Removal, at: usize, wanted: f64) {
 
 #[test]
 fn attention_goes_by_the_flash_roof() {
-    // 2 · 64 · 2048 · 128 · 2048 = 68.7 GFLOP: at 40% of 494 TFLOP/s 347,746 ns; half of it at the full rate 69,549.
+    // 2 · 64 · 2048 · 128 · 2048 = 68.7 GFLOP: 347,746 ns at 40% of 494 TFLOP/s; half of it at the full rate takes
+    // 69,549.
     let mut made = step();
     made.shaped("aten::bmm", 0, 40 * MICRO, "[[64,2048,128],[64,128,2048]]", "float");
     made.launch((5 * MICRO, 10 * MICRO), "gemm", (20 * MICRO, 2_020 * MICRO));
@@ -80,7 +81,7 @@ fn attention_goes_by_the_flash_roof() {
     assert_left(&expected, 1, 0.0);
     assert_eq!(expected.device.get(&2), None, "copies stay as expected");
     assert_left(&bound, 2, 0.0);
-    // Without a known part nothing but what was asked for is known.
+    // For an unknown part, nothing but the requested removal is known.
     made.header = made.header.replace("H200", "of tomorrow");
     let (bound, expected) = filled(&made.trace(), Cause::AttentionMaterialised, device(&[(1, 0)]), &measures);
     assert_eq!((bound.device.len(), expected.device.len()), (1, 1));
@@ -101,7 +102,8 @@ fn attention_in_half_precision_goes_by_its_own_rate() {
 
 #[test]
 fn products_go_by_the_tensor_cores_rate_for_their_shape() {
-    // 137.4 GFLOP: at 65% of 494 TFLOP/s 428 µs, at bf16's full rate 139. A short one cannot grow.
+    // 137.4 GFLOP: 428 µs at 65% of 494 TFLOP/s, 139 at bf16's full rate. A kernel that is already shorter does not
+    // grow.
     let mut made = step();
     made.shaped("aten::mm", 0, 40 * MICRO, "[[4096,4096],[4096,4096]]", "float");
     made.launch((5 * MICRO, 10 * MICRO), "sgemm", (20 * MICRO, 2_620 * MICRO));
@@ -160,7 +162,8 @@ fn fused_work_leaves_no_element_wise_kernel_at_least() {
 
 #[test]
 fn an_optimizer_goes_by_the_bytes_of_its_parameters() {
-    // Two tensors of a million: each operator touches both, so there are two million, 28 bytes each at 4.8 TB/s: 11.7 µs.
+    // Two tensors of a million elements: each operator touches both, so two million, 28 bytes each at 4.8 TB/s: 11.7
+    // µs.
     let mut made = step();
     for (nth, name) in ["aten::mul_", "aten::mul_", "aten::addcdiv_", "aten::addcdiv_"].iter().enumerate() {
         let start = 100 * MICRO * nth as i64;
@@ -189,7 +192,7 @@ fn a_loaders_work_is_done_beside_the_rest_of_the_step() {
     let (bound, expected) = filled(&made.trace(), Cause::DataLoading, host(&[(0, 800)]), &Measures::default());
     assert_eq!(expected.host, host(&[(25, 800)]).host, "a batch is handed over");
     assert_eq!(bound.host, host(&[(0, 10_000)]).host);
-    // Eight workers share 9,600 µs, 1,200 each; 400 of those lie beside the rest of the step.
+    // Eight workers share 9,600 µs, 1,200 each; 400 of those overlap with the rest of the step.
     let mut made = step();
     made.span("user_annotation", name, 1, 0, 9_600 * MICRO, "");
     made.operator("aten::x", 9_700 * MICRO, 9_740 * MICRO);
@@ -218,7 +221,8 @@ fn read_backs_leave_at_least_what_the_device_does_beside_copies_and_small_kernel
 
 #[test]
 fn small_calls_in_one_fill_the_device_and_are_no_quicker_than_their_flops() {
-    // 33 of 132 blocks run: four such kernels take as long as one. A product goes by its FLOPs: 2 · 256 · 4096² at 989 TFLOP/s.
+    // 33 of 132 blocks run: four such kernels take as long as one. A GEMM is limited by its FLOPs: 2 · 256 · 4096² at
+    // 989 TFLOP/s.
     let mut made = step();
     made.header = made.header.replace("H200\"", "H200\",\"numSms\":132");
     let kernel = |made: &mut Fabricated, id: u32, name: &str, start: i64, end: i64| {
@@ -262,8 +266,8 @@ fn a_finding_that_removes_nothing_is_left_alone() {
 
 #[test]
 fn a_copy_to_another_layout_leaves_half_of_a_second_reading() {
-    // A transposed tensor of 256 MB in fp32: read once at 80% of 4.8 TB/s that is 69.9 µs of the 500 that the copy takes, and half
-    // of that is expected to stay. A copy that keeps the order leaves nothing.
+    // A transposed tensor of 256 MB in fp32: reading it once at 80% of 4.8 TB/s takes 69.9 µs of the copy's 500, and
+    // half of that is expected to remain. A copy that keeps the order leaves nothing.
     let mut made = step();
     made.shaped("aten::copy_", 0, 40 * MICRO, "[[8192,8192],[8192,8192]]", "float");
     made.launch((5 * MICRO, 10 * MICRO), "copy_kernel", (20 * MICRO, 520 * MICRO));
@@ -319,7 +323,7 @@ fn copies_of_pageable_memory_take_the_links_time_once_they_are_pinned() {
     assert_left(&expected, 0, 54.4e6 / (0.85 * 64e9) * 1e9);
     assert_left(&expected, 1, 0.0);
     assert_left(&bound, 0, 0.0);
-    // A part whose link is not known: as the bound.
+    // A part whose link is unknown: same as the bound.
     made.header = made.header.replace("H200", "of tomorrow");
     let (_, expected) = filled(&made.trace(), Cause::HostCopies, device(&[(0, 0)]), &Measures::default());
     assert_left(&expected, 0, 0.0);

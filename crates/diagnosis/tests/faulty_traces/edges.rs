@@ -1,4 +1,4 @@
-//! Where a recording begins and ends, which repeats are steps, and what a host that is hardly ahead means.
+//! Where a recording begins and ends, which repeats are steps, and what a host barely ahead means.
 
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::measures::steps::FoundBy;
@@ -6,7 +6,7 @@ use headroom_diagnosis::{Options, analyze};
 
 use crate::run::{Run, assert_near, codes, share, steps, steps_ahead};
 
-/// A launch of 6 µs and its kernel, in order behind what runs.
+/// A launch of 6 µs and its kernel, queued behind what runs.
 fn launched(run: &mut Run, name: &str, duration: f64) {
     let id = run.next_id;
     run.next_id += 1;
@@ -19,7 +19,8 @@ fn launched(run: &mut Run, name: &str, duration: f64) {
 
 #[test]
 fn a_host_that_has_one_kernel_ahead_at_most_is_bound_by_its_launches() {
-    // Three launches at a time: the first finds nothing ahead, the others what runs. Then the host is busy for 60 µs.
+    // Three launches at a time: the first finds nothing ahead, the others the running one. Then the host is busy for 60
+    // µs.
     let analysis = steps_ahead("", |run| {
         for _ in 0..100 {
             (0..3).for_each(|_| launched(run, "elementwise_kernel", 10.0));
@@ -31,7 +32,7 @@ fn a_host_that_has_one_kernel_ahead_at_most_is_bound_by_its_launches() {
     let launches = &analysis.measures.launches;
     assert!(launches.nothing_ahead_share < 0.5 && launches.shorter_than_launch_share < 0.5, "{launches:?}");
     assert_eq!(codes(&analysis)[0], "TR103", "{:?}", codes(&analysis));
-    // A device that is behind by more at most launches is not waiting for them.
+    // A device that is further behind at most launches is not waiting for them.
     let ahead = steps_ahead("", |run| {
         for _ in 0..10 {
             (0..10).for_each(|_| launched(run, "elementwise_kernel", 40.0));
@@ -46,7 +47,7 @@ fn a_host_that_has_one_kernel_ahead_at_most_is_bound_by_its_launches() {
 fn launches_whose_work_was_still_queued_at_the_end_were_not_dropped() {
     let recorded = |cut_at_the_end: bool| {
         let mut run = steps_ahead("", |run| (0..50).for_each(|_| launched(run, "k", 200.0)));
-        // Without kernels: after everything that ran, or in the middle of it.
+        // Launches without kernels: after everything that ran, or in the middle of it.
         let end = run.host;
         if !cut_at_the_end {
             run.host = 2_000.0;
@@ -82,7 +83,7 @@ fn a_gap_between_the_calls_of_a_recording_of_calls_alone_is_idle_time() {
     assert_near(share(&analysis, "TR102"), 29_000.0 / 32_000.0);
 }
 
-/// One batch, and eight times the same five kernels.
+/// One batch, and the same five kernels eight times.
 fn layers(run: &mut Run, mut fetch: impl FnMut(&mut Run, u32)) {
     for layer in 0..8 {
         fetch(run, layer);
@@ -151,7 +152,7 @@ fn a_cold_start_before_the_first_optimizers_end_is_said() {
     });
     assert_eq!((cold.steps.found_by, cold.steps.list.len()), (FoundBy::OptimizerSpans, 3));
     assert!(cold.trust.notes.iter().any(|note| note.contains("held a cold start")), "{:?}", cold.trust.notes);
-    // Long for another reason: not a step, and not a cold start.
+    // Long for another reason: neither a step nor a cold start.
     let other = trained(&|run| {
         run.host_span("cpu_op", "aten::load", 80_000.0, None);
         run.host += 80_000.0;
@@ -195,7 +196,7 @@ fn advice_about_launches_of_jax_names_its_own_means() {
 fn a_slow_step_saves_no_more_than_it_takes_beyond_the_others() {
     let analysis = steps(|run, number| {
         run.work();
-        // Every step has a stop of 20 ms, one of them another of 50 ms.
+        // Every step has a stall of 20 ms; one has another of 50 ms.
         for length in [20_000.0, 50_000.0].into_iter().take(1 + usize::from(number == 2)) {
             run.host_span("cpu_op", "aten::save", length, None);
             run.host += length;

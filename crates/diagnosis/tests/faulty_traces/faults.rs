@@ -1,4 +1,4 @@
-//! One fault each: it is found, with its share, and comes first where it costs most.
+//! One fault each: it is found with its share, and comes first if it costs most.
 
 use headroom_diagnosis::measures::steps::MeasuredOn;
 use headroom_diagnosis::{Options, analyze};
@@ -195,9 +195,9 @@ fn products_without_tensor_cores_save_what_the_units_differ_by_also_where_the_ho
             .analysis();
     assert_eq!(analysis.steps.measured_on, MeasuredOn::Device);
     assert_eq!(codes(&analysis)[0], "TR106", "{:?}", codes(&analysis));
-    // An H200 does products of fp32 in TF32 more than seven times as fast.
+    // An H200 runs fp32 GEMMs in TF32 more than seven times as fast.
     assert!(analysis.roadmap.total_saving_bound_share > 0.8, "{:?}", analysis.roadmap);
-    // Every product of every step counts, though most were ordered before the device came to them.
+    // Every GEMM of every step counts, though most were launched before the device reached them.
     assert_near(analysis.measures.roofline.flops_per_step / (20.0 * 4096f64.powi(3)), 1.0);
 }
 
@@ -212,7 +212,7 @@ fn an_operator_on_the_host_inside_another_of_its_name_counts_once() {
     })
     .analysis();
     assert_eq!(codes(&analysis), ["TR119"], "idle time that it explains is not told again");
-    // Four of the five lie between the device's first work and its last.
+    // Four of the five lie between the device's first and last work.
     assert_near(share(&analysis, "TR119"), 4.0 * 41_300.0 / 210_200.0);
 }
 

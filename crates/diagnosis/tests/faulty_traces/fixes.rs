@@ -1,4 +1,4 @@
-//! Faults whose fix has a model: what is expected of it, and what nothing undercuts.
+//! Faults whose fix has a model: the expected saving, and the bound.
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::trace_rules::TraceFinding;
@@ -14,7 +14,7 @@ fn has(analysis: &Analysis, code: &str) -> bool {
     codes(analysis).contains(&code)
 }
 
-/// An operator with sizes and types that launches one kernel: 20 µs of the host.
+/// An operator with sizes and types that launches one kernel: 20 µs on the host.
 fn shaped(run: &mut Run, operator: &str, dims: &str, types: &str, kernel: &str, duration: f64) {
     let id = run.next_id;
     run.next_id += 1;
@@ -34,7 +34,7 @@ const IMAGES: &str = "[[256,64,112,112],[256,64,112,112],[64]]";
 const HALVES: &str = r#"["c10::BFloat16","c10::BFloat16","float"]"#;
 const BY_PLANE: &str = "void at::native::batch_norm_backward_kernel<c10::BFloat16, float, float, int>";
 
-/// Ten products of 900 µs, and four norms of 411 MB with five passes each: 428 µs at 4.8 TB/s.
+/// Ten GEMMs of 900 µs, and four norms of 411 MB with five passes each: 428 µs at 4.8 TB/s.
 fn with_norms(kernel: &'static str, each: f64) -> Analysis {
     steps_ahead(H200, |run| {
         run.work();
@@ -52,7 +52,7 @@ fn norms_far_below_the_memorys_rate_are_found_with_their_layout() {
     let wall = 9_000.0 + 4.0 * 3_100.0;
     let norms = found(&analysis, "TR113", "norms run at 14% of the memory bandwidth");
     assert!(norms.message.contains("NCHW") && norms.advice.contains("channels_last"), "{norms:?}");
-    // At 70% of the memory's rate each would take 612 µs; at best three passes at the full rate, and no conversion.
+    // At 70% of the memory bandwidth each would take 612 µs; at best three passes at full bandwidth, and no conversion.
     assert_near(norms.saving_expected_share, 4.0 * (3_000.0 - 428.1 / 0.7) / wall);
     assert_near(norms.saving_bound_share, 4.0 * (3_000.0 - 256.9 + 100.0) / wall);
     assert!(norms.saving_bound_share > norms.saving_expected_share);
@@ -90,7 +90,7 @@ fn an_operator_that_moves_bytes_is_held_against_the_memorys_rate() {
     assert!(!has(&put(500.0), "TR113"), "{:?}", codes(&put(500.0)));
 }
 
-/// A step of a forward pass of ten products and a backward pass that computes them again, with `peak` bytes taken.
+/// A step with a forward pass of ten GEMMs and a backward pass that recomputes them, with `peak` bytes in use.
 fn checkpointed(operator: &'static str, peak: u64) -> Analysis {
     steps_ahead(H200, move |run| {
         let at = run.host;
@@ -120,14 +120,14 @@ fn a_forward_pass_that_is_computed_again_with_free_memory_is_found() {
     let gigabyte = 1_000_000_000;
     let analysis = checkpointed("aten::linear", 20 * gigabyte);
     let again = found(&analysis, "TR132", "recomputes 1 part(s) of the forward pass");
-    // Ten of 34 kernels; the four of the gradient itself stay.
+    // Ten of 34 kernels; the four of the gradient itself remain.
     assert_near(again.share_of_step.unwrap_or(0.0), 10.0 / 34.0);
     assert_near(again.saving_expected_share, 10.0 / 34.0);
     assert!(!has(&checkpointed("aten::linear", 120 * gigabyte), "TR132"), "the memory is needed");
     assert!(!has(&checkpointed("aten::t", 20 * gigabyte), "TR132"), "a gradient's own operators");
 }
 
-/// Gradients of 40 parameters, a weight and a bias in turn, in a step whose device has nothing to do for long.
+/// Gradients of 40 parameters, alternately a weight and a bias, in a step whose device is idle for long.
 fn parameters(run: &mut Run) {
     for place in 0..40 {
         let (at, dims) = (run.host, if place % 2 == 0 { "[[384,1536]]" } else { "[[384]]" });
@@ -157,7 +157,7 @@ fn averages_of_weights_one_by_one_cost_what_the_host_loses_to_them() {
         })
         .analysis()
     };
-    // 30 for the product, 400 for the gradients, 80 operators of 20.
+    // 30 for the GEMM, 400 for the gradients, 80 operators of 20.
     let analysis = averaged(50.0);
     let of_loop = found(&analysis, "TR109", "a loop over the parameters");
     assert!(of_loop.message.contains("80 operators per step"), "{}", of_loop.message);
@@ -168,7 +168,7 @@ fn averages_of_weights_one_by_one_cost_what_the_host_loses_to_them() {
     assert_near(of_loop.share_of_step.unwrap_or(0.0), 1_600.0 / 2_030.0);
     assert_near(of_loop.saving_expected_share, 1_600.0 / 2_030.0);
     assert!(of_loop.saving_bound_share > of_loop.saving_expected_share + 0.02, "the rest may be a fifth quicker");
-    // Where the device sets the pace, the loop costs nothing.
+    // If the device is the bottleneck, the loop costs nothing.
     assert!(!has(&averaged(9_000.0), "TR109"));
 }
 
@@ -232,7 +232,7 @@ fn a_copy_by_torchs_own_kernel_is_a_copy_unless_it_converts() {
     };
     let analysis = copied(r#"["float","float"]"#);
     let copies = found(&analysis, "TR131", "device-to-device copies");
-    // Half of a second reading of 268 MB at 80% of 4.8 TB/s stays: 35 µs.
+    // Half of a second read of 268 MB at 80% of 4.8 TB/s remains: 35 µs.
     assert_near(copies.saving_expected_share, (2_000.0 - 35.0) / 11_000.0);
     assert!(!has(&copied(r#"["c10::BFloat16","float"]"#), "TR131"), "a conversion is not a copy");
 }
@@ -285,7 +285,7 @@ fn a_constant_goes_on_through_arithmetic_on_its_own_sizes() {
             500.0,
         );
         shaped(run, "aten::mul", "[[8192,8192],[]]", r#"["float",""]"#, "vectorized_elementwise_kernel", 500.0);
-        // The model's own: it has sizes that the constant has not.
+        // The model's own operator: it has sizes that the constant lacks.
         shaped(run, "aten::mul", "[[16,8192,512],[]]", r#"["float",""]"#, "vectorized_elementwise_kernel", 700.0);
     })
     .analysis();
@@ -321,11 +321,11 @@ fn a_large_value_copied_to_pageable_memory_takes_its_wait_with_it() {
     })
     .analysis();
     let copies = found(&analysis, "TR105", "to the host");
-    // The link takes 276 µs for them, and the host is at its own work beside the device's.
+    // The link takes 276 µs for them, and the host's own work overlaps with the device's.
     assert_near(copies.saving_expected_share, (2_900.0 - 276.0 + 4_000.0) / 15_950.0);
 }
 
-/// Steps of 9 ms of the device, after which a tensor is copied to the host for 1 ms and worked on for 4.
+/// Steps with 9 ms on the device, after which a tensor is copied to the host for 1 ms and processed there for 4.
 fn worked_on_by_the_host(bytes: u64) -> Analysis {
     steps(|run, _| {
         run.work();
@@ -355,7 +355,7 @@ fn what_the_host_does_with_a_copied_tensor_goes_with_the_copy() {
     let reads = found(&analysis, "TR101", "reads a value back");
     assert_near(reads.saving_expected_share, copies.saving_expected_share);
     assert!(!has(&analysis, "TR102"), "idle time is explained: {:?}", codes(&analysis));
-    // A single value is a read-back, and idle time after it is the host's.
+    // A single value is a read-back, and the idle time after it is the host's.
     let single = worked_on_by_the_host(8);
     assert!(!has(&single, "TR105") && has(&single, "TR102"), "{:?}", codes(&single));
 }
@@ -389,14 +389,14 @@ fn a_table_with_a_dense_gradient_is_told_with_what_its_used_rows_need() {
     let analysis = run.analysis();
     let table = found(&analysis, "TR109", "dense gradient");
     assert!(table.message.contains("1000000 rows") && table.message.contains("4096"), "{}", table.message);
-    // The 3.4 ms of fill and update in each step shrink to twice 0.41%; at best the 0.1 ms of adding up goes as well.
+    // The 3.4 ms of fill and update in each step shrink to twice 0.41%; at best the 0.1 ms of summing goes as well.
     let share = |millis: f64| (4e-3 * millis / analysis.measures.breakdown.wall_seconds).min(1.0);
     assert_near(table.share_of_step.unwrap_or(0.0), share(3.4 * (1.0 - 0.004_096)));
     assert_near(table.saving_expected_share, share(3.4 * (1.0 - 2.0 * 0.004_096)));
     assert!(table.saving_bound_share > table.saving_expected_share, "{table:?}");
 }
 
-/// Steps of four layers forward, each with a node of the backward pass, after `times` passes through them without.
+/// Steps with four layers forward, each with a backward node, after `times` passes through them without gradients.
 fn evaluated(times: usize, frozen: bool) -> Analysis {
     let layer = |run: &mut Run, sequence: i64, width: u32| {
         let (at, id) = (run.host, run.next_id);
@@ -454,7 +454,8 @@ fn a_forward_pass_without_a_gradient_beside_the_trained_one_is_told() {
     assert!(!has(&evaluated(3, false), "TR135"), "episodes are played");
 }
 
-/// Steps of 9 ms of the device, beside a function that in each of 30 rounds orders six short kernels and reads a value.
+/// Steps with 9 ms on the device, and a function whose 30 iterations each launch `kernels` short kernels and read a
+/// value.
 fn reads_in_a_loop(kernels: usize) -> Analysis {
     steps(move |run, _| {
         run.work();
@@ -485,7 +486,7 @@ fn a_loop_that_reads_back_in_every_round_goes_with_its_read_backs() {
     let read =
         found(&analysis, "TR101", "a loop reads values back from the device in every iteration, 30 times per step");
     assert_eq!(read.function.as_deref(), Some("train.py(47): targets"));
-    // All rounds but what comes before the first value: 29 of 230 µs, and the last one's 40.
+    // All iterations except what precedes the first value: 29 of 230 µs, and the last one's 40.
     let step = 1e6 * analysis.true_step.recorded_seconds;
     assert!((read.saving_expected_share - 6_710.0 / step).abs() < 0.05, "{read:?} of {step}");
     assert_eq!(analysis.roadmap.items[0].code, "TR101", "{:?}", analysis.roadmap.items);

@@ -1,4 +1,4 @@
-//! Causes met on other people's traces, each in a trace of its own.
+//! Causes found in other people's traces, each in a separate trace.
 
 use headroom_diagnosis::finding::{Confidence, Severity};
 use headroom_diagnosis::measures::kinds::Kind;
@@ -17,7 +17,7 @@ fn read_back(run: &mut Run, until: f64) {
     run.host += waits + 2.0;
 }
 
-/// A kernel on a stream of its own, ordered now and started at `at`.
+/// A kernel on a separate stream, launched now and started at `at`.
 fn ordered(run: &mut Run, name: &str, stream: u32, at: f64, duration: f64) {
     let id = run.next_id;
     run.next_id += 1;
@@ -29,7 +29,7 @@ fn ordered(run: &mut Run, name: &str, stream: u32, at: f64, duration: f64) {
 #[test]
 fn a_read_back_costs_only_the_time_in_which_the_device_had_run_dry() {
     let analysis = steps(|run, _| {
-        // The value is of an early stream: the device goes on with other work throughout the wait.
+        // The value is from an early stream: the device continues with other work during the wait.
         run.work();
         let before = run.device_free - 200.0;
         read_back(run, before);
@@ -57,7 +57,8 @@ fn a_value_read_in_the_shadow_of_another_is_mended_with_it() {
     let groups = &analysis.measures.synchronisation.groups;
     assert_eq!(groups.len(), 2, "{groups:?}");
     assert!(groups[1].share_of_steps < 0.1 * groups[0].share_of_steps, "the host has waited already: {groups:?}");
-    // Without either wait the 3 ms lie beside the device's work; without the first alone the second would wait as long.
+    // Without both waits the 3 ms overlap with the device's work; without the first alone, the second would wait as
+    // long.
     let item = analysis.roadmap.items.iter().find(|item| item.code == "TR101").expect("is a finding");
     assert!(item.expected_share > 0.2, "{item:?}");
 }
@@ -66,7 +67,7 @@ fn a_value_read_in_the_shadow_of_another_is_mended_with_it() {
 fn work_that_is_queued_while_the_device_stands_is_not_the_hosts_fault() {
     let analysis = steps(|run, _| {
         run.work();
-        // Ordered at once, it starts 6 ms after everything else is done: the other side of a wait lies elsewhere.
+        // Launched at once, it starts 6 ms after everything else is done: the cause of the wait lies elsewhere.
         let late = run.device_free + 6000.0;
         ordered(run, "ncclDevKernel_SendRecv", 20, late, 50.0);
         run.device_free = late + 50.0;
@@ -282,8 +283,8 @@ fn copies_on_the_device_are_a_finding_with_the_operator_that_orders_them() {
     })
     .analysis();
     assert_eq!(codes(&analysis)[0], "TR131", "{:?}", codes(&analysis));
-    // Without them the host would still need 0.8 ms to come to the products, as recorded; half of that is the profiler's, which
-    // nothing waits for as long as the device sets the pace.
+    // Without them the host would still need 0.8 ms to reach the GEMMs, as recorded. Half of that is the profiler's,
+    // which does not matter while the device is the bottleneck.
     assert_near(share(&analysis, "TR131"), 3600.0 / 13_000.0);
     assert!(
         analysis.findings[0].evidence.iter().any(|line| line.contains("aten::clone")),

@@ -1,4 +1,4 @@
-//! Steps replayed from CUDA graphs: one launch, many kernels that have no launch of their own.
+//! Steps replayed from CUDA graphs: one launch, and many kernels without their own launch.
 
 use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_trace::Trace;
@@ -7,8 +7,8 @@ use crate::run::{H200, Run, assert_near, codes, share};
 
 const KERNELS: u32 = 100;
 
-/// Four steps: the host copies a batch without waiting, launches a graph of 100 kernels of 20 µs, all of which carry the number of
-/// the graph's launch, and prepares the next batch for longer than the device works: the device stands in between.
+/// Four steps: the host copies a batch without waiting, launches a graph of 100 kernels of 20 µs, all with the graph
+/// launch's number, and prepares the next batch for longer than the device works, which is then idle.
 fn replayed(prepares: f64, header: &'static str, with_functions: bool) -> Trace {
     let mut run = Run { header, ..Run::new() };
     for number in 0..4 {
@@ -44,12 +44,12 @@ fn check(analysis: &Analysis, step_micros: f64) {
     assert_near(measures.kernels.per_step, f64::from(KERNELS));
     assert_near(measures.kernels.in_graphs_share, 1.0);
     assert_eq!(analysis.steps.list.len(), 4);
-    // 2,000 µs of kernels and a copy: all of them in the steps.
+    // 2,000 µs of kernels and a copy, all inside the steps.
     assert_near(measures.breakdown.busy_share, 2_005.0 / step_micros);
     let notes = &analysis.trust.notes;
     assert!(notes.iter().all(|note| !note.contains("dropped") && !note.contains("no recorded launch")), "{notes:?}");
     assert!(!codes(analysis).contains(&"TR103"), "{:?}", codes(analysis));
-    // Between the last kernel of a graph and the next copy the host prepares.
+    // The host prepares between the last kernel of a graph and the next copy.
     let idle = analysis.findings.iter().find(|finding| finding.code == "TR102").expect("idle time is said");
     assert_near(share(analysis, "TR102"), 1.0 - measures.breakdown.busy_share);
     assert!(idle.evidence[..3].iter().any(|line| line.contains("before `Memcpy HtoD")), "{:?}", idle.evidence);
@@ -80,7 +80,8 @@ fn light_and_full_recordings_of_a_graph_are_joined_kernel_by_kernel() {
     check(&analysis, 3_570.0);
 }
 
-/// Four steps of one graph: eight layers of twelve heads, each head two narrow products of 15 µs, and a wide one of 100 µs per layer.
+/// Four steps of one graph: eight layers of twelve heads, each head with two narrow GEMMs of 15 µs, and a wide one of
+/// 100 µs per layer.
 fn heads(header: &'static str, gap: f64, heads: usize) -> Trace {
     let mut run = Run { header, ..Run::new() };
     for number in 0..4 {
@@ -113,7 +114,7 @@ fn a_loop_over_heads_in_a_graph_is_told_with_what_one_call_saves() {
     let found = &analysis.findings[0];
     assert_eq!(found.code, "TR108", "{:?}", codes(&analysis));
     assert!(found.message.contains("12 times in a row"), "{}", found.message);
-    // Half of the 2,880 µs in narrow products is saved, and their gaps, in steps of 8 · (24 · 16 + 101) µs.
+    // Half of the 2,880 µs in narrow GEMMs is saved, and their gaps, in steps of 8 · (24 · 16 + 101) µs.
     let step = 8.0 * (24.0 * 16.0 + 101.0);
     let saved = 8.0 * (24.0 * 7.5 + 25.0) / step;
     assert!((found.saving_expected_share - saved).abs() < 0.02, "{} and not {saved}", found.saving_expected_share);

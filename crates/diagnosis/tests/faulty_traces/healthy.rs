@@ -1,4 +1,4 @@
-//! Runs that deserve no alarm, each with something that looks like a fault.
+//! Runs without faults, each with something that looks like one.
 
 use headroom_diagnosis::finding::{Confidence, Severity};
 use headroom_diagnosis::measures::trust::Verdict;
@@ -31,7 +31,7 @@ fn large_products_fill_the_device_at_a_low_occupancy() {
 #[test]
 fn copies_that_run_a_step_ahead_on_their_own_stream_leave_steps_even() {
     let analysis = steps_ahead("", |run| {
-        // The next batch, while this step's work is still queued.
+        // The next batch, copied while this step's work is still queued.
         let id = run.next_id;
         run.next_id += 1;
         run.host_span("cuda_runtime", "cudaMemcpyAsync", 8.0, Some(id));
@@ -96,7 +96,7 @@ fn work_that_was_ordered_before_recording_began_spoils_no_trust() {
 fn idle_time_that_the_profiler_may_have_made_is_said_without_alarm() {
     let step = |run: &mut Run| {
         for kernel in 0..40 {
-            // Thirty operators that launch nothing: what recording them costs is most of the host's time.
+            // Thirty operators that launch nothing: recording them takes most of the host's time.
             for _ in 0..30 {
                 run.host_span("cpu_op", "aten::view", 1.0, None);
                 run.host += 2.0;

@@ -1,4 +1,5 @@
-//! Holds all that is found in a made trace: what each finding says, costs and saves, and where the roadmap puts it.
+//! Snapshots of everything found in a made-up trace: each finding's text, cost and saving, and its place in the
+//! roadmap.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -11,7 +12,7 @@ thread_local! {
     static TAKEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Holds the analysis under the name of the test, and its number among those of that test.
+/// Takes a snapshot of the analysis, named after the test and numbered within it.
 pub fn held(analysis: Analysis) -> Analysis {
     let number = TAKEN.with(|taken| taken.replace(taken.get() + 1));
     let thread = std::thread::current();
@@ -47,7 +48,7 @@ fn write_finding(text: &mut String, finding: &TraceFinding) {
     finding.evidence.iter().for_each(|line| writeln!(text, "  - {line}").unwrap());
 }
 
-/// Figures of a measure that are not zero, to four digits; of a list its length.
+/// Figures of a measure that are not zero, to four digits; for a list, its length.
 fn add_figures(figures: &mut Vec<String>, key: &str, value: &Value) {
     match value {
         Value::Object(entries) => {

@@ -1,4 +1,4 @@
-//! Traces made with one fault each, with none, and in odd shapes.
+//! Made-up traces with one fault each, with none, and in odd shapes.
 
 mod edges;
 mod faults;

@@ -1,4 +1,4 @@
-//! Traces in odd shapes: out of order, without metadata, with spans of no length, at times no clock shows.
+//! Oddly shaped traces: out of order, without metadata, with spans of zero length, at times no clock shows.
 
 use headroom_diagnosis::measures::steps::FoundBy;
 use headroom_diagnosis::{Analysis, Options, analyze};
@@ -63,7 +63,7 @@ fn spans_of_no_length_change_nothing() {
 #[test]
 fn times_far_from_zero_lose_nothing() {
     let near = loading().analysis();
-    // Microseconds as large as a double still keeps to the microsecond.
+    // The largest microseconds at which a double is still exact to the microsecond.
     let mut run = Run { host: 9_000_000_000_000_000.0, device_free: 9_000_000_000_000_000.0, ..Run::new() };
     for number in 0..4 {
         run.step(number, |run| {
@@ -123,7 +123,7 @@ fn a_wait_of_no_length_is_passed_once() {
 
 #[test]
 fn waits_and_work_of_no_length_at_one_moment_end() {
-    // Work that is ordered, starts, ends and is waited for at the same moment; and work that starts before its order.
+    // Work that is launched, starts, ends and is waited for at the same moment; and work that starts before its launch.
     let mut events = vec![event("cpu_op", "a", (1, 0, 40), None)];
     for (id, (order, start, duration, wait)) in
         [(20, 20, 0, 20), (20, 20, 0, 20), (25, 20, 0, 20), (20, 15, 5, 20), (30, 30, 0, 10)].into_iter().enumerate()
@@ -139,7 +139,7 @@ fn waits_and_work_of_no_length_at_one_moment_end() {
     assert_eq!(path.device_seconds, 0.0, "a wait of no length waited for nothing: {path:?}");
 }
 
-/// A product of 1024³ by name on the host, in a trace whose header lists these devices.
+/// A 1024³ GEMM by name on the host, in a trace whose header lists these devices.
 fn on_the_host(devices: &str, more: &[String]) -> Analysis {
     let product = r#"{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":1,"ts":10,"dur":500,
         "args":{"Input Dims":[[1024,1024],[1024,1024]],"Input type":["float","float"]}}"#;
@@ -176,7 +176,7 @@ fn a_run_on_the_host_alone_keeps_its_figures() {
 
 #[test]
 fn an_optimizers_mark_that_outlives_the_last_step_counts_up_to_its_end() {
-    // The profiler is stopped in a hook of the optimizer's last step: its mark is closed 50 ms later.
+    // The profiler is stopped in a hook of the optimizer's last step, whose mark is closed 50 ms later.
     let optimizers_share = |longer: f64| {
         let mut run = Run::new();
         for number in 0..4 {
@@ -195,6 +195,6 @@ fn an_optimizers_mark_that_outlives_the_last_step_counts_up_to_its_end() {
         run.analysis().measures.patterns.optimizer.share_of_steps
     };
     let (closed, open) = (optimizers_share(0.0), optimizers_share(50_000.0));
-    // The rest of the last step is the wait at its end, an eighth of all four; the 50 ms are more than all of them.
+    // The rest of the last step is the wait at its end, an eighth of all four; the 50 ms exceed all of them.
     assert!(closed > 0.3 && open < closed + 0.2, "{closed} and {open}");
 }

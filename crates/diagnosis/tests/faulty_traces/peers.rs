@@ -1,4 +1,4 @@
-//! Figures beside the findings: shapes, sequences, the queue, the critical path's links, two devices compared.
+//! Figures besides the findings: shapes, sequences, the queue, the critical path's segments, two devices compared.
 
 use headroom_diagnosis::compare::compare;
 use headroom_diagnosis::measures::critical_path::{On, critical_path};
@@ -16,7 +16,7 @@ fn a_products_shape_has_its_rate_and_its_share_of_the_roof() {
     let [row] = &analysis.measures.roofline.by_shape[..] else { panic!("there is one shape") };
     assert_eq!((row.kind, row.name.as_str(), row.calls, row.precision), ("product", "aten::mm", 4, "16 bits"));
     assert_eq!(row.input_dims, "[[4096,4096],[4096,4096]]");
-    // 2 · 4096³ FLOPs in a millisecond, of the 989 TFLOP/s that an H200 does by its datasheet.
+    // 2 · 4096³ FLOPs in a millisecond, relative to the H200's datasheet rate of 989 TFLOP/s.
     let rate = 2.0 * 4096f64.powi(3) / 1e-3;
     assert_near(row.flops / row.seconds / rate, 1.0);
     assert_near(row.percent_of_roof.expect("the device is known") / 100.0, rate / 989e12);
@@ -46,7 +46,7 @@ fn a_host_before_a_full_queue_is_told_from_a_slow_one() {
         for index in 0..1500 {
             run.kernel("aten::mul", "vectorized_elementwise_kernel", 100.0);
             if index > 1100 {
-                // The launch does not return before there is room.
+                // The launch does not return until there is room.
                 let last = run.events.len() - 2;
                 run.events[last] = run.events[last].replace("\"dur\":10.000", "\"dur\":95.000");
                 run.host += 85.0;

@@ -1,4 +1,4 @@
-//! Several ranks: who waits for whom, what is transfer, what cannot be known.
+//! Several ranks: who waits for whom, what is transfer, and what cannot be known.
 
 use headroom_diagnosis::measures::collectives::Kind;
 use headroom_diagnosis::{Analysis, Options, analyze, analyze_rank};
@@ -8,8 +8,8 @@ use crate::run::{H200, Run, assert_near, codes, share, steps};
 
 const LONGEST: f64 = 4000.0;
 
-/// A rank of `world` with one all-reduce per step that ends at the same moment on every rank: it takes `duration`, after its own
-/// work, which is the longer the shorter that is.
+/// A rank of `world` with one all-reduce per step that ends at the same moment on every rank. It takes `duration`; the
+/// shorter it is, the longer the rank's own work before it.
 fn rank(number: u32, world: u32, duration: f64) -> Trace {
     let mut run = Run { rank: number, world, header: H200, ..Run::new() };
     for step in 0..4 {
@@ -22,7 +22,7 @@ fn rank(number: u32, world: u32, duration: f64) -> Trace {
     run.trace()
 }
 
-/// An all-reduce of 1,000,000 floats after everything on the device.
+/// An all-reduce of 1,000,000 floats after all other device work.
 fn all_reduce(run: &mut Run, duration: f64) {
     let id = run.next_id;
     run.next_id += 1;
@@ -67,12 +67,12 @@ fn waiting_is_told_from_transfer_and_billed_once() {
     assert_near(1e3 * waiting.transfer_seconds, 0.5);
     assert_eq!((waiting.waits_for, late.waits_for), (Some(1), None));
     assert_near(1e3 * late.caused_seconds, 3.5);
-    // Waits and transfers together are the exposed time, no more.
+    // Waits and transfers together make up exactly the exposed time.
     let exposed = analysis.measures.communication.exposed_share_of_steps;
     let transfer =
         analysis.findings.iter().find(|finding| finding.code == "TR115").and_then(|found| found.share_of_step);
     assert_near(share(&analysis, "TR116") + transfer.unwrap_or(500.0 / 13_200.0), exposed);
-    // 4 MB in half a millisecond between two: a link carries as much as the message holds.
+    // 4 MB in half a millisecond between two ranks: a link carries as many bytes as the message.
     let row = &ranks.collectives[0];
     assert_eq!((row.kind, row.bytes, row.group_size), (Kind::AllReduce, 4_000_000, 2));
     assert_near(row.bus_bytes_per_second.expect("is known") / 8e9, 1.0);
@@ -146,7 +146,7 @@ fn where_ranks_are_missing_no_straggler_is_named() {
 
 #[test]
 fn collectives_that_do_not_line_up_give_no_waits() {
-    // The second rank's steps are twice as long: whatever it shares with the first, it is not these collectives.
+    // The second rank's steps are twice as long: its collectives are not the first rank's.
     let mut other = Run { rank: 1, world: 2, ..Run::new() };
     for step in 10..14 {
         other.step(step, |run| {
@@ -200,7 +200,7 @@ fn gloo_on_the_host_is_communication() {
     assert_near(parts / breakdown.wall_seconds, 1.0);
 }
 
-/// Per step 2 ms of an operator, then 8 ms of an all-reduce on another thread.
+/// 2 ms of an operator per step, then 8 ms of an all-reduce on another thread.
 fn steps_of_gloo() -> Analysis {
     let mut run = Run::new();
     for number in 0..4 {

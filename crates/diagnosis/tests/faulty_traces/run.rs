@@ -1,11 +1,11 @@
-//! Makes traces in Kineto's format, event by event.
+//! Builds traces in Kineto's format, event by event.
 
 use headroom_diagnosis::{Analysis, Options, analyze};
 use headroom_trace::Trace;
 
 use crate::held::held;
 
-/// A run in microseconds. The host orders ten kernels of 900 µs a step and keeps ahead; each test adds its fault.
+/// A run in microseconds. The host launches ten kernels of 900 µs per step and stays ahead; each test adds its fault.
 pub struct Run {
     pub events: Vec<String>,
     pub rank: u32,
@@ -14,7 +14,7 @@ pub struct Run {
     pub device_free: f64,
     pub host: f64,
     pub next_id: u32,
-    /// Names of the vendor: `cuda` or `hip`.
+    /// Prefix of the vendor's calls: `cuda` or `hip`.
     pub vendor: &'static str,
     /// Members of the top-level object, each with its comma.
     pub header: &'static str,
@@ -66,7 +66,7 @@ impl Run {
         ));
     }
 
-    /// An operator that launches one kernel: 30 µs of the host.
+    /// An operator that launches one kernel: 30 µs on the host.
     pub fn kernel(&mut self, operator: &str, name: &str, duration: f64) {
         let id = self.next_id;
         self.next_id += 1;
@@ -79,7 +79,7 @@ impl Run {
         self.host += 20.0;
     }
 
-    /// A product of bf16 or fp32 matrices of 4096 × 4096, with its shapes.
+    /// A GEMM of bf16 or fp32 matrices of 4096 × 4096, with its shapes.
     pub fn product(&mut self, element: &str, name: &str, duration: f64) {
         let id = self.next_id;
         self.next_id += 1;
@@ -96,14 +96,14 @@ impl Run {
         self.host += 20.0;
     }
 
-    /// The host waits until the device has done everything.
+    /// The host waits until the device has finished everything.
     pub fn synchronise(&mut self, name: &str) {
         let waits = (self.device_free - self.host).max(0.0) + 8.0;
         self.host_span("cuda_runtime", name, waits, None);
         self.host += waits;
     }
 
-    /// A step of `body` under the profiler's mark, from which the host goes on at once.
+    /// A step of `body` under the profiler's mark; the host continues at once.
     pub fn step_ahead(&mut self, number: u32, body: impl FnOnce(&mut Run)) {
         let start = self.host;
         body(self);
@@ -113,7 +113,8 @@ impl Run {
         ));
     }
 
-    /// A step of `body` under the profiler's mark; the host then waits for the device, so that steps have one length.
+    /// A step of `body` under the profiler's mark; the host then waits for the device, so that all steps are equally
+    /// long.
     pub fn step(&mut self, number: u32, body: impl FnOnce(&mut Run)) {
         self.step_ahead(number, |run| {
             body(run);
@@ -155,7 +156,7 @@ pub fn steps(body: impl Fn(&mut Run, u32)) -> Run {
     run
 }
 
-/// Five steps in which the host never waits: it orders work faster than the device does it.
+/// Five steps in which the host never waits: it launches work faster than the device runs it.
 pub fn steps_ahead(header: &'static str, body: impl Fn(&mut Run)) -> Run {
     let mut run = Run { header, ..Run::new() };
     for number in 0..5 {

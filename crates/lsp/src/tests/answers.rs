@@ -1,4 +1,4 @@
-//! Fixes, pages and costs, where they are asked for.
+//! Fixes, rule pages and costs, on request.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn whole(uri: &str, only: Value) -> Value {
     json!({"textDocument": {"uri": uri}, "range": range, "context": context})
 }
 
-/// The script that `--fix` makes of one.
+/// The script after `--fix`.
 fn fixed(script: &str) -> String {
     let input = Input { path: "train.py".to_string(), bytes: script.as_bytes().to_vec() };
     let repairs = repair(&[input], &Selection::default(), Safety::Safe);
@@ -55,7 +55,7 @@ fn a_quick_fix_is_the_fix_of_lint() {
 fn all_safe_fixes_together_make_what_the_command_writes() {
     let (_place, root) = project(&[]);
     let uri = uri(&root.join("train.py"));
-    // A client that can ask later, and one that cannot and knows no versions.
+    // A client that can ask for edits later, and one that cannot and does not know versions.
     for capabilities in [able(), json!({})] {
         let resolves = capabilities != json!({});
         let mut editor = Editor::start(capabilities, &[&root], Value::Null);

@@ -1,4 +1,4 @@
-//! Findings as one types, and the same as those of the command.
+//! Findings while typing, and their agreement with the command line's.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn findings_follow_the_text_as_it_is_typed() {
     let clean = SCRIPT.replace("total += loss.item()", "total += loss.detach()");
     editor.open(&uri, &clean);
     assert!(!has(&editor.diagnostics(&uri, 1), "TP101"));
-    // Line 11 from 1, behind `total += loss.`.
+    // Line 11 counted from 1, after `total += loss.`.
     let range = json!({"start": {"line": 10, "character": 22}, "end": {"line": 10, "character": 28}});
     editor.change_by(&uri, 2, json!([{"range": range, "text": "item"}]));
     let found = editor.diagnostics(&uri, 2);
@@ -31,7 +31,7 @@ fn findings_follow_the_text_as_it_is_typed() {
 #[test]
 fn columns_are_counted_as_the_client_asked() {
     let (_place, root) = project(&[]);
-    // Two letters before the finding: three bytes more than letters, one unit of UTF-16 more.
+    // A character before the finding that takes four bytes in UTF-8 and two units in UTF-16.
     let script = SCRIPT.replace("total += loss.item()", "\"𝄞\"; total += loss.item()");
     for (encodings, agreed, column) in [
         (json!(["utf-16"]), "utf-16", 23),
@@ -56,7 +56,7 @@ fn columns_are_counted_as_the_client_asked() {
     }
 }
 
-/// Findings of the command in one file: code, first line and last line from 0.
+/// The command line's findings in one file: code, first line and last line from 0.
 fn by_the_command(file: &Path) -> Vec<(String, u32, u32)> {
     let configurations = Configurations::nearest();
     let scripts = discovery::read(discovery::list(&[file.to_path_buf()], &configurations).expect("a configuration"));
@@ -80,7 +80,7 @@ fn the_command_gives_the_same_findings_for_the_same_text() {
     let mut editor = Editor::start(able(), &[&root], json!({"pedantic": true}));
     let mut seen = 0;
     for (number, example) in examples.iter().enumerate() {
-        // Each is a project of its own, as its page means it.
+        // Each example is a separate project, as its page intends.
         let folder = root.join(format!("example_{number}"));
         std::fs::create_dir(&folder).expect("a folder");
         std::fs::create_dir(folder.join(".git")).expect("a repository");

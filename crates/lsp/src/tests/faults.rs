@@ -1,4 +1,4 @@
-//! Requests that are taken back, and panics.
+//! Cancelled requests, and panics.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -30,7 +30,7 @@ fn a_request_that_is_taken_back_is_not_worked_on() {
     let kept = editor.ask("textDocument/hover", at);
     editor.notify("$/cancelRequest", json!({"id": taken_back}));
     editor.notify("$/cancelRequest", json!({"id": 12345}));
-    // Texts that nobody will ever see are not checked either: only the last of these is.
+    // Texts that are replaced before they are checked are skipped: only the last of these is checked.
     for version in 2..6 {
         editor.change(&uri, version, &format!("{SCRIPT}# {version}\n"));
     }

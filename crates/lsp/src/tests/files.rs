@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Editor, SCRIPT, able, has, project, uri};
 
-/// A loop that calls a helper in another file: its cost is only known by its caller.
+/// A loop that calls a helper in another file: only the caller shows what the helper costs.
 const CALLER: &str = "import torch\nfrom tools.metrics import log_loss\n\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        loss = model(x.cuda()).sum()\n        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n        log_loss(loss)\n";
 const HELPER: &str = "import torch\n\n\ndef log_loss(value):\n    return value.item()\n";
 

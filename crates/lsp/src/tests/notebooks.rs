@@ -1,4 +1,4 @@
-//! Notebooks, whose cells are texts of their own.
+//! Notebooks, whose cells are separate texts.
 
 use serde_json::{Value, json};
 

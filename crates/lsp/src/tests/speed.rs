@@ -1,4 +1,4 @@
-//! How long one waits for an answer: a file of 1,000 lines in a project of 300.
+//! Time to an answer: a file of 1,000 lines in a project of 300 files.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Editor, able, has, project, uri};
 
-/// Ten times what is promised: the machine may be busy with other tests.
+/// Ten times the promised time: the machine may be busy with other tests.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// A script of 1,000 lines that imports ten modules of its project: models, steps and helpers, again and again.

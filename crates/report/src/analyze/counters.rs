@@ -1,4 +1,4 @@
-//! Counters over time, as pictures.
+//! Plots of counters over time.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use super::milliseconds;
 use crate::page::note;
 use crate::svg::escape;
 
-/// More of them make a page that nobody reads.
+/// More counters would make the page too long to read.
 const SHOWN: usize = 8;
 
-/// One curve for each counter that was sampled inside the steps; nothing where there are none.
+/// One curve for each counter sampled within the steps; empty if there are none.
 pub fn html(analysis: &Analysis) -> String {
     let rows = &analysis.measures.counters;
     let end = analysis.steps.range().nanos() as f64 / 1e9;

@@ -12,7 +12,7 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     let measures = &analysis.measures;
     let steps = analysis.steps.count();
     let mut facts = Vec::new();
-    // A run of ours names its parts itself.
+    // Headroom's own runs name their parts themselves.
     if analysis.run.is_none() && !measures.kinds.is_empty() {
         let kinds = measures.kinds.iter().filter(|row| row.share >= 0.01);
         let kinds: Vec<String> = kinds.map(|row| format!("{} {}", row.name, percent(row.share))).collect();
@@ -96,7 +96,7 @@ pub(super) fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The purpose of a point's bytes, from the lowest band up, with the class that colours it.
+/// A category of memory, from the lowest band up: its CSS class, its name, and its bytes at a point.
 pub(crate) type Band = (&'static str, &'static str, fn(&Point) -> u64);
 pub(crate) const BANDS: &[Band] = &[
     ("parameters", "from before the trace", |point| point.earlier),

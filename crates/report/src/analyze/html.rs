@@ -1,4 +1,4 @@
-//! The report of a trace as one HTML page, in the frame of the profile's: nothing is fetched.
+//! The report on a trace as one HTML page, in the same frame as the profile's: nothing is fetched.
 
 mod tables;
 
@@ -27,7 +27,7 @@ pub fn html(analysis: &Analysis) -> String {
     page(analysis, Profile::of(analysis, None).as_ref())
 }
 
-/// Sections appear where their data is there; a run of ours has some more.
+/// A section appears if its data exists; headroom's own runs have some more.
 pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
     let trace = &analysis.trace;
     let (title, about) = match run {
@@ -85,7 +85,7 @@ pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
     page.finish()
 }
 
-/// One point per operator, where the device's peaks are known.
+/// One point per operator, if the device's peaks are known.
 fn roofline(analysis: &Analysis) -> String {
     let measure = &analysis.measures.roofline;
     let (Some(flops), Some(bandwidth)) = (measure.peak_flops_per_second, measure.peak_bytes_per_second) else {
@@ -163,7 +163,7 @@ fn summary(analysis: &Analysis) -> Table {
     Table { head: vec!["", "", ""], rows }
 }
 
-/// One bar for a step, left to right in the order of the table below it.
+/// One bar for a step, from left to right in the order of the table below it.
 fn breakdown(analysis: &Analysis) -> String {
     let wall = (analysis.measures.breakdown.wall_seconds / analysis.steps.count()).max(f64::MIN_POSITIVE);
     breakdown_bar(&parts(analysis), wall) + &table(&part_table(analysis), "narrow")
@@ -226,7 +226,7 @@ fn memory(analysis: &Analysis) -> String {
     }
     let used: Vec<&Band> = BANDS
         .iter()
-        // Parameters are told apart from what was there before the trace only in runs of ours.
+        // Only headroom's own runs tell parameters apart from memory allocated before the trace.
         .filter(|(class, _, of)| *class != "parameters" || curve.iter().any(|point| of(point) > 0))
         .collect();
     let mebibytes = |count: u64| count as f64 / f64::from(1 << 20);

@@ -54,7 +54,7 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     Ok(())
 }
 
-/// Findings and roadmap, as a part of another report.
+/// Findings and roadmap, as a section of another report.
 pub fn findings_section(analysis: &Analysis) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.

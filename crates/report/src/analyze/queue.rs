@@ -1,4 +1,4 @@
-//! The queue of work over time, as a picture.
+//! A plot of the work queue over time.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::milliseconds;
 use crate::page::note;
 use crate::svg::escape;
 
-/// How much work waited for the device over the steps; nothing where the trace does not tell who ordered it.
+/// A plot of how much work waited for the device over the steps; empty if the trace does not link work to its launch.
 pub fn html(analysis: &Analysis) -> String {
     let queue = &analysis.measures.queue;
     let Some(last) = queue.curve.last().filter(|_| queue.most > 0) else { return String::new() };

@@ -1,4 +1,4 @@
-//! The ranks of a run: their figures, one step of each under another, and how fast collectives are.
+//! The ranks of a run: their figures, one step of each below the other, and the speed of collectives.
 
 use std::fmt::Write as _;
 
@@ -84,13 +84,13 @@ fn rank_table(ranks: &Ranks, analysis: &Analysis) -> Table {
     Table { head: HEAD.to_vec(), rows: ranks.ranks.iter().map(|row| cells(row, analysis)).collect() }
 }
 
-/// `None` without collectives.
+/// `None` if there are no collectives.
 fn collective_table(ranks: &Ranks) -> Option<Table> {
     let rows: Vec<Vec<String>> = ranks.collectives.iter().take(MOST_COLLECTIVES).map(collective).collect();
     (!rows.is_empty()).then(|| Table { head: COLLECTIVE_HEAD.to_vec(), rows })
 }
 
-/// The tables' cells, and what is to be said of them.
+/// The cells of the tables, and notes on them.
 pub struct Shown {
     pub notes: Vec<String>,
     pub ranks: Vec<Vec<String>>,
@@ -145,14 +145,14 @@ pub fn html(analysis: &Analysis) -> String {
     out
 }
 
-/// Chooses the rank whose row and timeline stay bright.
+/// A selector for the rank whose row and timeline stay highlighted.
 fn selector(ranks: &Ranks) -> String {
     let option = |row: &RankRow| format!("<option value=\"{0}\">rank {0} ({1})</option>", row.rank, escape(&row.trace));
     let options: String = ranks.ranks.iter().map(option).collect();
     format!("<p><label>Show <select id=\"rank\"><option value=\"\">all ranks</option>{options}</select></label></p>\n")
 }
 
-/// One step of every rank, one under another.
+/// One step of every rank, one below the other.
 fn timelines(ranks: &Ranks) -> String {
     let strips = &ranks.strips;
     if strips.seconds <= 0.0 {
@@ -171,7 +171,7 @@ fn timelines(ranks: &Ranks) -> String {
             ("part2", "transfer", &strip.transfer),
             ("part5", "waiting", &strip.wait),
         ] {
-            // Compute lies above collectives, so that what is hidden shows as both.
+            // Compute is drawn above collectives, so that hidden communication shows as both.
             let (y, height) = if class == "part0" { (top, 9.0) } else { (top + 9.0, 9.0) };
             for [from, to] in spans {
                 let tip = format!("rank {}: {name}\n{}", row.rank, milliseconds(to - from));

@@ -1,4 +1,4 @@
-//! The terminal's form: trust first, then the step, findings by share, what to do first.
+//! The terminal report: trust first, then the step, findings by share, and what to do first.
 
 use std::fmt::Write as _;
 

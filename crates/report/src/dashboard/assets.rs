@@ -2,7 +2,7 @@
 
 use super::shell::Page;
 
-/// A file that pages ask for by name.
+/// A file that pages request by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asset {
     pub name: &'static str,
@@ -31,7 +31,7 @@ assets! {
     "timeline_drawing.js" SCRIPT;
 }
 
-/// Files that pages share, and the script of each page.
+/// Shared files, and the script of each page.
 fn all() -> impl Iterator<Item = Asset> {
     let scripts = Page::ALL.iter().map(|page| page.script());
     ASSETS.iter().copied().chain(scripts.map(|(name, text)| Asset { name, content_type: SCRIPT, text }))
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn no_asset_reaches_out_to_the_network() {
         for asset in all() {
-            // The one address that is a name and not a place: SVG's namespace.
+            // SVG's namespace is a URL that is never fetched.
             let text = asset.text.replace("http://www.w3.org/2000/svg", "");
             for scheme in ["http://", "https://", "//cdn", "ws://", "wss://"] {
                 assert!(!text.contains(scheme), "{} mentions {scheme}", asset.name);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::RunRecords;
 use crate::numbers::mfu;
 
-/// One side: whatever is known of it.
+/// One side of the comparison, with everything known about it.
 pub struct Side<'a> {
     pub id: &'a str,
     pub name: &'a str,
@@ -21,7 +21,7 @@ pub struct Comparison {
     pub before: Named,
     pub after: Named,
     pub notes: Vec<String>,
-    /// Over recorded steps, with an interval.
+    /// Change of the recorded steps, with an interval.
     pub step: Option<StepChange>,
     pub figures: Vec<FigureChange>,
     /// Seconds per step.
@@ -44,7 +44,7 @@ pub struct FigureChange {
     pub unit: Unit,
     pub before: Option<f64>,
     pub after: Option<f64>,
-    /// After over before, less one.
+    /// After divided by before, minus one.
     pub relative: Option<f64>,
     pub better: Better,
 }
@@ -69,7 +69,7 @@ pub enum Better {
     Neither,
 }
 
-/// A part of the configuration in which they differ.
+/// A setting in which the two sides differ.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
     pub name: String,

@@ -1,4 +1,4 @@
-//! A run as it goes on: loss, speed and memory of the steps so far.
+//! A run in progress: loss, speed and memory of the steps so far.
 
 use headroom_record::progress::ProgressLine;
 use serde::Serialize;
@@ -10,13 +10,13 @@ pub struct Live {
     pub status: Status,
     pub last_step: Option<u64>,
     pub points: Vec<ProgressLine>,
-    /// The end of the log.
+    /// The last lines of the log.
     pub log: Vec<String>,
 }
 
 const LOG_LINES: usize = 24;
 
-/// From the text of `progress.jsonl` and of the log. A last line that is only half written is left for the next time.
+/// Parses `progress.jsonl` and the log. A half-written last line is left for the next call.
 pub fn live(status: Status, last_step: Option<u64>, progress: &str, log: &str) -> Live {
     let whole = progress.rfind('\n').map_or("", |end| &progress[..end]);
     let lines: Vec<&str> = log.lines().collect();
@@ -24,7 +24,7 @@ pub fn live(status: Status, last_step: Option<u64>, progress: &str, log: &str) -
         status,
         last_step,
         points: match whole {
-            // A run from before there was such a file.
+            // A run of a version that did not write this file yet.
             "" => log.lines().filter_map(step_of_log).collect(),
             whole => whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect(),
         },

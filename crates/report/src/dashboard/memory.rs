@@ -1,4 +1,4 @@
-//! Memory over time by category, and what is alive at a moment.
+//! Memory over time by category, and the memory alive at one moment.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -16,9 +16,9 @@ pub struct MemoryChart {
     pub categories: Vec<String>,
     /// From the start of the first recorded step.
     pub seconds: Vec<f64>,
-    /// Bytes, a list a category.
+    /// Bytes, one list per category.
     pub bytes: Vec<Vec<f64>>,
-    /// The work that runs at each point, where that is known.
+    /// The operator that runs at each point, if known.
     pub labels: Vec<String>,
     pub peak_bytes: f64,
     pub capacity_bytes: Option<f64>,
@@ -66,13 +66,13 @@ pub fn of_trace(analysis: &Analysis) -> MemoryChart {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Alive {
     pub seconds: f64,
-    /// All that the allocator says is live.
+    /// Live bytes according to the allocator.
     pub total_bytes: u64,
-    /// The part of it that the trace saw being allocated.
+    /// The part of them whose allocation is in the trace.
     pub seen_bytes: u64,
     /// The largest first.
     pub rows: Vec<AliveRow>,
-    /// Beyond those listed.
+    /// Number of rows beyond those listed.
     pub left_out: usize,
 }
 
@@ -89,11 +89,11 @@ pub struct AliveRow {
 
 const MOST_ROWS: usize = 60;
 
-/// Memory that is alive `seconds` after the start of the first step, by who allocated it.
+/// Memory alive `seconds` after the start of the first step, by the operator that allocated it.
 pub fn alive(trace: &Trace, seconds: f64) -> Alive {
     let view = View::new(trace);
     let origin = view.steps.host_range().start;
-    // Rounded up: times in JSON have three decimals of a microsecond, and an event at the moment itself counts.
+    // Rounded up: times in JSON have three decimals of a microsecond, and an event at exactly this time counts.
     let until = origin.saturating_add((seconds * 1e9).ceil() as i64);
     let events = &trace.memory;
     let mut answer = Alive { seconds, ..Alive::default() };
@@ -131,7 +131,7 @@ pub fn alive(trace: &Trace, seconds: f64) -> Alive {
     answer
 }
 
-/// The device with the most events; the host only where no device has any.
+/// The device with the most events; the host only if no device has any.
 fn busiest_device(events: &MemoryEvents) -> Option<u16> {
     let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
     events.device.iter().for_each(|device| *counts.entry(*device).or_default() += 1);

@@ -1,4 +1,4 @@
-//! The table of operators and kernels, each in its module, per step.
+//! The table of operators and kernels by module, per step.
 
 use crate::targets;
 use headroom_diagnosis::Analysis;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Operators {
-    /// The whole that `share` is a share of.
+    /// The total that `share` refers to.
     pub share_of: &'static str,
     pub rows: Vec<Row>,
     pub kernels: Vec<Kernel>,
@@ -24,7 +24,7 @@ pub struct Row {
     pub module: String,
     pub phase: String,
     pub calls: f64,
-    /// Self time where the work runs: on the device, else on the host.
+    /// Self time where the work runs: on the device, otherwise on the host.
     pub seconds: f64,
     pub host_seconds: f64,
     pub share: f64,
@@ -33,14 +33,14 @@ pub struct Row {
     pub intensity: Option<f64>,
     pub bound: Option<&'static str>,
     pub percent_of_roof: Option<f64>,
-    /// Time that it could come down to, and the pass for it, in words.
+    /// The time it could be reduced to, and the pass that does it, in words.
     pub target: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Kernel {
     pub name: String,
-    /// Shortened, as people read it.
+    /// Shortened for reading.
     pub shown: String,
     pub operator: String,
     pub module: String,
@@ -57,7 +57,7 @@ pub fn of_run(record: &OperatorRecord) -> Operators {
         phase: place.phase.clone(),
         calls: place.count as f64,
         seconds: place.time,
-        // A file of an earlier version does not have it.
+        // Files of earlier versions lack it.
         host_seconds: if place.host_time > 0.0 { place.host_time } else { place.time },
         share: place.percent_of_step / 100.0,
         flops: Some(place.flops as f64),

@@ -1,4 +1,4 @@
-//! The overview of a run or a trace: headline figures, where a step's time went, findings, what to do first.
+//! The overview of a run or a trace: key figures, where a step's time went, findings, what to do first.
 
 use headroom_record::provenance::Origin;
 use serde::Serialize;
@@ -7,13 +7,13 @@ use serde::Serialize;
 pub struct Overview {
     pub title: String,
     pub subtitle: String,
-    /// Facts to know before the figures are read.
+    /// Caveats to read before the figures.
     pub notes: Vec<String>,
     pub headline: Vec<Figure>,
     pub breakdown: Vec<Part>,
     pub breakdown_note: String,
     pub findings: Vec<Finding>,
-    /// Shown in place of findings and of a roadmap where there are none: nothing was found, or nobody looked.
+    /// Shown instead of findings and roadmap if there are none: nothing was found, or nothing was checked.
     pub no_findings: &'static str,
     pub no_roadmap: &'static str,
     pub roadmap: Vec<RoadmapRow>,
@@ -22,7 +22,7 @@ pub struct Overview {
     pub roadmap_by: &'static str,
     /// Files of the run that a browser can show.
     pub files: Vec<String>,
-    /// Where a folder holds several ranks of one run.
+    /// Present if the folder holds several ranks of one run.
     pub ranks: Option<RankTable>,
 }
 
@@ -44,13 +44,13 @@ pub struct RankTable {
 pub struct RankLine {
     pub rank: u32,
     pub cells: Vec<String>,
-    /// Spans in seconds from the picture's left edge.
+    /// Spans in seconds from the plot's left edge.
     pub compute: Vec<[f64; 2]>,
     pub transfer: Vec<[f64; 2]>,
     pub wait: Vec<[f64; 2]>,
 }
 
-/// A figure, as a person reads it and as it stands in its file.
+/// A figure, formatted for reading and as the number in its file.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     pub name: String,
@@ -59,7 +59,7 @@ pub struct Figure {
     pub note: String,
     pub origin: Option<Origin>,
     pub file: String,
-    /// Dotted, as in the file's own `provenance`.
+    /// Dotted path, as in the file's own `provenance`.
     pub key: String,
 }
 
@@ -87,11 +87,11 @@ pub struct RoadmapRow {
     pub name: String,
     pub advice: String,
     pub effort: String,
-    /// Share of the step, as expected by a model of the fix, by itself; missing where there is none.
+    /// Share of the step that this fix alone is expected to save, by a model of the fix; `None` if there is no model.
     pub expected_share: Option<f64>,
-    /// Share of the step, at most, by itself.
+    /// Share of the step that this fix alone saves at most.
     pub alone_share: Option<f64>,
-    /// Beyond what the rows above it save; where savings do not add up this is missing.
+    /// Saving beyond that of the rows above; `None` if savings do not add up.
     pub additional_share: Option<f64>,
 }
 

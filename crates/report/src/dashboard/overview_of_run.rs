@@ -13,7 +13,7 @@ use super::overview::{Figure, Finding, NOT_PROFILED, Overview, Part, RoadmapRow}
 use super::overview_of_trace::findings;
 use crate::numbers::{grouped, metric, mfu, seconds};
 
-/// Its trace, where it has one, adds findings of the trace rules.
+/// The overview; the run's trace, if it has one, adds findings of the trace rules.
 pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -> Overview {
     let mut overview = Overview { title: name.to_string(), notes: records.unreadable.clone(), ..Overview::default() };
     if let Some(config) = &records.config {
@@ -52,7 +52,7 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     if let Some(operators) = &records.operators {
         overview.breakdown = parts(&operators.step_breakdown);
         overview.breakdown_note = format!("mean of {} recorded steps", operators.step_breakdown.steps);
-        // The trace's own rules name the same passes, with codes.
+        // The trace rules name the same passes, with codes.
         overview.findings = if analysis.is_some() { vec![] } else { bottlenecks(operators) };
         overview.roadmap = targets(operators);
         overview.roadmap_by = "priority";
@@ -72,7 +72,7 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     overview
 }
 
-/// Where a figure stands: its file, that file's provenance, and its key there.
+/// Location of a figure: its file, that file's provenance, and its key there.
 struct Place<'a>(&'static str, &'a Provenance, &'static str);
 
 fn figure(name: &str, shown: Option<String>, number: Option<f64>, note: String, place: Place) -> Figure {
@@ -170,7 +170,7 @@ fn parts(breakdown: &StepBreakdown) -> Vec<Part> {
     breakdown.parts().into_iter().map(part).collect()
 }
 
-/// Without a profile: the phases that the loop itself times, and the rest.
+/// Without a profile: the phases that the training loop itself times, and the rest.
 fn phases(record: &PerformanceRecord) -> Vec<Part> {
     let summary = &record.performance_summary;
     let Some(whole) = summary.avg_batch_time.filter(|whole| *whole > 0.0) else { return vec![] };

@@ -12,7 +12,7 @@ use crate::analyze::ranks as rank_tables;
 use crate::analyze::{device_of, how_steps_were_found, no_findings, parts, withholds_idle};
 use crate::numbers::{self, bytes, grouped, metric, seconds};
 
-/// Keys are those of `headroom analyze --format json`.
+/// Keys refer to the output of `headroom analyze --format json`.
 const FILE: &str = "analyze --format json";
 
 pub fn overview(analysis: &Analysis) -> Overview {

@@ -1,4 +1,4 @@
-//! The files of a run folder, as far as they are there.
+//! The files of a run folder, as far as they exist.
 
 use headroom_record::config::ConfigRecord;
 use headroom_record::flops::FlopsRecord;
@@ -9,7 +9,7 @@ use headroom_record::performance::PerformanceRecord;
 use headroom_record::roofline::RooflineRecord;
 use headroom_record::timeline::TimelineRecord;
 
-/// A run that was only trained has the first two; one that goes on has the first.
+/// The records of a run. A run that was only trained has the first two; one still in progress has the first.
 #[derive(Clone, Debug, Default)]
 pub struct RunRecords {
     pub config: Option<ConfigRecord>,
@@ -20,6 +20,6 @@ pub struct RunRecords {
     pub operators: Option<OperatorRecord>,
     pub memory: Option<MemoryRecord>,
     pub timeline: Option<TimelineRecord>,
-    /// Files that are there and could not be read, in sentences.
+    /// Files that exist but could not be read, one sentence each.
     pub unreadable: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The roofline: the device's roofs, and a point an operator.
+//! The roofline: the device's roofs, and one point per operator.
 
 use headroom_diagnosis::Analysis;
 use headroom_record::intensity::Bound;
@@ -12,7 +12,7 @@ pub struct RooflineChart {
     pub peak_flops: Option<f64>,
     pub peak_bytes: Option<f64>,
     pub peak_source: String,
-    /// The whole step, where it is known as one.
+    /// The whole step as one point, if known.
     pub step: Option<Point>,
     pub points: Vec<Point>,
 }
@@ -26,11 +26,11 @@ pub struct Point {
     pub flops_per_second: f64,
     pub seconds: f64,
     pub percent_of_roof: Option<f64>,
-    /// `memory`, `compute` or `overhead`, as the analysis found it.
+    /// `memory`, `compute` or `overhead`, according to the analysis.
     pub bound: Option<&'static str>,
 }
 
-/// `operators` tells what bounds each point.
+/// `operators` says what bounds each point.
 pub fn of_run(record: &RooflineRecord, peak_source: &str, operators: Option<&OperatorRecord>) -> RooflineChart {
     let places = operators.map_or(&[][..], |operators| &operators.by_place);
     let point = |point: &headroom_record::roofline::RooflinePoint| Point {

@@ -1,4 +1,4 @@
-//! The list of runs: a row each, with the figures that one chooses by.
+//! The list of runs: one row each, with the figures by which to choose.
 
 use headroom_diagnosis::Analysis;
 use serde::Serialize;
@@ -24,12 +24,12 @@ pub struct RunRow {
     pub mfu_percent: Option<f64>,
     pub bound: Option<&'static str>,
     pub final_loss: Option<f64>,
-    /// For a trace: the share of the step in which the device worked, and the first of its findings.
+    /// For a trace: the share of the step in which the device was busy, and its first finding.
     pub busy_share: Option<f64>,
     pub first_finding: Option<String>,
 }
 
-/// Figures that the list shows of a trace that was read.
+/// Figures that the list shows for a trace that was read.
 #[derive(Clone, Debug, Default)]
 pub struct TraceFigures {
     pub device: Option<String>,
@@ -39,7 +39,7 @@ pub struct TraceFigures {
     pub peak_memory_bytes: u64,
     pub mfu_percent: Option<f64>,
     pub first_finding: Option<String>,
-    /// Why it could not be read.
+    /// Why the trace could not be read.
     pub problem: Option<String>,
 }
 
@@ -74,9 +74,9 @@ pub enum Kind {
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     Finished,
-    /// A process holds the folder.
+    /// A process holds the folder's lock.
     Running,
-    /// Nobody holds the folder, and there is no summary in it.
+    /// No process holds the folder's lock, and there is no summary in it.
     Stopped,
 }
 
@@ -101,7 +101,7 @@ impl RunRow {
         }
     }
 
-    /// Makes the row of a trace: nothing is known of it before it is read.
+    /// The row of a trace: without `figures` it has not been read yet.
     pub fn of_trace(id: String, name: String, folder: String, figures: Option<TraceFigures>) -> RunRow {
         let bare = RunRow::bare(id, name, folder, Kind::Trace, Status::Finished);
         let Some(figures) = figures else { return bare };

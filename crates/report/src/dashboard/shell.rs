@@ -1,4 +1,4 @@
-//! The HTML around every page: its title, the way to the other pages, the place that its script fills.
+//! The HTML around every page: its title, the links to other pages, and the element that its script fills.
 
 use crate::svg::escape;
 
@@ -17,12 +17,12 @@ macro_rules! pages {
                 match self { $(Page::$alone => stringify!($alone),)* $(Page::$page => stringify!($page),)* }
             }
 
-            /// Its script without the ending, and for a page of a run its name in the address.
+            /// The name of its script without the extension; also the page's name in the URL, for pages of a run.
             pub fn name(self) -> &'static str {
                 match self { $(Page::$alone => $alone_name,)* $(Page::$page => $name,)* }
             }
 
-            /// The file of its script, and what it holds.
+            /// The name of its script file, and its content.
             pub fn script(self) -> (&'static str, &'static str) {
                 match self {
                     $(Page::$alone => (concat!($alone_name, ".js"), include_str!(concat!("assets/", $alone_name, ".js"))),)*
@@ -54,7 +54,7 @@ impl Page {
         Page::OF_A_RUN.iter().copied().find(|page| page.name() == name)
     }
 
-    /// The others have a heading of their own.
+    /// The other pages have their own heading.
     fn needs_heading(self) -> bool {
         Page::OF_A_RUN.contains(&self) && self != Page::Overview
     }
@@ -64,7 +64,7 @@ impl Page {
 pub struct Subject<'a> {
     pub id: &'a str,
     pub name: &'a str,
-    /// Those that have something to show; the others get no tab.
+    /// The pages that have something to show; the others get no tab.
     pub pages: &'a [Page],
 }
 

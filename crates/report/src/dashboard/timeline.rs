@@ -1,9 +1,10 @@
-//! A trace as the timeline draws it: rows in which nothing overlaps, in columns of plain numbers.
+//! A trace in the timeline's format: rows without overlaps, in columns of plain numbers.
 //!
-//! The bytes are, little-endian: the length of a JSON header (4 bytes) and 4 bytes of zero; the header, padded with spaces
-//! to a multiple of 8; then for all events, ordered by row and start, the columns `start` and `end` (f64, nanoseconds from
-//! the trace's beginning), `name`, `module` and `launcher` (u32) and `category` (u8). Since nothing overlaps in a row, both
-//! its starts and its ends ascend, so whoever draws finds what is visible by bisection, and need not visit the rest.
+//! The bytes are, little-endian: the length of a JSON header (4 bytes) and 4 zero bytes; the header, padded with spaces
+//! to a multiple of 8; then for all events, sorted by row and start, the columns `start` and `end` (f64, nanoseconds
+//! from the trace's beginning), `name`, `module` and `launcher` (u32) and `category` (u8). Since nothing overlaps
+//! within a row, both starts and ends ascend, so the renderer finds the visible events by bisection without visiting
+//! the rest.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -24,11 +25,11 @@ struct Header {
     #[serde(rename = "lanes")]
     tracks: Vec<TrackHeader>,
     steps: Vec<StepMark>,
-    /// The critical path: start, end, and where it lies: 0 on the host, 1 between an order and its work, 2 on the device.
+    /// The critical path: start, end, and location (0 host, 1 between a launch and its work, 2 device).
     path: Vec<[f64; 3]>,
-    /// Events of the path on the device.
+    /// Device events on the critical path.
     path_events: Vec<u32>,
-    /// Work in the queue: when, how much on average until the next, and the most in all.
+    /// Work in the queue: time, and mean amount until the next point.
     queue: Vec<[f64; 2]>,
     queue_most: u32,
     counters: Vec<CounterHeader>,
@@ -43,13 +44,13 @@ struct CounterHeader {
     curve: Vec<[f64; 2]>,
 }
 
-/// Strips over the rows: more would leave no room for them.
+/// Counter strips above the rows: more would leave no room for the rows.
 const MOST_COUNTERS: usize = 4;
 
 #[derive(Serialize)]
 struct TrackHeader {
     name: String,
-    /// Where each row ends in the columns; it begins where the one before it ends.
+    /// The end of each row in the columns; it begins where the previous row ends.
     row_ends: Vec<usize>,
 }
 
@@ -74,7 +75,7 @@ const CATEGORIES: [Category; 11] = [
     Category::Other,
 ];
 
-/// No launcher.
+/// Marks an event without a launcher.
 const NO_EVENT: u32 = u32::MAX;
 
 pub fn encode(trace: &Trace) -> Vec<u8> {
@@ -216,8 +217,8 @@ impl Spans<'_> {
     }
 }
 
-/// Kinds of spans, each drawn as a track of its own, in the order in which they are shown. Python functions are dozens deep
-/// and would push a thread's work off the screen.
+/// Kinds of spans, each drawn as a separate track, in display order. Python functions nest dozens deep and would push a
+/// thread's work off the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Band {
     Work,
@@ -227,12 +228,12 @@ enum Band {
     Python,
 }
 
-/// For each track its rows from the outermost down: a span lies below every span that is open when it starts.
+/// The rows of each track, from the outermost down: a span goes below every span that is open when it starts.
 fn rows(spans: &Spans) -> Vec<((Band, TrackId), Vec<Vec<usize>>)> {
     let mut tracks: Vec<((Band, TrackId), Vec<Vec<usize>>)> = Vec::new();
     let mut index: HashMap<(Band, TrackId), usize> = HashMap::new();
     let mut open: Vec<Vec<i64>> = Vec::new();
-    // Host and device spans each come ordered by track and start, the longer first.
+    // Host and device spans are each sorted by track and start, the longer first.
     for at in 0..spans.len() {
         let key = (spans.band(at), spans.track(at));
         let track = *index.entry(key).or_insert_with(|| {
@@ -272,7 +273,7 @@ fn category_number(category: Category) -> u8 {
     CATEGORIES.iter().position(|one| *one == category).unwrap_or(CATEGORIES.len() - 1) as u8
 }
 
-/// The names that events have, numbered anew; number 0 is the empty one.
+/// The names that events use, renumbered; number 0 is the empty name.
 struct UsedNames {
     texts: Vec<String>,
     numbers: HashMap<NameId, u32>,

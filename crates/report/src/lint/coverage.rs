@@ -1,13 +1,13 @@
-//! Coverage of a report without findings: what it looked at, and what it could not.
+//! The coverage of a report without findings: what was checked, and what could not be.
 
 use headroom_lint::{Coverage, SourceReport};
 
 use crate::numbers::counted;
 
-/// Arguments of a library's trainer that decide how fast its steps are, and that no rule reads.
+/// Trainer arguments of libraries that decide how fast steps are, and that no rule reads.
 const OF_TRAINERS: &str = "precision, loader workers, steps between logs, compilation";
 
-/// One line, or two where a library's trainer runs the steps; empty where there are findings.
+/// One line, or two if a library's trainer runs the steps; empty if there are findings.
 pub fn show(report: &SourceReport) -> String {
     if !report.findings.is_empty() {
         return String::new();

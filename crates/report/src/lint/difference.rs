@@ -1,14 +1,14 @@
-//! A unified difference of two texts.
+//! A unified diff of two texts.
 
 use similar::{Algorithm, TextDiff};
 use std::time::Duration;
 
 const CONTEXT: usize = 3;
 
-/// Beyond it the rest is shown as removed and added whole.
+/// After this time, the rest is shown as removed and added in full.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
-/// A unified diff, as patch tools read it; empty where the texts are the same.
+/// A unified diff, as patch tools read it; empty if the texts are equal.
 pub fn unified(path: &str, before: &str, after: &str) -> String {
     let difference = TextDiff::configure().algorithm(Algorithm::Myers).timeout(MOST_TIME).diff_lines(before, after);
     let (old, new) = (format!("a/{path}"), format!("b/{path}"));

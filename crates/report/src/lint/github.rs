@@ -40,12 +40,12 @@ pub fn show(report: &SourceReport) -> String {
     out
 }
 
-/// Annotations have no field for it: lines are those of the cell.
+/// Annotations have no field for cells: lines count within the cell.
 fn in_cell(cell: Option<u32>) -> String {
     cell.map_or_else(String::new, |cell| format!("cell {cell}: "))
 }
 
-/// Text behind the `::`, with what would end it written otherwise.
+/// Text after the `::`, with the characters escaped that would end it.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }

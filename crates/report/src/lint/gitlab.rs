@@ -1,4 +1,4 @@
-//! Findings as a code quality report of GitLab.
+//! Findings as a GitLab code quality report.
 
 use headroom_diagnosis::finding::{Place, Severity};
 use headroom_lint::SourceReport;
@@ -7,9 +7,10 @@ use std::collections::HashMap;
 
 use super::evidence;
 
-/// A list of findings, and of files that were not fully read.
+/// The findings, and the files that were not read completely.
 pub fn show(report: &SourceReport) -> String {
-    // GitLab matches findings of two commits by a text that must not change with the line: findings that are alike are numbered.
+    // GitLab matches findings across commits by a fingerprint that must not depend on the line, so similar findings are
+    // numbered.
     let mut alike: HashMap<String, usize> = HashMap::new();
     let mut numbered = |key: String| {
         let count = alike.entry(key.clone()).or_default();
@@ -45,7 +46,7 @@ pub fn show(report: &SourceReport) -> String {
     format!("{:#}\n", Value::Array(entries))
 }
 
-/// The format has no field for it: lines are those of the cell.
+/// The format has no field for cells: lines count within the cell.
 fn in_cell(cell: Option<u32>) -> String {
     cell.map_or_else(String::new, |cell| format!("cell {cell}: "))
 }

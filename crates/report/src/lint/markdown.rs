@@ -81,7 +81,7 @@ fn show_finding(out: &mut String, number: usize, finding: &SourceFinding) {
     }
 }
 
-/// A block that no backtick inside can end.
+/// A fenced block that no backticks inside it can end.
 fn fenced(code: &str) -> String {
     let mut fence = "```".to_string();
     while code.contains(&fence) {

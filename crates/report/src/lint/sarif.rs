@@ -1,4 +1,4 @@
-//! Findings as SARIF 2.1.0, with the rules they come from and the fixes that can be applied.
+//! Findings as SARIF 2.1.0, with their rules and applicable fixes.
 
 use headroom_diagnosis::finding::{Place, Severity};
 use headroom_lint::rules::RULES;
@@ -9,7 +9,7 @@ use super::{evidence, safety_name};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
-/// Says what the tool is by itself, as the log does with the rules' pages: the project has no public address.
+/// A `data:` URI that describes the tool, as the log embeds the rules' pages: the project has no public address.
 const INFORMATION: &str = concat!(
     "data:text/plain,headroom%20",
     env!("CARGO_PKG_VERSION"),
@@ -84,7 +84,7 @@ fn result(finding: &SourceFinding) -> Value {
             "fixSafety": safety_name(finding.fix.safety),
         },
     });
-    // A cell's bytes are not those of the notebook's JSON: its fixes cannot be said here.
+    // A cell's byte offsets are not those of the notebook's JSON, so its fixes cannot be expressed here.
     if !finding.fix.edits.is_empty() && finding.place.cell.is_none() {
         let replacements: Vec<Value> = finding
             .fix
@@ -109,7 +109,7 @@ fn result(finding: &SourceFinding) -> Value {
     result
 }
 
-/// SARIF counts a notebook's lines by its JSON: ours are those of the cell that is named here.
+/// SARIF counts a notebook's lines in its JSON; ours count within the cell named here.
 fn cell_location(cell: Option<u32>) -> Vec<Value> {
     cell.map(|cell| json!({"name": format!("cell {cell}"), "kind": "element"})).into_iter().collect()
 }
@@ -131,7 +131,7 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// A path as a relative reference: only what a URI cannot hold is escaped.
+/// A path as a relative URI reference: only characters that a URI cannot hold are escaped.
 fn uri(path: &str) -> String {
     let mut out = String::new();
     for byte in path.trim_start_matches("./").replace('\\', "/").bytes() {
@@ -145,7 +145,7 @@ fn uri(path: &str) -> String {
     out
 }
 
-/// The page's first paragraph behind its title.
+/// The page's first paragraph after its title.
 fn first_paragraph(page: &str) -> String {
     let mut lines = page.lines().skip_while(|line| line.starts_with('#') || line.trim().is_empty());
     let paragraph: Vec<&str> = lines.by_ref().take_while(|line| !line.trim().is_empty()).collect();

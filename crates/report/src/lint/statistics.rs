@@ -1,4 +1,4 @@
-//! How many findings each rule made.
+//! The number of findings per rule.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,7 +20,7 @@ struct Row {
     by_unsafe: usize,
 }
 
-/// One line per rule, the most frequent first, with how many of its findings can be fixed.
+/// One line per rule, the most frequent first, with the number of its findings that can be fixed.
 pub fn show(report: &SourceReport) -> String {
     let mut out = String::new();
     let rows = rows(report);

@@ -1,4 +1,4 @@
-//! Findings for the terminal: place, code frame, what to do.
+//! Findings for the terminal: place, code frame, fix.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub fn show(report: &SourceReport) -> String {
     out
 }
 
-/// One line for each file that was not fully read.
+/// One line for each file that was not read completely.
 pub fn problems(report: &SourceReport) -> String {
     let line = |(path, problem): &(String, Problem)| {
         format!("error: {}: not fully read: {}\n", problem.place(path), problem.message)
@@ -75,7 +75,7 @@ fn show_finding(out: &mut String, finding: &SourceFinding) {
         evidence(finding)
     );
     let _ = writeln!(out, "{gutter} |");
-    // Tabs are one column to us and several to a terminal: both lines get the same number of spaces.
+    // A tab is one column to us and several to a terminal: it becomes one space in both lines.
     let line = finding.snippet.replace('\t', " ");
     let _ = writeln!(out, "{number} | {line}");
     let start = place.column.saturating_sub(1) as usize;

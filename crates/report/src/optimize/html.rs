@@ -6,7 +6,7 @@ use crate::page::{Page, list, matrix, note, table};
 use headroom_record::precisions::PrecisionsRecord;
 use headroom_record::validation::ValidationRecord;
 
-/// `others`: precisions that were tried after the passes.
+/// Builds the page; `others` are precisions that were tried after the passes.
 pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> String {
     let mut page = Page::new(&tables::title(record), &tables::subtitle(record));
     page.section("Summary", &list(&tables::summary(record)));

@@ -1,4 +1,4 @@
-//! Phase 3 of the workshop's roadmap and its reference points, for every form of the report.
+//! Phase 3 of the workshop's roadmap and its reference points, for every format of the report.
 
 use crate::numbers::times;
 use crate::table::Table;
@@ -45,7 +45,7 @@ pub fn notes(record: &ValidationRecord) -> Vec<String> {
     notes
 }
 
-/// The kept rungs in a sentence; nothing where none is kept.
+/// The kept rungs in a sentence; `None` if none is kept.
 pub fn summary(record: &ValidationRecord) -> Option<String> {
     let kept: Vec<String> = record
         .phase_3

@@ -1,4 +1,4 @@
-//! The plots of an optimisation: savings predicted beside measured, and the ladder as bars.
+//! The plots of an optimisation: predicted savings beside measured ones, and the ladder as bars.
 
 use super::tables::{interval, times};
 use crate::saving_plot::{Row, savings};
@@ -9,7 +9,7 @@ use std::fmt::Write;
 const WIDTH: f64 = 760.0;
 const ROW: f64 = 30.0;
 
-/// One row a pass.
+/// One row per pass.
 pub fn saving_plot(record: &ValidationRecord) -> String {
     let row = |row: &ValidationRow| {
         let (saving, low, high) = row.saving_percent();
@@ -31,7 +31,7 @@ pub fn saving_plot(record: &ValidationRecord) -> String {
     savings("Predicted and measured saving of every pass", 130.0, &rows)
 }
 
-/// Version 1, then each list, as long as it is fast.
+/// Version 1, then each list; the length of a bar is its speed.
 pub fn ladder_plot(record: &ValidationRecord) -> String {
     let mut bars = vec![("v1".to_string(), 1.0, None, "Version 1, the naive graph".to_string())];
     for row in &record.versions {

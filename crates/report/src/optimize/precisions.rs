@@ -1,4 +1,4 @@
-//! Precisions as rungs, for every form of the report.
+//! Precisions as rungs of the ladder, for every format of the report.
 
 use super::tables::{gate_figure, times};
 use crate::table::{Table, columns, markdown_table};
@@ -30,7 +30,7 @@ pub fn table(record: &PrecisionsRecord) -> Table {
     Table { head, rows: record.precisions.iter().map(row).collect() }
 }
 
-/// `proved`, or the gates that were not passed.
+/// `proved`, or the gates that failed.
 fn verdict(row: &PrecisionRow) -> String {
     let missed: Vec<String> = row
         .gates

@@ -1,4 +1,4 @@
-//! The tables of an optimisation, as text that every form of the report shows alike.
+//! The tables of an optimisation, shared by all formats of the report.
 
 use super::phase_3;
 use crate::numbers::{metric, mfu, mfu_cell, seconds};
@@ -20,7 +20,7 @@ pub fn subtitle(record: &ValidationRecord) -> String {
     )
 }
 
-/// The answer in a few sentences.
+/// The result in a few sentences.
 pub fn summary(record: &ValidationRecord) -> Vec<String> {
     let mut lines = vec![];
     if let Some(kept) = record.versions.last() {
@@ -86,12 +86,12 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
     lines
 }
 
-/// As `--passes` takes it.
+/// The kept passes, as `--passes` takes them.
 fn kept_list(record: &ValidationRecord) -> String {
     if record.kept.is_empty() { "none".into() } else { record.kept.join(",") }
 }
 
-/// A list by what it has less and more than the kept one.
+/// The passes that a list lacks or adds compared with the kept one.
 fn against_kept(record: &ValidationRecord, list: &[String]) -> String {
     let missing = |from: &[String], of: &[String]| -> Vec<String> {
         of.iter().filter(|name| !from.contains(name)).map(|name| format!("`{name}`")).collect()
@@ -105,7 +105,7 @@ fn against_kept(record: &ValidationRecord, list: &[String]) -> String {
     if list.is_empty() { "Version 1".into() } else { format!("the list {}", parts.join(" and ")) }
 }
 
-/// Explains what the figures of speed have in common.
+/// Explains how the speed figures were measured together.
 pub fn one_race(record: &ValidationRecord) -> String {
     let rounds = record.versions.last().map_or(0, |row| row.rounds);
     format!(
@@ -115,7 +115,7 @@ pub fn one_race(record: &ValidationRecord) -> String {
     )
 }
 
-/// Names the step that the operators' and findings' times are of.
+/// Says which step the times of operators and findings refer to.
 pub fn one_step(record: &ValidationRecord) -> String {
     format!(
         "Times and shares are of one step, the median of {} recorded ones, {}: the rows add up to it.",
@@ -124,10 +124,10 @@ pub fn one_step(record: &ValidationRecord) -> String {
     )
 }
 
-/// Half an interval, in percent, above which figures ask for a quieter machine.
+/// Half-width of an interval, in percent, above which a quieter machine is recommended.
 const NOISY: f64 = 4.0;
 
-/// Operators shown of the baseline.
+/// Number of the baseline's operators shown.
 const OPERATORS: usize = 8;
 
 pub fn operators(record: &ValidationRecord) -> Table {
@@ -198,12 +198,12 @@ fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
     Table { head, rows: cells.collect() }
 }
 
-/// Where predictions were off.
+/// Notes on predictions that were off.
 pub fn notes(record: &ValidationRecord) -> Vec<String> {
     record.passes.iter().filter_map(|row| Some(format!("`{}`: {}", row.name, row.note.as_ref()?))).collect()
 }
 
-/// Impact is measured: a saving of 5% of the step or of 10% of its memory is high.
+/// Impact is measured: a saving of 5% of the step time or 10% of its memory is high.
 pub fn matrix(record: &ValidationRecord) -> [(&'static str, Vec<String>); 4] {
     let high = |row: &&ValidationRow| {
         row.measured_ci95_low > 1.0 && row.measured_speedup >= 1.05 || row.memory_after_mb <= 0.9 * row.memory_before_mb
@@ -225,7 +225,7 @@ pub fn matrix(record: &ValidationRecord) -> [(&'static str, Vec<String>); 4] {
     ]
 }
 
-/// The workshop's plan for Version 2: phases, what was hoped for and what came.
+/// The workshop's plan for Version 2: phases, expected and measured results.
 pub fn roadmap(record: &ValidationRecord) -> Table {
     const PHASES: [&str; 3] = ["1 kernel fusion", "2 attention", "3 additional"];
     let phase_of = |row: &ValidationRow| row.phase.map_or(PHASES.len(), usize::from);
@@ -327,7 +327,7 @@ pub fn gates(record: &ValidationRecord) -> Table {
     Table { head: vec!["gate", "result", "figure", "limit", "meaning"], rows: rows.collect() }
 }
 
-/// The kept list on several ranks, where that was asked for.
+/// The kept list on several ranks, if that was requested.
 pub fn among_ranks(record: &ValidationRecord) -> Table {
     let rows = record.among_ranks.iter().map(|row| {
         vec![
@@ -345,7 +345,7 @@ pub fn among_ranks(record: &ValidationRecord) -> Table {
 
 pub const AMONG_RANKS: &str = "On several ranks, each with the whole batch (predicted, not run)";
 
-/// Where the figures of that table come from.
+/// The source of that table's figures.
 pub fn messages(record: &ValidationRecord) -> Option<String> {
     let first = record.among_ranks.first()?;
     Some(format!("from the kept list's measured step and the plan's exchanges, by {}", first.messages))

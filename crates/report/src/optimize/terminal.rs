@@ -1,11 +1,11 @@
-//! The ladder in short, for the terminal.
+//! The short form of the ladder, for the terminal.
 
 use super::{phase_3, tables};
 use crate::table::{Table, columns};
 use headroom_record::validation::ValidationRecord;
 use std::fmt::Write;
 
-/// The first findings; the report has all.
+/// Number of findings shown; the report has all.
 const FINDINGS: usize = 6;
 
 pub fn terminal(record: &ValidationRecord) -> String {

@@ -1,4 +1,4 @@
-//! Sections of a trace's page that only a run of ours has.
+//! Sections of a trace's page that only headroom's own runs have.
 
 use super::{Profile, tables};
 use crate::attribution;
@@ -7,7 +7,7 @@ use crate::memory_plot::{MemoryPoint, legend, memory_plot};
 use crate::page::{list, matrix, note, table};
 use crate::roofline_plot::{RooflinePoint, Roofs, roofline_plot};
 
-/// Title and HTML of what comes before the findings.
+/// Title and HTML of the sections before the findings.
 pub fn before(profile: &Profile) -> Vec<(&'static str, String)> {
     let breakdown = &profile.run.operator_analysis.step_breakdown;
     let bar = breakdown_bar(&breakdown.parts(), breakdown.wall);
@@ -17,7 +17,7 @@ pub fn before(profile: &Profile) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// And of what comes after them.
+/// Title and HTML of the sections after the findings.
 pub fn after(profile: &Profile) -> Vec<(&'static str, String)> {
     let mut sections = vec![
         (
@@ -76,7 +76,7 @@ const ROOFLINE_LEGEND: &str = "<figcaption class=\"legend\"><span><i class=\"com
     itself</span> <span><i class=\"whole\"></i>the whole step</span> A point is one operator at one kind of place in \
     the model; its area stands for time. Points above the memory roof found their data in a cache.</figcaption>";
 
-/// The first recorded step.
+/// Memory over the first recorded step.
 fn memory(profile: &Profile) -> String {
     const BANDS: [(&str, &str); 5] = [
         ("parameters", "parameters"),
@@ -108,7 +108,7 @@ fn memory(profile: &Profile) -> String {
         + &list(&tables::memory_notes(profile))
 }
 
-/// A flag is code, a sentence is not.
+/// Sets a flag as code, and a sentence as plain text.
 fn remedy(text: &str) -> String {
     if text.starts_with("--") { format!("`{text}`") } else { text.into() }
 }

@@ -1,4 +1,4 @@
-//! The tables of a profile's report, as text that every form of it shows alike.
+//! The tables of a profile's report, shared by all its formats.
 
 use super::{AboutRun, Profile};
 use crate::numbers::{bytes, grouped, metric, mfu, seconds};
@@ -84,7 +84,7 @@ fn speed(record: &PerformanceRecord) -> Vec<Vec<String>> {
     ]
 }
 
-/// As far as the trace itself knows.
+/// Speed figures that the trace itself contains.
 fn speed_of_trace(profile: &Profile) -> Vec<Vec<String>> {
     let run = &profile.run.header.run;
     let mut rows = vec![];
@@ -130,7 +130,7 @@ fn notes(about: &AboutRun) -> Vec<Vec<String>> {
     rows
 }
 
-/// Clocks, power, temperature, and what held the clocks down, in one line.
+/// Clocks, power, temperature, and what throttled the clocks, in one line.
 fn gpu_state(state: &GpuState) -> String {
     let held: Vec<String> = state
         .held_back_by
@@ -150,7 +150,7 @@ fn gpu_state(state: &GpuState) -> String {
     )
 }
 
-/// The classes of the workshop, which this report shows and does not conclude from.
+/// The workshop's classes, which this report shows but draws no conclusions from.
 pub fn workshop_classes(profile: &Profile) -> Table {
     let intensity = &profile.run.computational_intensity;
     let efficiency = &profile.run.efficiency_metrics;
@@ -182,7 +182,7 @@ pub fn breakdown(profile: &Profile) -> Table {
     Table { head: vec!["part of a mean recorded step", "time", "share"], rows }
 }
 
-/// Blocks of a tree one by one; `None` for a chain, whose blocks are all alike.
+/// The blocks of a tree, one by one; `None` for a chain, whose blocks are all alike.
 pub fn nodes(profile: &Profile) -> Option<Table> {
     let branching = &profile.about?.performance.config.branching;
     let modules = &profile.run.flops_analysis.by_module;
@@ -204,7 +204,7 @@ pub fn nodes(profile: &Profile) -> Option<Table> {
     Some(Table { head: vec!["node", "level", "time", "share", "forward", "backward", "bytes"], rows })
 }
 
-/// How far each node is below the root, in the order in which nodes run.
+/// The depth of each node below the root, in execution order.
 fn levels(branching: &[u64]) -> Vec<usize> {
     let mut levels = vec![0];
     if let [children, below @ ..] = branching {
@@ -252,7 +252,7 @@ pub fn top_operators(profile: &Profile) -> Table {
     Table { head, rows: rows.collect() }
 }
 
-/// Explains the columns of the table of operators.
+/// Explains the columns of the operator table.
 pub fn target_note(profile: &Profile) -> String {
     targets::note(profile.run.header.timing != Timing::HostClock)
 }
@@ -352,7 +352,7 @@ pub fn bottlenecks(profile: &Profile) -> Table {
     Table { head, rows: rows.collect() }
 }
 
-/// The workshop's four quadrants, each with what belongs there.
+/// The workshop's four quadrants, each with its bottlenecks.
 pub fn matrix<'a>(profile: &Profile<'a>) -> [(&'static str, Vec<&'a BottleneckCategory>); 4] {
     let cell = |impact: Level, effort: Level| {
         let rows = profile.run.operator_analysis.bottlenecks.categories.iter();

@@ -1,4 +1,4 @@
-//! The report in short, for the terminal.
+//! The short form of the report, for the terminal.
 
 use super::Profile;
 use super::tables;
@@ -42,7 +42,7 @@ fn headless(mut table: Table) -> Table {
     table
 }
 
-/// The course's columns (device time, host time, calls, target), share, roof and the operator.
+/// The course's columns (device time, host time, calls, target), then share, roof and operator.
 fn top(profile: &Profile) -> Table {
     let rows = profile.run.operator_analysis.by_place.iter().take(TOP).map(|place| {
         let roof = format!("{:.0}%", place.percent_of_roof);
@@ -63,7 +63,7 @@ fn top(profile: &Profile) -> Table {
 
 fn bottlenecks(profile: &Profile) -> Table {
     let mut table = tables::bottlenecks(profile);
-    // Evidence is for the report.
+    // The evidence column is only in the full report.
     const SHOWN: [usize; 5] = [0, 1, 2, 4, 6];
     table.head = SHOWN.map(|column| table.head[column]).to_vec();
     table.rows = table.rows.into_iter().map(|row| SHOWN.map(|column| row[column].clone()).to_vec()).collect();

@@ -3,7 +3,7 @@
 use headroom_record::registry::RunRow;
 use serde_json::Value;
 
-/// Nested objects become dotted columns; lists stand in one cell, separated by spaces.
+/// Nested objects become dotted columns; a list goes into one cell, separated by spaces.
 pub fn csv(runs: &[RunRow]) -> String {
     let flat: Vec<Vec<(String, String)>> = runs
         .iter()

@@ -12,17 +12,17 @@ pub struct Regression {
     pub baseline: RunRow,
     pub run: RunRow,
     pub change: Change,
-    /// Growth of the step that is let pass, in percent.
+    /// Allowed growth of the step, in percent.
     pub threshold_percent: f64,
     pub verdict: Verdict,
-    /// Growth of planned memory, in percent, and how much is let pass.
+    /// Growth of planned memory, and the growth allowed, in percent.
     pub memory_growth_percent: Option<f64>,
     pub max_memory_growth_percent: Option<f64>,
     pub memory_regressed: bool,
-    /// Steps of both sides, in seconds, where they were run again in turns: the change is theirs.
+    /// Steps of both sides, in seconds, if they were run again in alternation: the change is computed from these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<Turn>,
-    /// Where the runs are not of the same making.
+    /// Notes on differences in how the two runs were made.
     pub notes: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct Turn {
 }
 
 impl Regression {
-    /// Neither a regression nor the absence of one is shown.
+    /// Whether neither a regression nor its absence is shown.
     pub fn is_undecided(&self) -> bool {
         self.verdict == Verdict::Undecided && !self.memory_regressed
     }
@@ -53,7 +53,7 @@ impl Regression {
     }
 }
 
-/// The verdict in the first line, then what it rests on.
+/// The verdict in the first line, then the figures it is based on.
 pub fn regression(answer: &Regression) -> String {
     let mut out = String::new();
     let first = match (answer.verdict, answer.memory_regressed) {

@@ -78,7 +78,7 @@ pub fn optimizations(record: &ScalingRecord) -> Table {
 fn optimization(row: &Optimization) -> Vec<String> {
     let measured = match (row.measured_before_mb, row.measured_after_mb) {
         (Some(before), Some(after)) => format!("{before:.0} → {after:.0}"),
-        // GPU memory is not in the process that the system counts.
+        // GPU memory is not part of the process size that the system reports.
         _ if row.step_ratio.is_some() => "time only".into(),
         _ => "not run".into(),
     };

@@ -1,4 +1,4 @@
-//! A sweep's texts on a made-up record.
+//! The texts of a sweep, on a made-up record.
 
 use super::*;
 use headroom_record::SCHEMA_VERSION;
@@ -87,7 +87,7 @@ fn record() -> ScalingRecord {
     .with_provenance()
 }
 
-/// Attention at its own most, which growth is fitted to, not its part of the fullest moment.
+/// The figure is attention's own maximum, to which growth is fitted, not its part of the overall peak.
 #[test]
 fn both_tables_have_one_figure_for_attentions_memory() {
     let record = record();

@@ -1,4 +1,4 @@
-//! The tables of a script's optimisation, as text that every form of the report shows alike.
+//! The tables of a script's optimisation, shared by all formats of the report.
 
 use crate::numbers::seconds;
 use crate::optimize::times;
@@ -73,7 +73,7 @@ fn nothing_kept(record: &ScriptRecord, now: &str) -> String {
     }
 }
 
-/// The largest gain that the intervals of what was tried do not exclude, where it is worth a word.
+/// The largest gain that the intervals of the tried remedies do not exclude, if it is worth mentioning.
 fn hidden_by_noise(record: &ScriptRecord) -> String {
     let most = record.remedies.iter().filter_map(|row| row.ci95_high).fold(1.0, f64::max);
     if most > 1.05 { format!(", which may hide up to {most:.2}×") } else { String::new() }
@@ -139,7 +139,7 @@ fn memory(row: &RemedyRow) -> String {
     }
 }
 
-/// Deeds of remedies that were kept, and the time that compiling takes beside the steps.
+/// The changes made by the kept remedies, and the time for compilation besides the steps.
 pub fn below_remedies(record: &ScriptRecord) -> Vec<String> {
     let kept = record.remedies.iter().filter(|row| row.kept);
     let mut lines: Vec<String> = kept

@@ -1,4 +1,4 @@
-//! A made-up record in every form of the report.
+//! Checks every format of the report on a made-up record.
 
 use super::*;
 use headroom_record::provenance::Provenance;

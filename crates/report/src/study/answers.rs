@@ -4,10 +4,10 @@ use crate::numbers::mfu;
 use headroom_record::flops::is_possible_mfu;
 use headroom_record::study::{SizeAnalysis, StudyRecord, StudyRow, VersionAnalysis, VersionComparison};
 
-/// The search for what fits ends here.
+/// Upper end of the search for the largest batch that fits.
 const MOST_SEARCHED: u64 = 1 << 12;
 
-/// Questions with what each version says to them.
+/// The questions, each with one answer per version.
 pub fn answers(record: &StudyRecord) -> Vec<(&'static str, Vec<String>)> {
     let of_versions = |answer: fn(&StudyRecord, &VersionAnalysis) -> Option<String>| -> Vec<String> {
         record
@@ -125,7 +125,7 @@ fn batch(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
     })
 }
 
-/// Every later version against the first, size by size.
+/// Compares every later version with the first, size by size.
 fn versions(record: &StudyRecord) -> Vec<String> {
     let row = |version: &str, size: &str| record.runs.iter().find(|row| row.version == version && row.size == size);
     let say = |one: &VersionComparison| {

@@ -1,4 +1,4 @@
-//! A study's texts on a made-up record.
+//! The texts of a study, on a made-up record.
 
 use super::*;
 use headroom_record::study::{Components, MeasuredFigures, SizeAnalysis, StudyMachine, StudyRequest, VersionAnalysis};

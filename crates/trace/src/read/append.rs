@@ -1,4 +1,4 @@
-//! Columns of one fragment put behind those of another, names and tracks renumbered.
+//! Appends the columns of one fragment to those of another, with names and tracks renumbered.
 
 use crate::columns::{DeviceSpans, HostSpans, MemoryEvents, NONE, TrackId};
 use crate::names::NameId;

@@ -1,4 +1,4 @@
-//! One event of `traceEvents`: the fields that a measure needs, as they stand in the text.
+//! One event of `traceEvents`: the fields that the measures need, as raw text.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub struct RawEvent<'a> {
     pub start: Option<i64>,
     pub duration: Duration,
     pub arguments: RawArguments<'a>,
-    /// Their text, for events whose arguments have names of their own.
+    /// Raw text of all arguments, for events whose argument names are their own.
     pub all_arguments: &'a [u8],
 }
 
@@ -67,13 +67,13 @@ pub struct RawArguments<'a> {
     pub copy_details: &'a [u8],
 }
 
-/// Times that a clock may show: from no two of them, nor from one and a duration, comes a number too large.
+/// Times that a clock may show. The difference of any two, and the sum of one and a duration, fit into an `i64`.
 const CLOCK: Range<i64> = -10_000_000_000_000_000..9_200_000_000_000_000_000;
 
-/// Longer than any profile: what an unsigned difference of clocks leaves when it wraps.
+/// Longer than any profile; longer durations come from an unsigned clock difference that wrapped.
 const FORTNIGHT_NANOS: i64 = 14 * 24 * 3600 * 1_000_000_000;
 
-/// Reads the object at the cursor, which stands on its `{`.
+/// Reads the object at the cursor, which must be on its `{`.
 pub fn event<'a>(cursor: &mut Cursor<'a>) -> Step<RawEvent<'a>> {
     let mut event = RawEvent::default();
     members(cursor, |key, cursor| {
@@ -149,7 +149,7 @@ fn arguments<'a>(cursor: &mut Cursor<'a>) -> Step<RawArguments<'a>> {
     Ok(found)
 }
 
-/// Calls `member` with each key, the cursor before its value.
+/// Calls `member` for each key, with the cursor before its value.
 #[inline]
 fn members<'a>(cursor: &mut Cursor<'a>, mut member: impl FnMut(&'a [u8], &mut Cursor<'a>) -> Step<()>) -> Step<()> {
     cursor.expect(b'{')?;
@@ -166,7 +166,7 @@ fn members<'a>(cursor: &mut Cursor<'a>, mut member: impl FnMut(&'a [u8], &mut Cu
     }
 }
 
-/// A string; any other value counts as none.
+/// Reads a string; any other value counts as missing.
 fn string_or_other<'a>(cursor: &mut Cursor<'a>) -> Step<RawString<'a>> {
     match cursor.peek()? {
         b'"' => cursor.string(),
@@ -181,7 +181,7 @@ pub fn unquoted(text: &[u8]) -> &[u8] {
     }
 }
 
-/// The first numbers of a list such as `[16, 1, 1]`; 0 where there are fewer, or one does not fit.
+/// The first numbers of a list such as `[16, 1, 1]`; 0 for missing ones and those that do not fit.
 pub fn numbers<T: Copy + Default + TryFrom<i64>, const COUNT: usize>(text: &[u8]) -> [T; COUNT] {
     let inner = text.strip_prefix(b"[").and_then(|text| text.strip_suffix(b"]")).unwrap_or_default();
     let mut numbers = [T::default(); COUNT];
@@ -191,12 +191,12 @@ pub fn numbers<T: Copy + Default + TryFrom<i64>, const COUNT: usize>(text: &[u8]
     numbers
 }
 
-/// The first place from `from` on where an event may begin: a `{` after a `},`, white space between them at will.
+/// The first place from `from` on where an event may begin: a `{` after a `},`, with optional white space between them.
 pub fn next_candidate(text: &[u8], from: usize) -> Option<usize> {
     memchr::memchr_iter(b'{', text.get(from..)?).map(|found| from + found).find(|&at| is_candidate(text, at))
 }
 
-/// The last such place.
+/// The last place where an event may begin.
 pub fn last_candidate(text: &[u8]) -> Option<usize> {
     memchr::memrchr_iter(b'{', text).find(|&at| is_candidate(text, at))
 }
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn less_than_a_fortnight_is_a_duration_and_clocks_are_held_to_their_range() {
         let read = |text: &'static str| event(&mut Cursor::new(text.as_bytes())).expect("is an event");
-        // A day has 86,400 seconds: thirteen of them, and fourteen.
+        // 13 days of 86,400 seconds, then almost and exactly 14.
         assert_eq!(read(r#"{"dur": 1123200000000}"#).duration, Duration::Nanos(1_123_200_000_000_000));
         assert_eq!(read(r#"{"dur": 1209599999999.999}"#).duration, Duration::Nanos(1_209_599_999_999_999));
         assert_eq!(read(r#"{"dur": 1209600000000}"#).duration, Duration::Impossible);

@@ -1,4 +1,4 @@
-//! The list of events, block after block in order: joins what blocks cut, and reads on after damage in linear time.
+//! The list of events, block by block: joins events split across blocks, and resumes after damage in linear time.
 
 use std::mem;
 
@@ -6,30 +6,30 @@ use super::event::next_candidate;
 use super::fragment::{End, Fragment};
 use super::json::Cursor;
 
-/// More than any one event holds: what seems larger is damage.
+/// Larger than any real event: anything longer is damage.
 const LARGEST_EVENT_BYTES: usize = 16 << 20;
 
-/// More than any header or trailer holds.
+/// Larger than any real header or trailer.
 pub const MOST_BYTES_BESIDE_EVENTS: usize = 256 << 20;
 
-/// How often the rest of the text is searched for objects that never end. Damage takes one or two such searches; text made
-/// to take more is given up.
+/// How many searches for objects that never end are allowed over the rest of the text. Damage takes one or two; text
+/// crafted to take more is given up.
 const MOST_SEARCHES: u32 = 8;
 
 #[derive(Default)]
 pub struct Events {
     pub sum: Fragment,
-    /// The start of an event that the blocks so far do not end.
+    /// The start of an event that continues beyond the blocks so far.
     rest: Vec<u8>,
-    /// The last bytes before text in which no event could be found, as far as they may belong to the next one's start.
+    /// The last bytes before text in which no event was found, where the next event's start may depend on them.
     lost_after: Option<Vec<u8>>,
-    /// The text behind the list, once it was closed.
+    /// The text after the list, once it was closed.
     pub trailer: Option<Vec<u8>>,
 }
 
 impl Events {
-    /// Takes the next block with what was read of it, as if it began at an event. Where it does not, it is read again
-    /// with the rest of the block before.
+    /// Adds the next block, with `fragment` parsed from it as if it began at an event. Where it does not, it is parsed
+    /// again together with the rest of the previous block.
     pub fn add(&mut self, mut block: Vec<u8>, mut fragment: Fragment) {
         if let Some(trailer) = &mut self.trailer {
             if trailer.len() < MOST_BYTES_BESIDE_EVENTS {
@@ -62,15 +62,15 @@ impl Events {
         }
     }
 
-    /// After the last block: an event that does not end may hide others behind it.
+    /// Ends the list after the last block: an event that does not end may hide others behind it.
     pub fn finish(&mut self) {
         if !self.rest.is_empty() {
             self.read_on(More::Never);
         }
     }
 
-    /// `rest` starts with an event that does not end: reads on from the next places where one may begin. Where there is no
-    /// such place, the text was cut there.
+    /// Skips the event at the start of `rest`, which does not end, and reads on from the next places where one may
+    /// begin. If there is no such place, the text was cut there.
     fn read_on(&mut self, more: More) {
         let text = mem::take(&mut self.rest);
         let may_go_on = |start: usize| more == More::Follows && text.len() - start <= LARGEST_EVENT_BYTES;
@@ -109,7 +109,7 @@ enum More {
     Never,
 }
 
-/// The `}`, or `}` and `,`, that `text` ends with: an event may begin right behind it.
+/// The `}`, or `}` and `,`, at the end of `text`: an event may begin right after it.
 fn possible_start(text: &[u8]) -> Vec<u8> {
     let text = text.trim_ascii_end();
     match text.strip_suffix(b",").map(<[u8]>::trim_ascii_end) {
@@ -119,17 +119,17 @@ fn possible_start(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The objects of a text that never end, as far as they were met outside of strings.
+/// The objects of a text that never end, among those found outside strings.
 #[derive(Default)]
 struct Endless {
-    /// In order of place.
+    /// Sorted by offset.
     starts: Vec<u32>,
     searches: u32,
 }
 
 impl Endless {
-    /// Knows after this, of `start` and all objects after it that are outside of strings as seen from there, which do not
-    /// end. `false` when it has searched often enough.
+    /// Adds the unterminated objects from `start` on that lie outside strings as seen from there. Returns `false` once
+    /// the number of searches is used up.
     fn learn(&mut self, text: &[u8], start: usize) -> bool {
         if self.starts.binary_search(&(start as u32)).is_ok() {
             return true;
@@ -145,8 +145,8 @@ impl Endless {
     }
 }
 
-/// Objects from `from` on that do not end before the text does, out of those at which an event could be read: behind a
-/// comma or another object.
+/// Objects from `from` on that do not end before the text does. Only objects after a comma or another object count: an
+/// event may begin there.
 fn endless_objects(text: &[u8], from: usize) -> Vec<u32> {
     let mut cursor = Cursor { text, at: from };
     let mut open: Vec<(u32, u32)> = Vec::new();
@@ -189,7 +189,7 @@ fn endless_objects(text: &[u8], from: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// The names of all spans, and how many events were damaged, of blocks handed over one by one.
+    /// The names of all spans and the number of damaged events, for blocks added one by one.
     fn names_of(blocks: &[&str]) -> (Vec<String>, u64) {
         let mut events = Events::default();
         for block in blocks {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn text_made_to_be_searched_again_and_again_is_given_up() {
-        // Each object opens a string that hides the next one from all before it.
+        // Each object opens a string that hides the next object from all earlier ones.
         let text: String = (0..1_000).map(|_| "{\"a\":[{},{\"b\":\" \\").collect();
         let mut events = Events { rest: text.into_bytes(), ..Events::default() };
         events.finish();

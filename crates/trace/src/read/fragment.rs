@@ -1,4 +1,4 @@
-//! Events of one block of text as columns with their own names, and how fragments become one trace.
+//! Parses one block of text into event columns with their own names, and merges such fragments into one trace.
 
 use std::hash::BuildHasher;
 
@@ -25,7 +25,7 @@ pub struct Fragment {
     track_names: TrackNames,
     untyped: Vec<Untyped>,
     edges: Vec<Edge>,
-    /// Categories that no profiler writes, the first few.
+    /// The first few categories that no profiler writes.
     foreign: Vec<String>,
 }
 
@@ -37,13 +37,14 @@ pub enum End {
     /// Between two events.
     #[default]
     Between,
-    /// The list was closed; what follows it starts here.
+    /// The list was closed; the text after it starts here.
     Closed(usize),
     /// Within the event that starts here.
     Within(usize),
 }
 
-/// The tracks met so far, by their text. The last one usually comes again.
+/// The tracks seen so far, by their text. Consecutive events are usually on the same track, so the last one is tried
+/// first.
 #[derive(Clone, Debug, Default)]
 struct TrackTable {
     keys: Vec<(Vec<u8>, Vec<u8>)>,
@@ -60,8 +61,8 @@ impl Fragment {
         fragment
     }
 
-    /// As [`Fragment::read`] from `from` on, added to what is here. Objects at the places of `endless`, which are in order,
-    /// are known not to end: they are not read to find out again.
+    /// Like [`Fragment::read`], but starts at `from` and adds to this fragment. Objects at the offsets in `endless`,
+    /// which is sorted, are known not to end and are not scanned again.
     pub fn read_more(&mut self, text: &[u8], from: usize, endless: &[u32]) -> End {
         let mut endless = &endless[endless.partition_point(|&at| (at as usize) < from)..];
         let mut cursor = Cursor { text, at: from };
@@ -104,7 +105,7 @@ impl Fragment {
         self.end
     }
 
-    /// After damage: goes on where the next event may begin, or tells how the block ends without one.
+    /// Resumes after damage at the next place where an event may begin, or returns how the block ends without one.
     fn resume(&mut self, cursor: &mut Cursor) -> Option<End> {
         self.trace.reading.damaged_events += 1;
         match next_candidate(cursor.text, cursor.at + 1) {
@@ -137,7 +138,7 @@ impl Fragment {
         self.add_span(event, duration);
     }
 
-    /// Where a span begins or ends, in an event of its own.
+    /// Adds the begin or end of a span that has an event for each.
     fn add_edge(&mut self, event: &RawEvent) {
         let Some(time) = event.start else { return self.trace.reading.damaged_events += 1 };
         let begins = match event.phase {
@@ -240,7 +241,7 @@ impl Fragment {
         memory.address.push(unsigned(arguments.address));
         memory.allocated.push(unsigned(arguments.total_allocated));
         memory.reserved.push(unsigned(arguments.total_reserved));
-        // Type 0 is the host; every other one a device of some maker.
+        // Type 0 is the host; every other type is a device of some vendor.
         memory.device.push(match (arguments.device_type, arguments.device_id) {
             (Some(0) | None, _) => HOST_MEMORY,
             (_, id) => id.and_then(|id| u16::try_from(id).ok()).unwrap_or(0),
@@ -256,7 +257,7 @@ impl Fragment {
         }
     }
 
-    /// Adds what `next` holds, its names and tracks renumbered.
+    /// Appends the rows of `next`, with its names and tracks renumbered.
     pub fn append(&mut self, next: Fragment) {
         let names: Vec<NameId> = next.trace.names.iter().map(|(_, name)| self.trace.names.intern(name)).collect();
         let tracks: Vec<TrackId> = next
@@ -313,7 +314,7 @@ impl Fragment {
         &mut self.trace.reading
     }
 
-    /// The whole, once all of it was appended.
+    /// Finishes the trace, once all fragments were appended.
     pub fn into_trace(mut self) -> Trace {
         let edges = std::mem::take(&mut self.edges);
         let never_end = tracks::close(edges, |row, nanos| match row {
@@ -370,7 +371,7 @@ fn stated(arguments: &RawArguments, names: &mut Names) -> Option<Stated> {
 }
 
 impl TrackTable {
-    /// The number of the track, which is added when new.
+    /// The number of the track; a new track is added.
     #[inline]
     fn number(&mut self, process: &[u8], thread: &[u8], tracks: &mut Vec<Track>) -> TrackId {
         let is_it = |key: &(Vec<u8>, Vec<u8>)| key.1 == thread && key.0 == process;
@@ -421,7 +422,7 @@ fn category_of(text: &[u8]) -> Category {
     std::str::from_utf8(text).map_or(Category::Other, Category::from_kineto)
 }
 
-/// Operators whose cost or meaning depends on arguments that are not tensors: strides, causality, the size to make.
+/// Operators whose cost or meaning depends on arguments that are not tensors: strides, causality, output size.
 fn needs_concrete_inputs(name: &[u8]) -> bool {
     let Some(name) = name.strip_prefix(b"aten::") else {
         return false;

@@ -1,11 +1,11 @@
-//! Metadata beside the events at the top of a trace file.
+//! Metadata at the top level of a trace file, beside the events.
 
 use serde_json::Value;
 
 use super::json::{Cursor, Stop};
 use crate::trace::{DeviceProperties, Header};
 
-/// The members of the top-level object that are not the events, each as it stands in the text.
+/// The members of the top-level object other than the events, as raw text.
 #[derive(Debug, Default)]
 pub struct Members(Vec<(Vec<u8>, Vec<u8>)>);
 
@@ -16,7 +16,7 @@ pub enum Found {
     Events(usize),
     /// The text ended first.
     NeedsMore,
-    /// The top-level object ended, or something stands there that no trace has.
+    /// The top-level object ended, or the text is something that no trace has.
     NoEvents(&'static str),
 }
 
@@ -49,7 +49,7 @@ pub fn up_to_events(text: &[u8], members: &mut Members) -> Found {
     }
 }
 
-/// Reads what follows the list of events, as far as it goes.
+/// Reads the members after the list of events, as far as they go.
 pub fn after_events(text: &[u8], members: &mut Members) {
     let mut cursor = Cursor::new(text);
     if cursor.expect(b',').is_ok() {
@@ -57,7 +57,7 @@ pub fn after_events(text: &[u8], members: &mut Members) {
     }
 }
 
-/// `true` with the cursor behind the `[` of the events, `false` at the end of the object.
+/// Returns `true` with the cursor behind the `[` of the events, `false` at the end of the object.
 fn read_members(cursor: &mut Cursor, members: &mut Members) -> Result<bool, Stop> {
     if cursor.peek()? == b'}' {
         return Ok(false);
@@ -76,7 +76,7 @@ fn read_members(cursor: &mut Cursor, members: &mut Members) -> Result<bool, Stop
     }
 }
 
-/// Field by field: a number that one profiler writes as 85e9 must not cost the device its name.
+/// Reads field by field: a number that one profiler writes as 85e9 must not cost the device its name.
 fn device(value: &Value) -> DeviceProperties {
     let number = |key: &str| value[key].as_f64().unwrap_or(0.0);
     DeviceProperties {

@@ -1,4 +1,4 @@
-//! A cursor over JSON text that takes what it is asked for and steps over the rest, without recursion.
+//! A cursor over JSON text that reads the requested values and skips the rest, without recursion.
 
 use memchr::memchr2;
 
@@ -7,9 +7,9 @@ use super::words;
 /// Why the cursor could not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The text ended first: with more of it, the same call may succeed.
+    /// The text ended first; the same call may succeed with more text.
     EndOfText,
-    /// Something else stands where the value should be.
+    /// Something else is where the value should be.
     Unexpected,
 }
 
@@ -21,7 +21,7 @@ pub struct Cursor<'a> {
     pub at: usize,
 }
 
-/// A string as it stands in the text, between its quotes.
+/// A string as raw text, between its quotes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawString<'a> {
     pub bytes: &'a [u8],
@@ -43,7 +43,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next byte that is not white space, left where it is.
+    /// The next byte that is not white space, without consuming it.
     #[inline]
     pub fn peek(&mut self) -> Step<u8> {
         self.skip_whitespace();
@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A key: short, so eight bytes at a time beat a vectorised search.
+    /// Reads a key. Keys are short, so eight bytes at a time beat a vectorised search.
     #[inline]
     pub fn key(&mut self) -> Step<&'a [u8]> {
         self.expect(b'"')?;
@@ -116,7 +116,7 @@ impl<'a> Cursor<'a> {
         Err(Stop::EndOfText)
     }
 
-    /// Any value, as it stands in the text.
+    /// Any value, as raw text.
     #[inline]
     pub fn raw_value(&mut self) -> Step<&'a [u8]> {
         let first = self.peek()?;
@@ -132,7 +132,8 @@ impl<'a> Cursor<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    /// A number, `true`, `false` or `null`, as it stands in the text. Ends with the text, too: then more may follow.
+    /// Skips a number, `true`, `false` or `null`. Also stops at the end of the text, where more of the value may
+    /// follow.
     #[inline]
     fn skip_bare(&mut self) {
         self.at += words::of_number(&self.text[self.at..]);
@@ -144,7 +145,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps over a list or an object, however deep.
+    /// Skips a list or an object of any depth.
     fn skip_nested(&mut self) -> Step<()> {
         let mut depth = 0u32;
         while let Some(&byte) = self.text.get(self.at) {
@@ -167,7 +168,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl RawString<'_> {
-    /// The text that is meant. An escape that JSON does not know (Windows paths are written so) stays as it is.
+    /// The decoded text. An escape that JSON does not know (as in unescaped Windows paths) stays as it is.
     pub fn unescaped(&self) -> String {
         let text = String::from_utf8_lossy(self.bytes);
         if !self.has_escapes {
@@ -178,8 +179,8 @@ impl RawString<'_> {
     }
 }
 
-/// Thousandths of a decimal number, cut and not rounded: nanoseconds of microseconds. `None` when it is not a number or too
-/// large for one. `6.2309999999999999`, as some write the binary number nearest to 6.231, is 6231.
+/// A decimal number times 1000, truncated: microseconds to nanoseconds. `None` when it is not a number or is too large.
+/// `6.2309999999999999`, which some profilers write for the binary number nearest to 6.231, gives 6231.
 #[inline]
 pub fn thousandths(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -211,7 +212,7 @@ pub fn thousandths(text: &[u8]) -> Option<i64> {
         }
     }
     if index < digits.len() {
-        // An exponent, or no number at all: rare enough for the standard parser.
+        // An exponent, or not a number: rare enough for the standard parser.
         let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
         let scaled = number * 1000.0;
         return (scaled.abs() < 9.0e18).then_some(scaled as i64);
@@ -222,7 +223,8 @@ pub fn thousandths(text: &[u8]) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// An integer, also one in quotes or with decimals (which are cut). `None` when it is none or too large.
+/// An integer, possibly in quotes or with decimals (which are truncated). `None` when it is not a number or is too
+/// large.
 #[inline]
 pub fn integer(text: &[u8]) -> Option<i64> {
     let text = match text {
@@ -257,7 +259,7 @@ mod tests {
             ("-1.25", Some(-1_250)),
             ("1.23456789", Some(1_234)),
             ("6.2309999999999999", Some(6_231)),
-            // Nine decimals are somebody's own, ten a binary number's.
+            // Nine decimals are taken literally; ten mark the expansion of a binary number.
             ("6.230999999", Some(6_230)),
             ("6.2309999990", Some(6_231)),
             ("21.748000000000001", Some(21_748)),

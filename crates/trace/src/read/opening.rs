@@ -1,4 +1,5 @@
-//! Whether a file is a trace, by its first bytes: for lists of files, where reading each whole would take too long.
+//! Tells from a file's first bytes whether it is a trace: for lists of files, where reading each in full would take too
+//! long.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +10,8 @@ use super::header::{Found, Members, up_to_events};
 /// Profilers write a few kilobytes about devices before the events.
 const LOOKED_AT_BYTES: u64 = 256 << 10;
 
-/// Whether `path` begins as a trace does: with a list of events, the first of which says what it is (`"ph"`). Plain or gz.
+/// Whether `path` begins like a trace: with a list of events, the first of which has a phase (`"ph"`). Plain or
+/// gzipped.
 pub fn begins_as_trace(path: &Path) -> bool {
     let Ok(text) = first_bytes(path) else { return false };
     match up_to_events(&text, &mut Members::default()) {
@@ -18,7 +20,7 @@ pub fn begins_as_trace(path: &Path) -> bool {
     }
 }
 
-/// The text's beginning; of a broken stream as much as there is.
+/// The beginning of the text; for a broken stream, as much of it as can be unpacked.
 fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut packed = Vec::new();
     File::open(path)?.take(LOOKED_AT_BYTES).read_to_end(&mut packed)?;
@@ -26,7 +28,7 @@ fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
         return Ok(packed);
     }
     let mut text = Vec::new();
-    // The packed bytes end where they were cut: that is an error, and the text before it is what is wanted.
+    // The gzip data is cut off, so decoding ends in an error; the text decoded before it is enough.
     let _ = flate2::read::MultiGzDecoder::new(packed.as_slice()).take(LOOKED_AT_BYTES).read_to_end(&mut text);
     Ok(text)
 }
@@ -58,7 +60,7 @@ mod tests {
     fn a_packed_trace_is_known_though_only_its_beginning_is_unpacked() {
         let mut text = br#"{"traceEvents":["#.to_vec();
         for at in 0..200_000u64 {
-            // Numbers that pack badly.
+            // Numbers that compress badly.
             let noise = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             text.extend(format!(r#"{{"ph":"X","name":"{noise:x}","ts":{at},"dur":1}},"#).bytes());
         }

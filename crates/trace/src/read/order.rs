@@ -1,4 +1,4 @@
-//! Puts the columns of a trace in order: by track, then by start, the longer span first, so that parents precede children.
+//! Sorts the columns of a trace by track, then by start, the longer span first, so that parents precede children.
 
 use rayon::prelude::*;
 
@@ -53,14 +53,14 @@ pub fn sort(trace: &mut Trace) {
     }
 }
 
-/// The order in which rows should stand; `None` when they do already.
+/// The order in which rows should stand; `None` if they already do.
 fn by_track_and_start(tracks: usize, track: &[TrackId], start: &[i64], duration: &[i64]) -> Option<Vec<u32>> {
     let key = |index: usize| (start[index], std::cmp::Reverse(duration[index]));
     let in_order = |index: usize| (track[index - 1], key(index - 1)) <= (track[index], key(index));
     if (1..track.len()).all(in_order) {
         return None;
     }
-    // Rows per track, in the order of the file: long runs are sorted already, which the stable sort makes use of.
+    // Rows per track, in file order: long runs are already sorted, which makes the stable sort fast.
     let mut counts = vec![0usize; tracks];
     track.iter().for_each(|track| counts[track.0 as usize] += 1);
     let mut rows: Vec<Vec<u32>> = counts.into_iter().map(Vec::with_capacity).collect();

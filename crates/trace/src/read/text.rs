@@ -1,4 +1,5 @@
-//! The text of a trace file in blocks that end where an event probably ends: plain or gz, read in order, never whole.
+//! Splits a trace file, plain or gzipped, into blocks that probably end between events. Reads in order, never the whole
+//! file.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,22 +9,22 @@ use thiserror::Error;
 
 use super::event::last_candidate;
 
-/// Large enough that handing blocks round costs nothing, small enough that a dozen of them are nothing to a trace's size and that
-/// one stays in a core's cache from fetching to reading.
+/// Large enough that passing blocks between threads costs nothing. Small enough that a dozen add little to a trace's
+/// memory and that one stays in a core's cache from fetching to parsing.
 const BLOCK_BYTES: usize = 1 << 20;
-/// A block without any place to cut grows up to this, then is cut anywhere: the reader glues it together again.
+/// A block without a place to cut grows up to this size, then is cut anywhere: the reader joins the parts again.
 const LARGEST_BLOCK_BYTES: usize = 16 << 20;
 
-/// Profilers' traces pack to a tenth, repetitive ones to a fiftieth; what is beyond this was made to fill a machine.
+/// Profilers' traces compress to a tenth, repetitive ones to a fiftieth; a denser file was crafted to exhaust memory.
 pub const MOST_GZIP_RATIO: u64 = 200;
-/// Text that harms nobody, however well it packs.
+/// Text up to this size is harmless, however well it compresses.
 const FREE_TEXT_BYTES: u64 = 16 << 20;
 
-/// Summary that the sender of blocks gives at the end.
+/// Summary that the sender of blocks returns at the end.
 #[derive(Debug, Default)]
 pub struct Sent {
     pub bytes: u64,
-    /// The file ended or broke off in the midst of its compressed stream.
+    /// The error, if the file ended or broke off within its compressed stream.
     pub broke_off: Option<io::Error>,
 }
 
@@ -38,7 +39,7 @@ pub struct Unpacking {
     ratio: GzipRatio,
 }
 
-/// How much text a packed file may hold.
+/// How much text a gzipped file may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GzipRatio {
     /// Up to 200 times the file's size.
@@ -47,7 +48,7 @@ pub enum GzipRatio {
     Any,
 }
 
-/// The text of a packed file is longer than is usual.
+/// A gzipped file holds more text than [`GzipRatio`] allows.
 #[derive(Clone, Copy, Debug, Error)]
 #[error("{packed_bytes} bytes unpack to more than {text_bytes} bytes of text, over {MOST_GZIP_RATIO} times as much")]
 pub struct TooDense {
@@ -55,7 +56,7 @@ pub struct TooDense {
     pub text_bytes: u64,
 }
 
-/// A file that knows how much of it was read.
+/// A file that counts the bytes read from it.
 pub struct Counted {
     file: File,
     bytes: u64,
@@ -82,7 +83,7 @@ impl Read for Unpacking {
     }
 }
 
-/// By the file's first bytes, whatever its name says.
+/// Detects gzip by the file's first bytes, whatever its name says.
 pub fn open(mut file: File, ratio: GzipRatio) -> io::Result<Source> {
     use std::io::Seek;
     let mut magic = [0; 2];
@@ -107,7 +108,7 @@ impl Read for Source {
     }
 }
 
-/// Sends the text block by block until it ends or nobody listens. An error of reading ends it, too, and is returned.
+/// Sends the text block by block until it ends or the receiver is gone. A read error also ends it and is returned.
 pub fn send_blocks(mut source: impl Read, blocks: &SyncSender<Vec<u8>>) -> Sent {
     let mut sent = Sent::default();
     let mut block: Vec<u8> = Vec::with_capacity(BLOCK_BYTES + (BLOCK_BYTES >> 3));
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::sync_channel;
 
-    /// Blocks of a text, at most 64 of them, and what the sender says of them.
+    /// The blocks of a text, at most 64 of them, and the sender's summary.
     fn blocks_of(text: impl Read + Send) -> (Vec<Vec<u8>>, Sent) {
         let (sender, receiver) = sync_channel(2);
         std::thread::scope(|scope| {

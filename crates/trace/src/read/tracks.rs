@@ -1,5 +1,5 @@
-//! Spans without a category. JAX's profiler and PyTorch's before Kineto write none: what a span is follows from the names of
-//! its process and thread, and from its own.
+//! Classifies spans without a category. JAX's profiler and PyTorch's before Kineto write none: a span's kind follows
+//! from its process's and thread's names, and its own.
 
 use super::event::{RawArguments, numbers};
 use crate::category::Category;
@@ -7,7 +7,7 @@ use crate::columns::{Label, NONE, Track, TrackId};
 use crate::names::NameId;
 use crate::trace::Trace;
 
-/// A span whose category is not known before all names of processes and threads are.
+/// A span whose category depends on process and thread names, which are complete only at the end of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Untyped {
     pub name: NameId,
@@ -15,9 +15,9 @@ pub struct Untyped {
     pub start: i64,
     pub duration: i64,
     pub correlation: u32,
-    /// The number of the step that it marks, or [`NONE`].
+    /// The number of the step that this span marks, or [`NONE`].
     pub step: u32,
-    /// Whether it names an operation of XLA.
+    /// Whether it names an XLA operation.
     pub is_operation: bool,
     pub bytes: u64,
     pub grid: [u32; 3],
@@ -80,7 +80,7 @@ impl TrackNames {
                 let thread = self.thread(track);
                 let has_streams =
                     self.threads.iter().any(|(other, _, name)| *other == track.process && is_stream(name));
-                // A TPU has no streams: its operations are the work.
+                // A TPU has no streams: its operations are the device's work.
                 let is_work = is_stream(thread) || (!has_streams && thread == "XLA Ops");
                 if is_work { TrackKind::Work } else { TrackKind::Derived }
             }
@@ -121,7 +121,7 @@ fn detail<'a>(text: &'a [u8], key: &str) -> Option<&'a str> {
     text.split([' ', '\n']).find_map(|part| part.strip_prefix(key)?.strip_prefix(':'))
 }
 
-/// Gives every span without a category its place among the host's or the device's.
+/// Adds every span without a category to the host's or the device's spans.
 pub fn place(trace: &mut Trace, untyped: Vec<Untyped>, names: &TrackNames) {
     if untyped.is_empty() {
         return;
@@ -163,7 +163,7 @@ fn xla_host(name: &str, span: &Untyped) -> Category {
     } else if name.starts_with('$') {
         Category::PythonFunction
     } else if matches!(name, "BUFFER_FLUSH" | "INSTRUMENTATION" | "RESOURCE" | "<UNKNOWN>") {
-        Category::Overhead // of the library that records the device
+        Category::Overhead // of the library that records device activity
     } else if span.correlation != NONE {
         Category::Runtime
     } else if span.is_operation {
@@ -216,7 +216,7 @@ fn push(trace: &mut Trace, span: &Untyped, category: Category) {
     }
 }
 
-/// The row that a span was added as.
+/// The row where a span was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
     Host(u32),
@@ -233,7 +233,7 @@ pub struct Edge {
     pub begins: Option<Row>,
 }
 
-/// Gives spans that begin and end in events of their own their durations. Returns how many never end.
+/// Sets the durations of spans that begin and end in separate events. Returns how many never end.
 pub fn close(mut edges: Vec<Edge>, mut set_duration: impl FnMut(Row, i64)) -> u64 {
     edges.sort_by_key(|edge| (edge.track, edge.time));
     let mut open: Vec<Edge> = Vec::new();
@@ -245,7 +245,7 @@ pub fn close(mut edges: Vec<Edge>, mut set_duration: impl FnMut(Row, i64)) -> u6
         }
         match edge.begins {
             Some(_) => open.push(edge),
-            // An end without a beginning is that of a span from before the recording.
+            // An end without a begin belongs to a span that began before the recording.
             None => {
                 if let Some(begin) = open.pop()
                     && let Some(row) = begin.begins

@@ -1,4 +1,4 @@
-//! Eight bytes of text at a time, as one number: for what is too short to call a vectorised search for.
+//! Scans text eight bytes at a time, as one integer: for spans too short for a vectorised search.
 
 const LOW_BITS: u64 = each(0x01);
 const HIGH_BITS: u64 = each(0x80);
@@ -7,14 +7,14 @@ const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// How many bytes stand before the first quote or backslash, as far as that is seen in whole words.
+/// The number of bytes before the first quote or backslash, counting whole words only.
 #[inline]
 pub fn before_quote(text: &[u8]) -> usize {
     let is_zero = |word: u64| word.wrapping_sub(LOW_BITS) & !word & HIGH_BITS;
     up_to(text, |word| is_zero(word ^ each(b'"')) | is_zero(word ^ each(b'\\')))
 }
 
-/// How many bytes from the first on are digits, points or signs (`-` to `9`), as far as that is seen in whole words.
+/// The number of leading bytes between `-` and `9` (digits, points, signs), counting whole words only.
 #[inline]
 pub fn of_number(text: &[u8]) -> usize {
     up_to(text, |word| {
@@ -24,13 +24,13 @@ pub fn of_number(text: &[u8]) -> usize {
     })
 }
 
-/// How many spaces stand first, as far as that is seen in whole words: the indentation of a line.
+/// The number of leading spaces, counting whole words only: the indentation of a line.
 #[inline]
 pub fn of_spaces(text: &[u8]) -> usize {
     up_to(text, |word| word ^ each(b' '))
 }
 
-/// The place of the first byte that `marks` sets a bit of; what it sets in later bytes does not count.
+/// The offset of the first byte in which `marks` sets a bit; bits in later bytes are ignored.
 #[inline]
 fn up_to(text: &[u8], marks: impl Fn(u64) -> u64) -> usize {
     let mut at = 0;
@@ -48,7 +48,7 @@ fn up_to(text: &[u8], marks: impl Fn(u64) -> u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Every byte at every place of two words, against a plain loop.
+    /// Compares every byte at every offset of two words with a plain loop.
     #[test]
     fn words_tell_what_single_bytes_tell() {
         for byte in 0..=255u8 {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// The file's first record, from which a reader knows the format.
+/// Writes the file's first record, which tells readers the format.
 pub fn write_start(out: &mut dyn Write, wall_seconds: f64) -> io::Result<()> {
     let mut event = Vec::new();
     field_double(&mut event, 1, wall_seconds);
@@ -10,7 +10,7 @@ pub fn write_start(out: &mut dyn Write, wall_seconds: f64) -> io::Result<()> {
     write_tfrecord(out, &event)
 }
 
-/// The values of one step, each under its tag (`train/loss`).
+/// Writes the values of one step, each under its tag (`train/loss`).
 pub fn write_scalars(out: &mut dyn Write, wall_seconds: f64, step: i64, scalars: &[(&str, f32)]) -> io::Result<()> {
     let mut summary = Vec::new();
     for (tag, value) in scalars {
@@ -26,7 +26,7 @@ pub fn write_scalars(out: &mut dyn Write, wall_seconds: f64, step: i64, scalars:
     write_tfrecord(out, &event)
 }
 
-/// Length, its checksum, the data, its checksum; all little-endian.
+/// Writes the length, its checksum, the data and its checksum, all little-endian.
 fn write_tfrecord(out: &mut dyn Write, data: &[u8]) -> io::Result<()> {
     let length = (data.len() as u64).to_le_bytes();
     out.write_all(&length)?;
@@ -74,7 +74,7 @@ fn field_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A checksum of data that holds checksums is weak, so the format turns and shifts it.
+/// Rotates the checksum and adds a constant, as the format requires: a CRC of data that contains CRCs is weak.
 fn masked(checksum: u32) -> u32 {
     checksum.rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_castagnolis() {
-        // The check value of the CRC-32C in the catalogue of checksums.
+        // The check value of CRC-32C in the catalogue of checksums.
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(b""), 0);
     }

@@ -1,6 +1,7 @@
-//! Batch norms by plane that are replayed from a CUDA graph: no operator tells their shapes. The kernel that applies the statistics
-//! reads and writes each value once with all of the device, and so its time tells how long a pass takes. Statistics and
-//! gradients are computed by one block per channel, which leaves most of the device without work where channels are few.
+//! Channels-first batch norms replayed from a CUDA graph, where no operator gives their shapes. The kernel that applies
+//! the statistics reads and writes each value once on the whole device, so its time tells how long a pass takes.
+//! Statistics and gradients are computed by one block per channel, which leaves most of the device idle if channels are
+//! few.
 
 use super::super::intervals::seconds;
 use super::super::view::View;
@@ -9,14 +10,14 @@ use super::{NormKernel, Norms};
 /// Passes through memory of the kernel that applies the statistics.
 const APPLYING: f64 = 2.0;
 
-/// Passes of the sums over a batch, and of the gradient: input and gradient twice, and the result.
+/// Passes for the sums over a batch, and for the gradient: input and gradient twice, and the result.
 const STATISTICS: f64 = 1.0;
 const BACKWARD: f64 = 5.0;
 
-/// The kernel that applies them may itself be this far from the memory's rate.
+/// The least share of the memory bandwidth that the applying kernel itself may reach.
 const FEWEST: f64 = 0.4;
 
-/// Adds them to the norms, and returns the time of all.
+/// Adds these kernels to the norms, and returns their total time.
 pub fn take(view: &View, kernels: &[usize], norms: &mut Norms) -> i64 {
     let device = &view.trace.device;
     let of = |mark: &str| -> (Vec<usize>, i64) {

@@ -1,4 +1,4 @@
-//! Norms on an H200 (4.8 TB/s), worked by hand.
+//! Norms on an H200 (4.8 TB/s), calculated by hand.
 
 use super::*;
 use crate::fabricated::Fabricated;
@@ -19,7 +19,7 @@ fn norm(operator: &str, kernel: &str, dims: &str) -> Norms {
 
 #[test]
 fn a_norm_needs_its_bytes_times_its_passes() {
-    // 256 · 64 · 112 · 112 in bf16: 411 MB, 85.6 µs a pass.
+    // 256 · 64 · 112 · 112 in bf16: 411 MB, 85.6 µs per pass.
     let images = "[[256,64,112,112],[64],[64]]";
     let once = 2.0 * (256.0 * 64.0 * 112.0 * 112.0) / 4.8e12;
     for (operator, usual, fewest) in [
@@ -35,7 +35,7 @@ fn a_norm_needs_its_bytes_times_its_passes() {
         assert!((found.seconds - 4e-3).abs() < 1e-12 && found.calls == 1);
         let fewest_nanos: i64 = found.kernels.iter().map(|kernel| kernel.fewest_nanos).sum();
         assert!((fewest_nanos as f64 / 1e9 - fewest * once).abs() < 1e-8, "{operator}: {fewest_nanos}");
-        // By their time: a quarter and three quarters.
+        // In proportion to their time: a quarter and three quarters.
         assert!((found.kernels[1].expected_nanos - 3 * found.kernels[0].expected_nanos).abs() <= 3);
         let expected_nanos: i64 = found.kernels.iter().map(|kernel| kernel.expected_nanos).sum();
         assert!((0.7 * expected_nanos as f64 / 1e9 - usual * once).abs() < 1e-8, "{operator}: {expected_nanos}");

@@ -6,7 +6,7 @@ use crate::fabricated::Fabricated;
 const MICRO: i64 = 1_000;
 const PARAMETERS: i64 = 24;
 
-/// Sizes of the parameter at a place: a matrix and a vector in turn.
+/// Sizes of the parameter at a place: alternately a matrix and a vector.
 fn size(place: i64) -> &'static str {
     if place % 2 == 0 { "64,16" } else { "64" }
 }
@@ -16,7 +16,7 @@ fn step(operators: &[&str], sizes: impl Fn(i64) -> String) -> Fabricated {
     let mut made = Fabricated::on("NVIDIA H200");
     made.step(1, 0, 10_000 * MICRO);
     for place in 0..PARAMETERS {
-        // The gradient of a linear layer lies transposed.
+        // The gradient of a linear layer is transposed.
         let dims = if place % 2 == 0 { "16,64" } else { "64" };
         let arguments = format!(r#""Input Dims":[[{dims}]],"Input type":["float"]"#);
         let start = place * 20 * MICRO;

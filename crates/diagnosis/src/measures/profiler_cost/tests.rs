@@ -1,4 +1,4 @@
-//! Costs per event, worked by hand.
+//! Per-event costs, calculated by hand.
 
 use super::*;
 use crate::fabricated::Fabricated;
@@ -41,7 +41,8 @@ fn an_event_is_paid_for_after_it_began_and_the_rest_is_carried_over() {
     at(&mut made, "cpu_op", "aten::mul", 100, 200);
     at(&mut made, "cuda_runtime", "cudaLaunchKernel", 110, 116);
     at(&mut made, "cpu_op", "aten::add", 300, 310);
-    // There is room for four fifths of the operator's 10 up to the launch; 2 are paid with the launch's 20. Half of the launch stays.
+    // There is room for four fifths of the operator's 10 µs before the launch; the other 2 are added to the launch's
+    // 20. Half of the launch remains.
     assert_eq!(spans(&made, COSTS), [(100, 108), (110, 113), (116, 135)]);
     assert_eq!(spans(&made, COSTS.times(0.5)), [(100, 105), (110, 113), (116, 123)]);
     assert_eq!(spans(&made, EventCosts::default()), []);
@@ -84,7 +85,7 @@ fn threads_without_work_and_time_outside_of_the_steps_are_left_alone() {
     at(&mut made, "cpu_op", "aten::late", 1_100, 1_110);
     at(&mut made, "cpu_op", "aten::later", 1_300, 1_310);
     assert_eq!(spans(&made, COSTS), []);
-    // A thread of the backward pass works as well.
+    // The backward thread works as well.
     for start in [100, 300] {
         made.span("cpu_op", "MulBackward0", 3, start * MICRO, (start + 50) * MICRO, "");
     }
@@ -99,7 +100,7 @@ fn no_more_than_a_fifth_of_a_millisecond_is_carried_over() {
     assert_eq!(spans(&made, EventCosts { operator_micros: 500.0, ..COSTS }), [(100, 300)]);
 }
 
-/// The costs of a host that launches `launches` times, each in so many nanoseconds.
+/// The costs of a host with `launches` launches of `nanos` each.
 fn costs_of(kind: fn(&View) -> EventCosts, header: &str, launches: usize, nanos: i64) -> EventCosts {
     let mut made = step();
     made.header = header.to_string();

@@ -4,15 +4,15 @@ use headroom_trace::Trace;
 
 use crate::measures::intervals::Span;
 
-/// The traces of one run, and why each of the others is not among them.
+/// The traces of one run, and why each of the others is not part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
-    /// Places in the list of traces, in order of rank.
+    /// Indices in the list of traces, in order of rank.
     pub members: Vec<usize>,
     pub foreign: Vec<String>,
 }
 
-/// The rank of a trace: its header's, else the number that its file's name gives a rank, a worker or a part of a model.
+/// The rank of a trace: from its header, otherwise the number of a rank, worker or model part in its file name.
 pub fn rank_of(trace: &Trace) -> Option<u32> {
     let stated = trace.header.distributed.as_ref().map(|distributed| distributed.rank);
     stated.or_else(|| rank_in(&trace.name))
@@ -32,16 +32,16 @@ fn world_of(trace: &Trace) -> u32 {
     trace.header.distributed.as_ref().map_or(0, |distributed| distributed.world_size)
 }
 
-/// Traces by the runs that they are of, and why they are not all of one.
+/// Traces grouped by run, and why they are not all of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
-    /// Places in the list of traces.
+    /// Indices in the list of traces.
     pub members: Vec<Vec<usize>>,
     /// One reason for each run after the first.
     pub why: Vec<String>,
 }
 
-/// Tells by recording, rank, number of ranks and time which traces are ranks of one run.
+/// Decides by recording, rank, number of ranks and time which traces are ranks of one run.
 pub fn group_by_run(traces: &[Trace]) -> Runs {
     let times: Vec<Span> = traces.iter().map(recorded).collect();
     let members = jobs(traces, &times);
@@ -55,13 +55,13 @@ fn recorded(trace: &Trace) -> Span {
     dated(trace, Span { start: starts().min().copied().unwrap_or(0), end: starts().max().copied().unwrap_or(0) })
 }
 
-/// The same since 1970, where the trace's header says what its times count from.
+/// The same as nanoseconds since 1970, if the trace's header gives its time base.
 pub fn dated(trace: &Trace, span: Span) -> Span {
     let base = trace.header.base_nanos.filter(|_| span.start < YEAR_2000).unwrap_or(0);
     Span { start: span.start.saturating_add(base), end: span.end.saturating_add(base) }
 }
 
-/// The first run that a trace can be a rank of takes it: as many ranks in all, no rank twice, recorded at one time.
+/// Assigns each trace to the first run that it fits: same number of ranks, no rank twice, recorded at the same time.
 fn jobs(traces: &[Trace], times: &[Span]) -> Vec<Vec<usize>> {
     let mut jobs: Vec<Vec<usize>> = Vec::new();
     for at in 0..traces.len() {
@@ -74,8 +74,8 @@ fn jobs(traces: &[Trace], times: &[Span]) -> Vec<Vec<usize>> {
     jobs
 }
 
-/// The largest set of traces that can be ranks of one run. Of sets of one size the first. `times` are when each trace was
-/// recorded, by its own clock.
+/// The largest set of traces that can be ranks of one run; the first of equally large ones. `times` are when each trace
+/// was recorded, by its own clock.
 pub fn largest_job(traces: &[Trace], times: &[Span]) -> Job {
     let jobs = jobs(traces, times);
     let most = jobs.iter().map(Vec::len).max().unwrap_or(0);
@@ -98,7 +98,7 @@ fn are_of_one_run(traces: &[Trace], times: &[Span], left: usize, right: usize) -
         && at_one_time(times[left], times[right])
 }
 
-/// Each knows its recording, and they are two.
+/// Whether both state their recording, and these differ.
 fn are_two_recordings(one: &Trace, other: &Trace) -> bool {
     let job = |trace: &Trace| trace.header.recording.as_ref().and_then(|recording| recording.job.clone());
     job(one).zip(job(other)).is_some_and(|(one, other)| one != other)
@@ -106,8 +106,8 @@ fn are_two_recordings(one: &Trace, other: &Trace) -> bool {
 
 const YEAR_2000: i64 = 946_684_800_000_000_000;
 
-/// Clocks count from the machine's start or from 1970. Two of one kind that are hours apart show two runs; of two machines'
-/// starts nothing can be said.
+/// Whether both may have been recorded at the same time. Clocks count from the machine's start or from 1970. Two dates
+/// that are far apart show two runs; two machines' start times say nothing.
 fn at_one_time(left: Span, right: Span) -> bool {
     let are_dates = left.start > YEAR_2000 && right.start > YEAR_2000;
     let apart = (left.start - right.end).max(right.start - left.end);

@@ -1,33 +1,33 @@
-//! The same collective on several ranks: by group, kind, size and the time at which it ended.
+//! Matches the same collective on several ranks: by group, kind, size and end time.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::super::collectives::{Collective, Kind};
 
-/// Ranks end a collective within less than this of each other.
+/// Ranks end a collective within this time of each other.
 const TOLERANCE_NANOS: i64 = 300_000;
 
-/// A collective that ranks met at: places in the list of ranks and in that rank's list of collectives.
+/// A collective shared by ranks, as pairs of rank index and index in that rank's list of collectives.
 pub type Meeting = Vec<(usize, usize)>;
 
-/// Meetings in order of time, and which ranks could be brought onto one clock.
+/// Matched collectives in order of time, and which ranks could be aligned to one clock.
 pub struct Matched {
     pub meetings: Vec<Meeting>,
     pub aligned: Vec<bool>,
-    /// Offset to subtract from each rank's clock; 0 where it is not aligned.
+    /// Offset to subtract from each rank's clock; 0 if it is not aligned.
     pub offsets: Vec<i64>,
 }
 
 type Key<'a> = (Kind, &'a str, u64);
 
-/// Key that the same collective has on all ranks. A message's size is not part of it where ranks hand over different
+/// The key that a collective has on all ranks. The message size is not part of it if ranks contribute different
 /// amounts.
 fn key(collective: &Collective) -> Key<'_> {
     let bytes = if collective.kind.is_even() { collective.bytes } else { 0 };
     (collective.kind, &collective.group, bytes)
 }
 
-/// `ranks` are the collectives of each rank in order of time, each with the name of its step where the run has marks.
+/// `ranks` are the collectives of each rank in order of time, each with the name of its step if the run has marks.
 pub fn matched(ranks: &[Vec<(Collective, Option<&str>)>]) -> Matched {
     let offsets = clocks(ranks);
     if !offsets.iter().all(Option::is_some)
@@ -56,8 +56,8 @@ pub fn matched(ranks: &[Vec<(Collective, Option<&str>)>]) -> Matched {
     }
 }
 
-/// Meetings one after another, where all ranks have the same collectives in the same steps and no rank leaves one before all have come
-/// to it. Ends then need not be close: a process that has to wait for a processor returns late.
+/// Matches collectives in order, if all ranks have the same ones in the same steps and no rank leaves one before all
+/// have arrived. Ends then need not be close: a process that waits for a CPU returns late.
 fn in_order(ranks: &[Vec<(Collective, Option<&str>)>]) -> Option<Matched> {
     const FEWEST: usize = 4;
     let (first, others) = ranks.split_first()?;
@@ -69,7 +69,7 @@ fn in_order(ranks: &[Vec<(Collective, Option<&str>)>]) -> Option<Matched> {
         if first.len() < FEWEST || first.len() != other.len() || !first.iter().zip(other).all(is_same) {
             return None;
         }
-        // The clock's differences under which both have come before either leaves.
+        // The range of clock differences with which both arrive before either leaves.
         let pairs = first.iter().zip(other).map(|((left, _), (right, _))| (left.span, right.span));
         let least = pairs.clone().map(|(left, right)| right.start - left.end).max()? - TOLERANCE_NANOS;
         let most = pairs.map(|(left, right)| right.end - left.start).min()? + TOLERANCE_NANOS;
@@ -82,7 +82,7 @@ fn in_order(ranks: &[Vec<(Collective, Option<&str>)>]) -> Option<Matched> {
     Some(Matched { meetings, aligned: vec![true; ranks.len()], offsets })
 }
 
-/// Ends close to each other, each of another rank.
+/// Groups ends that are close to each other, one per rank.
 fn met(ends: &[(i64, usize, usize)]) -> Vec<(i64, Meeting)> {
     let mut taken = vec![false; ends.len()];
     let mut meetings = Vec::new();
@@ -106,13 +106,13 @@ fn met(ends: &[(i64, usize, usize)]) -> Vec<(i64, Meeting)> {
     meetings
 }
 
-/// Offset to subtract from each rank's clock to get the first one's; `None` where nothing ties it to the others.
+/// Offset to subtract from each rank's clock to get the first one's; `None` if nothing links it to the others.
 fn clocks(ranks: &[Vec<(Collective, Option<&str>)>]) -> Vec<Option<i64>> {
     let mut offsets: Vec<Option<i64>> = vec![None; ranks.len()];
     if let Some(first) = (0..ranks.len()).find(|&rank| !ranks[rank].is_empty()) {
         offsets[first] = Some(0);
     }
-    // Ranks of other groups are reached through those that share one with them.
+    // Ranks of other groups are reached through those that share a group with them.
     loop {
         let mut found = None;
         'search: for new in (0..ranks.len()).filter(|&rank| offsets[rank].is_none()) {
@@ -128,14 +128,14 @@ fn clocks(ranks: &[Vec<(Collective, Option<&str>)>]) -> Vec<Option<i64>> {
         let Some((rank, offset)) = found else { break };
         offsets[rank] = Some(offset);
     }
-    // Alone on its clock the first rank meets nobody.
+    // A single aligned rank has nothing to match.
     if offsets.iter().flatten().count() < 2 {
         offsets.fill(None);
     }
     offsets
 }
 
-/// How far `right`'s clock is ahead of `left`'s, where most of their common collectives then end together.
+/// How far `right`'s clock is ahead of `left`'s, if most of their common collectives then end together.
 fn clock_difference(left: &[(Collective, Option<&str>)], right: &[(Collective, Option<&str>)]) -> Option<i64> {
     const MOST_OF_A_KIND: usize = 200;
     let mut ends: HashMap<Key, Vec<(i64, Option<&str>)>> = HashMap::new();
@@ -164,7 +164,7 @@ fn clock_difference(left: &[(Collective, Option<&str>)], right: &[(Collective, O
     }
     let common = common_left.min(common_right);
     differences.sort_unstable();
-    // Where both clocks are one, ends agree as they are.
+    // If both use the same clock, ends agree without an offset.
     let together = window(&differences, |difference| difference.abs() <= TOLERANCE_NANOS);
     if !together.is_empty() && 2 * together.len() >= common {
         return Some(together[together.len() / 2]);
@@ -180,7 +180,7 @@ fn window(sorted: &[i64], inside: impl Fn(&i64) -> bool) -> &[i64] {
     &sorted[first..first + count]
 }
 
-/// The most differences that lie within the tolerance of each other.
+/// The largest group of differences within the tolerance of each other.
 fn densest(sorted: &[i64]) -> &[i64] {
     let (mut best, mut first) = (0..0, 0);
     for last in 0..sorted.len() {
@@ -231,7 +231,8 @@ mod tests {
         assert!(matched.meetings.is_empty() && matched.aligned == [false, false], "{:?}", matched.meetings);
     }
 
-    /// Four collectives of two steps on one rank that returns at once, and on one that gets a processor so many microseconds later.
+    /// Four collectives in two steps, on one rank that returns at once and on one that returns `late` microseconds
+    /// later.
     fn returned_late(late: [i64; 4], step: &'static str) -> Vec<Meeting> {
         let named = |(collective, _), step| (collective, Some(step));
         let starts = [(0, "1"), (4_000, "1"), (9_000, "2"), (15_000, "2")];

@@ -1,11 +1,11 @@
-//! One step of every rank on one clock: when it computed, moved data, waited.
+//! One step of every rank on one clock: when it computed, transferred data and waited.
 
 use crate::measures::collectives::collectives;
 use crate::measures::communication::compute;
 use crate::measures::intervals::{Span, clipped, merged, without};
 use crate::measures::view::View;
 
-/// Spans in seconds from the picture's left edge.
+/// Spans in seconds from the plot's left edge.
 #[derive(Clone, Debug, Default)]
 pub struct Strips {
     pub seconds: f64,
@@ -20,14 +20,14 @@ pub struct Strip {
     pub wait: Vec<[f64; 2]>,
 }
 
-/// Finer than a screen shows.
+/// Finer than a screen can show.
 const PIECES: i64 = 1500;
 
-/// `waits` are sets of time on each rank's own clock. Without one clock for all, each rank starts with its own step.
+/// `waits` are sets of time on each rank's own clock. Without a common clock, each rank starts at its own step.
 pub fn strips(views: &[&View], waits: &[Vec<Span>], offsets: &[i64], one_clock: bool, analyzed: usize) -> Strips {
     let middle = views[analyzed].steps.list.len() / 2;
     let Some(chosen) = views[analyzed].steps.list.get(middle) else { return Strips::default() };
-    // The step of that name, else of that number.
+    // The step of that name, otherwise of that index.
     let windows: Vec<Option<Span>> = views
         .iter()
         .map(|view| {
@@ -60,7 +60,7 @@ pub fn strips(views: &[&View], waits: &[Vec<Span>], offsets: &[i64], one_clock: 
     Strips { seconds: length as f64 / 1e9, step: chosen.name.clone(), ranks: (0..views.len()).map(strip).collect() }
 }
 
-/// Parts of `set` that lie in `window`, joined where a picture shows no gap.
+/// Parts of `set` within `window`, joined where the plot would show no gap.
 fn drawn(set: &[Span], window: Span) -> Vec<[f64; 2]> {
     let gap = window.nanos() / PIECES;
     let mut joined: Vec<Span> = Vec::new();

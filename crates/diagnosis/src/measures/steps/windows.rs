@@ -1,4 +1,5 @@
-//! Where the host was at each step: marks, annotations, the optimizer's spans, the period of the work, or all of the trace.
+//! Where the host was at each step: marks, annotations, the optimizer's spans, the period of the work, or the whole
+//! trace.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,7 +18,7 @@ pub fn host_windows(trace: &Trace, call_of: &[u32], parent: &[u32], busy: &[Span
     let mut marks: Vec<usize> = named(&|name| name.starts_with("ProfilerStep"));
     marks.retain(|&at| host.category[at] == Category::UserAnnotation);
     marks.sort_by_key(|&at| host.start[at]);
-    // The last mark of some traces is there to be dropped: nothing happens in it.
+    // The last mark of some traces is meant to be dropped: nothing happens in it.
     let works = |&at: &usize| {
         let span = of(at);
         (0..host.len()).any(|other| {
@@ -55,7 +56,7 @@ pub fn host_windows(trace: &Trace, call_of: &[u32], parent: &[u32], busy: &[Span
     (FoundBy::WholeTrace, vec![step("whole trace".into(), whole)])
 }
 
-/// How annotations begin that frameworks put around a step: vLLM, SGLang, Lightning, and what people write.
+/// Prefixes of annotations that frameworks put around a step: vLLM, SGLang, Lightning, and common hand-written ones.
 const STEP_ANNOTATIONS: &[&str] = &[
     "execute_",
     "step[",
@@ -66,11 +67,11 @@ const STEP_ANNOTATIONS: &[&str] = &[
     "train_batch",
 ];
 
-/// The first ones are of servers.
+/// How many of these, from the first, belong to inference servers.
 const SERVED: usize = 2;
 
-/// Spans of the family of annotations that are the steps: known by its name, on one thread, apart from each other. The family
-/// with the most time wins.
+/// The annotations that mark steps: recognised by name, on one thread, not overlapping. The family with the most time
+/// wins.
 fn annotated(trace: &Trace) -> Option<Vec<usize>> {
     let host = &trace.host;
     let family: Vec<Option<usize>> =
@@ -81,10 +82,10 @@ fn annotated(trace: &Trace) -> Option<Vec<usize>> {
             families.entry((host.track[at].0, family)).or_default().push(at);
         }
     }
-    // On one thread spans come in order of their start.
+    // On one thread, spans are in order of start.
     let are_apart = |spans: &[usize]| spans.windows(2).all(|pair| host.end(pair[0]) <= host.start[pair[1]]);
     let nanos = |spans: &[usize]| spans.iter().map(|&at| host.duration[at]).sum::<i64>();
-    // One step of a server may be all that was recorded; of other annotations one may be anything.
+    // A single step of a server may be all that was recorded; a single other annotation may be anything.
     let enough = |family: usize, spans: &[usize]| spans.len() >= if family < SERVED { 1 } else { 2 };
     let families = families.into_iter().filter(|((_, family), spans)| enough(*family, spans) && are_apart(spans));
     families.map(|(_, spans)| spans).max_by_key(|spans| nanos(spans))
@@ -105,7 +106,7 @@ fn whole_trace(trace: &Trace, busy: &[Span]) -> Span {
     if span.start > span.end { Span { start: 0, end: 0 } } else { span }
 }
 
-/// The ends of the spans with the name that comes most often, when there are at least two.
+/// The ends of the spans with the most frequent name, if there are at least two.
 fn ends_of_the_commonest(trace: &Trace, spans: &[usize]) -> Option<Vec<i64>> {
     let host = &trace.host;
     let mut counts: HashMap<NameId, usize> = HashMap::new();
@@ -116,8 +117,8 @@ fn ends_of_the_commonest(trace: &Trace, spans: &[usize]) -> Option<Vec<i64>> {
     (ends.len() >= 2).then_some(ends)
 }
 
-/// A step ends with the optimizer. What lies before the first end is a step if it is not much shorter than one; if it is much
-/// longer, it is one with a cold start, or not a step ([`drop_overlong`]).
+/// A step ends with the optimizer. The time before the first end is a step if it is not much shorter than one; if it is
+/// much longer, it contains a cold start, or is not a step ([`drop_overlong`]).
 fn between(ends: &[i64], trace_start: i64) -> Vec<Step> {
     let mut lengths: Vec<i64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
     lengths.sort_unstable();
@@ -131,7 +132,7 @@ fn between(ends: &[i64], trace_start: i64) -> Vec<Step> {
     pairs.map(|(at, pair)| step(format!("step {at}"), Span { start: pair[0], end: pair[1] })).collect()
 }
 
-/// Takes out a first window that is at least twice as long as the steps after it.
+/// Removes a first window that is at least twice as long as the steps after it.
 pub fn drop_overlong(steps: &mut Vec<Step>) {
     let mut lengths: Vec<i64> = steps.iter().skip(1).map(|step| step.span.nanos()).collect();
     lengths.sort_unstable();
@@ -141,11 +142,11 @@ pub fn drop_overlong(steps: &mut Vec<Step>) {
     }
 }
 
-/// One piece of work: when it began, its name, and the host span that ordered it or is it.
+/// A piece of work: its start, its name, and the host span that launched it or is it.
 type Piece = (i64, NameId, u32);
 
-/// Times at which the same sequence of work begins again: kernels where there are any, operators otherwise. Layers of one
-/// model repeat as well; they are not steps.
+/// Times at which the same sequence of work begins again: of kernels if there are any, otherwise of operators. The
+/// layers of a model also repeat, but are not steps.
 fn period(trace: &Trace, call_of: &[u32], parent: &[u32]) -> Option<Vec<i64>> {
     let (device, host) = (&trace.device, &trace.host);
     let mut work: Vec<Piece> = if device.is_empty() {
@@ -159,7 +160,7 @@ fn period(trace: &Trace, call_of: &[u32], parent: &[u32]) -> Option<Vec<i64>> {
     for (index, (_, name, _)) in work.iter().enumerate() {
         places[name.index()].push(index as u32);
     }
-    // The rarest name that comes at least three times marks the step, if it comes evenly and the rest with it.
+    // The rarest name that occurs at least three times marks the step, if it occurs evenly and the rest with it.
     let mut candidates: Vec<&Vec<u32>> = places.iter().filter(|places| places.len() >= 3).collect();
     candidates.sort_by_key(|places| (places.len(), places[0]));
     candidates.iter().take(20).find_map(|places| {
@@ -173,7 +174,7 @@ fn period(trace: &Trace, call_of: &[u32], parent: &[u32]) -> Option<Vec<i64>> {
     })
 }
 
-/// Whether each of most repeats has a batch fetched for it, where fetches are recorded at all.
+/// Whether most repeats have a batch fetched for them, if fetches are recorded at all.
 fn are_fetched_for(trace: &Trace, work: &[Piece], places: &[u32]) -> bool {
     let host = &trace.host;
     let are_fetches: Vec<bool> = trace.names.iter().map(|(_, name)| is_fetch(name)).collect();
@@ -189,9 +190,9 @@ fn are_fetched_for(trace: &Trace, work: &[Piece], places: &[u32]) -> bool {
     fetches.is_empty() || separated * 2 >= places.len() - 1
 }
 
-/// Whether the repeats are parts of one pass over a model: batches are fetched for several of them at once, something follows the
-/// last of them that none of them holds (a head after the layers), or one module, operator or annotated forward pass holds several
-/// of them.
+/// Whether the repeats are parts of one pass over a model: batches are fetched for several of them at once, something
+/// follows the last that none of them contains (a head after the layers), or one module, operator or annotated forward
+/// pass contains several of them.
 fn are_layers(trace: &Trace, parent: &[u32], work: &[Piece], places: &[u32]) -> bool {
     let (first, last) = (places[0] as usize, places[places.len() - 1] as usize);
     let period = places[1] as usize - first;

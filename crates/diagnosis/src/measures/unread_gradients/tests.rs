@@ -1,4 +1,4 @@
-//! Passes through networks that are trained and others, made by hand.
+//! Backward passes through trained and untrained networks, made up by hand.
 
 use super::*;
 use crate::fabricated::Fabricated;
@@ -6,7 +6,7 @@ use crate::fabricated::Fabricated;
 const MICRO: i64 = 1_000;
 const NODE: &str = "autograd::engine::evaluate_function";
 
-/// A head and eight layers of a trunk are differentiated, the head first; then an optimizer's list of tensors.
+/// A head and eight trunk layers are differentiated, the head first; then comes an optimizer's list of tensors.
 fn step(list: &str, operator: &str) -> Recomputed {
     let mut made = Fabricated::on("NVIDIA H200");
     made.step(1, 0, 20_000 * MICRO);
@@ -35,7 +35,7 @@ fn a_pass_through_what_nobody_trains_goes_from_the_last_gradient_that_is_read() 
 
 #[test]
 fn before_it_only_the_products_of_unread_gradients_go() {
-    // The innermost layer is an adapter that is trained.
+    // The innermost layer is a trained adapter.
     let mut made = Fabricated::on("NVIDIA H200");
     made.step(1, 0, 20_000 * MICRO);
     for layer in 0..9 {
@@ -61,8 +61,8 @@ fn gradients_that_are_read_or_whose_reader_does_not_say_are_none() {
     assert!(step("[[14,256]]", "triton_for_fused_0").kernels.is_empty());
     assert!(step("[]", "aten::_fused_adam_").kernels.is_empty(), "no sizes are recorded");
 }
-/// Nine layers of a net that judges and one that is trained behind them, in two steps; the optimizer's list has no sizes. `added` says which
-/// gradients of a step are added to what is there.
+/// Nine layers of a judge network and one trained layer behind them, in two steps; the optimizer's list has no sizes.
+/// `added` says which gradients of a step are added to existing ones.
 fn behind_a_judge(added: impl Fn(i64, i64) -> bool, zeroed: bool) -> Recomputed {
     let mut made = Fabricated::on("NVIDIA H200");
     let zeroing = Span { start: 7_900 * MICRO, end: 7_950 * MICRO };
@@ -99,7 +99,7 @@ fn behind_a_judge(added: impl Fn(i64, i64) -> bool, zeroed: bool) -> Recomputed 
     unread_gradients(&View::new(&trace), &[optimizer], &[zeroing])
 }
 
-/// A model of five layers that nobody trains, called after one that is trained; `first` is the node that its pass ends with.
+/// An untrained model of five layers, called after a trained one; `first` is the node that its pass ends with.
 fn beside_a_reference(first: &str) -> Recomputed {
     let mut made = Fabricated::on("NVIDIA H200");
     made.step(1, 0, 20_000 * MICRO);
@@ -121,8 +121,8 @@ fn beside_a_reference(first: &str) -> Recomputed {
     unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[])
 }
 
-/// Three steps of a critic whose pass goes on through the painter, and of the painter's own pass. The critic's update names its tensors, the
-/// painter's does not. `kept` says whether the painter's pass adds to what the critic's left.
+/// Three steps of a critic whose pass continues through the painter, and of the painter's own pass. The critic's update
+/// names its tensors, the painter's does not. `kept` says whether the painter's pass adds to what the critic's left.
 fn critic_and_painter(kept: bool) -> Recomputed {
     let mut made = Fabricated::on("NVIDIA H200");
     let mut optimizer = Vec::new();

@@ -1,11 +1,11 @@
-//! Recordings of one loop that differ in a way known beforehand.
+//! Joins recordings of one loop with known differences.
 
 use super::*;
 use crate::fabricated::Fabricated;
 
 const MICRO: i64 = 1_000;
 
-/// Operators of one step, each 10 µs long and `apart` microseconds after the one before it.
+/// Operators of one step, each 10 µs long, with starts `apart` microseconds apart.
 fn operators(names: &[&str], apart: i64) -> Trace {
     on_thread(names, apart, 1)
 }
@@ -45,7 +45,7 @@ fn an_operator_that_one_of_them_lacks_does_not_shift_the_others() {
     let (full, light) = (operators(&["a", "x", "b", "c", "d"], 200), operators(&["a", "b", "c", "d"], 50));
     let joined = join(&full, &light).expect("they are alike");
     assert_eq!(joined.share, 0.8, "four of five");
-    // Between the end of `a` (10 of 210) and the start of `b` (50 of 400): 190 of 390 of the way.
+    // Between the end of `a` (10 and 210) and the start of `b` (50 and 400): 190 of 390 of the way.
     assert_eq!(starts(&joined.trace), [("a", 0), ("x", 10 + 40 * 190 / 390), ("b", 50), ("c", 100), ("d", 150)]);
     let joined = join(&light, &full).expect("they are alike");
     assert_eq!((joined.share, starts(&joined.trace)[1]), (1.0, ("b", 400)));
@@ -53,7 +53,7 @@ fn an_operator_that_one_of_them_lacks_does_not_shift_the_others() {
 
 #[test]
 fn one_equal_name_by_chance_is_not_where_both_go_on() {
-    // After `a`, the light one's `b` comes again soon in the full one, but what follows it there is another operator.
+    // After `a`, the light trace's `b` soon occurs in the full one, but another operator follows it there.
     let full = operators(&["a", "x", "b", "y", "z", "b", "c", "d", "e"], 200);
     let light = operators(&["a", "b", "c", "d", "e"], 50);
     let joined = join(&full, &light).expect("they are alike");
@@ -74,7 +74,7 @@ fn threads_are_paired_by_number_else_by_how_much_they_do() {
     let names = ["a", "b", "c", "d"];
     let joined = join(&on_thread(&names, 200, 5), &on_thread(&names, 50, 9)).expect("each has one thread that works");
     assert_eq!((joined.share, starts(&joined.trace)[2]), (1.0, ("c", 100)));
-    // Two threads with as many operators: their numbers tell them apart, though they begin in the other order.
+    // Two threads with equally many operators: their numbers tell them apart, though they begin in the opposite order.
     let two = |first: u32, second: u32, apart: i64| {
         let mut made = Fabricated::default();
         made.step(1, 0, 10 * apart * MICRO);
@@ -106,14 +106,15 @@ fn work_takes_its_fellows_place_and_length_and_else_keeps_its_distance() {
     let (full, light) = (made(200, 9, true), made(50, 5, false));
     let joined = join(&full, &light).expect("they are alike").trace;
     let micros = |times: &[i64]| times.iter().map(|time| time / MICRO).collect::<Vec<_>>();
-    // The last launch is not in the light one: its call lies 2 of 20 into its operator, and the kernel 6 after it.
+    // The last launch is missing in the light trace: its call lies 2 of 20 into its operator, and the kernel 6 after
+    // it.
     assert_eq!(micros(&joined.device.start), [8, 58, 108, 158]);
     assert_eq!(micros(&joined.device.duration), [5, 5, 5, 9]);
 }
 
 #[test]
 fn work_of_one_stream_keeps_its_order() {
-    // The second kernel waits in the queue for long, and the light recording lacks it.
+    // The second kernel waits long in the queue, and the light recording lacks it.
     let made = |queue: i64, with_second: bool| {
         let mut made = Fabricated::default();
         made.step(1, 0, 1_000 * MICRO);
@@ -143,7 +144,7 @@ fn moments_between_anchors_lie_on_a_line_and_never_run_backwards() {
 
 #[test]
 fn what_follows_the_last_operator_of_a_thread_ends_with_the_step() {
-    // The light step ends 20 after its last operator, the full one 470.
+    // The light step ends 20 µs after its last operator, the full one 470.
     let made = |apart: i64, end: i64| {
         let mut made = Fabricated::default();
         made.step(1, 0, end * MICRO);
@@ -157,7 +158,7 @@ fn what_follows_the_last_operator_of_a_thread_ends_with_the_step() {
 
 #[test]
 fn a_loader_that_was_quick_in_one_recording_is_as_slow_as_in_the_other() {
-    // In the full recording the worker's batch was there at once, in the light one the loop waits for 800 µs.
+    // In the full recording the worker's batch was ready at once, in the light one the loop waits 800 µs.
     let made = |loading: i64| {
         let mut made = Fabricated::default();
         made.step(1, 0, (loading + 130) * MICRO);

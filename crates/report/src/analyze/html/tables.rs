@@ -1,4 +1,4 @@
-//! Tables of the page below the findings: operators with their shapes, roofline, waits, copies.
+//! Tables below the findings: operators with their shapes, roofline, waits, copies.
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::operators::OperatorRow;
@@ -20,7 +20,7 @@ pub(super) fn operators(analysis: &Analysis) -> String {
     table(&operator_table(analysis), "") + &about + &target + &shapes(analysis)
 }
 
-/// Operators that were given several shapes, each with its share of the time; folded, for it is long.
+/// Operators that ran with several shapes, each shape with its share of the time; collapsed, because it is long.
 fn shapes(analysis: &Analysis) -> String {
     let (steps, device) = (analysis.steps.count(), has_device_time(analysis));
     let several = analysis.measures.operators.rows.iter().take(MOST_ROWS).filter(|row| row.shapes.len() > 1).take(10);
@@ -40,7 +40,7 @@ fn shapes(analysis: &Analysis) -> String {
     format!("<details><summary>By input shape</summary>{table}</details>\n")
 }
 
-/// How fast products, convolutions and attention are for each of their shapes.
+/// Achieved speed of GEMMs, convolutions and attention for each of their shapes.
 pub(super) fn efficiency(analysis: &Analysis) -> String {
     let (rows, steps) = (&analysis.measures.roofline.by_shape, analysis.steps.count());
     let cells = |row: &ShapeRow| {
@@ -68,7 +68,7 @@ pub(super) fn efficiency(analysis: &Analysis) -> String {
         )
 }
 
-/// Kernels that follow each other again and again: what one kernel could do.
+/// Kernels that repeatedly follow each other and could be one kernel.
 pub(super) fn sequences(analysis: &Analysis) -> String {
     let steps = analysis.steps.count();
     let cells = |row: &SequenceRow| {
@@ -179,7 +179,7 @@ pub(super) fn copies(analysis: &Analysis) -> String {
     table(&Table { head, rows }, "")
 }
 
-/// Kernels on the path that sets the step's length.
+/// Kernels on the critical path.
 pub(super) fn path(analysis: &Analysis) -> String {
     let path = &analysis.measures.critical_path;
     if path.kernels.is_empty() {
