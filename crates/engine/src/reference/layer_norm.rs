@@ -33,7 +33,7 @@ pub fn gradient(op: &LayerNormGrad, inputs: &[Tensor], outputs: &mut [Tensor]) {
     }
 }
 
-/// Mean of a row, and one over its standard deviation.
+/// Mean of a row, and the reciprocal of its standard deviation.
 fn statistics(x: &[f64], eps: f64) -> (f64, f64) {
     let mean = x.iter().sum::<f64>() / x.len() as f64;
     let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / x.len() as f64;
