@@ -120,7 +120,7 @@ pub struct Cuda {
     /// Number of kernels in replays that could not be matched to a call.
     untied: usize,
     ranges: Option<Ranges>,
-    /// Which implementation runs each attention, or why cuDNN does not.
+    /// The implementation that runs each attention, or why cuDNN does not.
     attention_notes: Vec<String>,
     /// The first failure; nothing is launched after it.
     failed: Option<CudaError>,

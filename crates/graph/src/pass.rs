@@ -20,8 +20,8 @@ pub struct Applied {
     pub nodes_after: usize,
 }
 
-/// Applies the passes in order. After each, the graph must be valid and still have the parameters it had, under the same
-/// names: a pass that breaks this is named in the error.
+/// Applies the passes in order. After each, the graph must be valid and still have the parameters it had, under the
+/// same names: a pass that breaks this is named in the error.
 pub fn apply(graph: Graph, passes: &[Pass]) -> Result<(Graph, Vec<Applied>), GraphError> {
     let parameters = parameter_types(&graph);
     let mut current = graph;

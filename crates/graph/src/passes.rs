@@ -183,7 +183,7 @@ pub struct PassList {
 /// The ranks that a list is for, and which of the passes for several ranks were requested or excluded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Among {
-    /// Absent where there is only one rank.
+    /// Absent if there is only one rank.
     ranks: Option<usize>,
     /// On by default, except in Version 1.
     bucket: Option<bool>,

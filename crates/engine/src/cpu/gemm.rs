@@ -240,7 +240,8 @@ fn run_alone(
     alone_in(product, |joined| {
         let cut = Cut::new(Kernels::of(isa), joined, Some(rows), buffers.own_right(worker), 1, rounding);
         let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
-        // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
+        // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a
+        // time.
         unsafe { work(&cut, &progress, 0, 1, buffers.left(worker)) };
     });
 }

@@ -10,8 +10,9 @@ use crate::cpu::math;
 
 /// A vector register's worth of floats. Every function is inlined into a caller compiled for the level.
 ///
-/// # Safety The functions may be called only if the CPU has the level's instructions, with pointers valid for the lanes
-/// they touch. `first(n)` masks touch only the first `n` lanes.
+/// # Safety
+/// The functions may be called only if the CPU has the level's instructions, with pointers valid for the lanes they
+/// touch. `first(n)` masks touch only the first `n` lanes.
 pub unsafe trait Lanes {
     type Vector: Copy;
     type Mask: Copy;

@@ -26,7 +26,7 @@ pub enum Kind {
     Tie { pushed: u64 },
 }
 
-/// What the host was doing when it called the driver.
+/// The purpose of a driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// One of the plan's calls; `None` for transfers of batches and losses.

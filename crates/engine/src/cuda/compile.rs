@@ -279,7 +279,8 @@ pub fn compile(unit: &Unit, architecture: &str) -> Result<Vec<u8>, CudaError> {
             .collect();
     let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
     let mut program = null_mut();
-    // SAFETY: all pointers are to live locals, strings end with a zero, and each buffer has the size that NVRTC asked for.
+    // SAFETY: all pointers are to live locals, strings end with a zero, and each buffer has the size that NVRTC asked
+    // for.
     unsafe {
         let made = nvrtc::nvrtcCreateProgram(&mut program, text.as_ptr(), name.as_ptr(), 0, null(), null());
         if made != nvrtc::nvrtcResult::NVRTC_SUCCESS {

@@ -340,7 +340,8 @@ impl Pinned {
 
     pub fn write(&mut self, first: usize, data: &[u32]) {
         assert!(first + data.len() <= self.words, "within the ring");
-        // SAFETY: in bounds by the check above; the device reads a slot only after it was filled and before it is reused.
+        // SAFETY: in bounds by the check above; the device reads a slot only after it was filled and before it is
+        // reused.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.at.add(first), data.len()) }
     }
 

@@ -5,7 +5,7 @@ use super::error::CudaError;
 use super::level::Level;
 use super::{health, library};
 
-/// What is known about a device before anything runs on it.
+/// Properties of a device, known before anything runs on it.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub name: String,

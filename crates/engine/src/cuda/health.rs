@@ -99,7 +99,7 @@ pub struct Watch {
 /// Time between two samples; taking one takes a millisecond or less.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Enough even for a run of several days.
+/// Sampling stops after this many: a run of days needs no more.
 const MOST_SAMPLES: usize = 100_000;
 
 impl Watch {

@@ -61,7 +61,7 @@ impl Ranges {
 
     /// Call after a call; `next` is the one that follows it in the plan.
     pub fn leave(&self, call: &Labels, next: Option<&Labels>) {
-        // What follows the last call of a phase is unknown here: another micro-batch, an update, or nothing.
+        // The work after the last call of a phase is unknown here: another micro-batch, an update, or nothing.
         if next.is_none_or(|next| next.phase != call.phase) {
             self.change(None);
         }

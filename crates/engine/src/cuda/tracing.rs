@@ -37,7 +37,7 @@ impl Tracing {
     }
 }
 
-/// What is noted while a step is queued.
+/// Notes taken while a step is queued.
 pub enum Noted<'a> {
     Nothing,
     /// During a capture: the call that each node belongs to.

@@ -213,7 +213,8 @@ impl Wire {
     /// Makes these calls together with the other ranks, and waits until they are done.
     pub fn exchanged(&self, calls: &[WireCall]) -> Result<(), CudaError> {
         self.patiently(|| {
-            // SAFETY: the watch keeps the handle alive while this thread works; operands live until the stream was waited for.
+            // SAFETY: the watch keeps the handle alive while this thread works; operands live until the stream was
+            // waited for.
             unsafe { self.nccl.queue(self.comm, calls, self.stream.0.cast()) }?;
             self.stream.wait()
         })

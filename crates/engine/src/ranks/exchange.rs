@@ -52,7 +52,7 @@ pub fn exchange(
     }
     let own = rank * shard..(rank + 1) * shard;
     shared.touch(|| {
-        // SAFETY: who started the exchange promised that its tensors live until then, and that nothing else writes them.
+        // SAFETY: the starter of the exchange promised that its tensors live until then and nothing else writes them.
         unsafe {
             match transfer.kind {
                 Kind::AllGather => take_shards(&transfer.from, &mut staging.out[own.clone()]),

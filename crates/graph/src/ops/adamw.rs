@@ -7,7 +7,7 @@ use crate::tensor::TensorType;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which weights decay.
+/// The weights that decay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decays {
     #[default]
@@ -20,9 +20,9 @@ op! {
     /// `weight`, `first`, `second` (all updated), `gradient`, `rates` `[3]`, then `half` (updated) if the weight has a
     /// half-precision copy, and `clip` `[1]` if gradients are clipped.
     ///
-    /// `rates` holds the values that change from step to step: the learning rate, `1 - beta1^t` and `sqrt(1 -
-    /// beta2^t)`. If the second is zero, which no step count gives, nothing is updated: weight and moments keep their
-    /// bytes.
+    /// `rates` holds the values that change from step to step: the learning rate, `1 - beta1^t` and
+    /// `sqrt(1 - beta2^t)`. If the second is zero, which no step count gives, nothing is updated: weight and moments
+    /// keep their bytes.
     pub struct AdamW {
         pub beta1: f64,
         pub beta2: f64,

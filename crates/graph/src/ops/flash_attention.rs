@@ -9,7 +9,7 @@ use crate::tensor::TensorType;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which op rotates q and k.
+/// The op that rotates q and k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
     /// An op before this one.

@@ -8,7 +8,7 @@ use crate::tensor::{DType, TensorType};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which of a linear layer's products this is. It decides the axis along which the result is cut into separate values.
+/// The products of a linear layer. They differ in the axis along which the result is cut into separate values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// `x · wᵀ`: columns, one value for each layer that reads `x`.

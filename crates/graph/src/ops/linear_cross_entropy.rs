@@ -17,7 +17,8 @@ op! {
 }
 
 op! {
-    /// `x` `[T, D]`, `w` `[V, D]`, `targets` `i32[T]`, `dloss` `[1]` → the mean loss `[1]`, `dx` `[T, D]`, `dw` `[V, D]`.
+    /// `x` `[T, D]`, `w` `[V, D]`, `targets` `i32[T]`, `dloss` `[1]` → the mean loss `[1]`, `dx` `[T, D]`, `dw`
+    /// `[V, D]`.
     pub struct LinearCrossEntropyTrain {
         pub rows: usize,
     }

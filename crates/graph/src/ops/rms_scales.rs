@@ -7,8 +7,8 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `x` `[T, D]` → `scales` `[T]`, `1 / sqrt(mean(x²) + eps)` of each row; with a `branch` `[T, D]` → `sum` = x + branch, and
-    /// the scales of its rows.
+    /// `x` `[T, D]` → `scales` `[T]`, `1 / sqrt(mean(x²) + eps)` of each row; with a `branch` `[T, D]` → `sum` = x +
+    /// branch, and the scales of its rows.
     pub struct RmsScales {
         pub eps: f64,
     }

@@ -173,8 +173,8 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Loads a panel of the block: its queries, their arriving gradients, and for each query its logsumexp and `dout ·
-    /// out`.
+    /// Loads a panel of the block: its queries, their arriving gradients, and for each query its logsumexp and
+    /// `dout · out`.
     fn bring(&self, panel: &Range<usize>, figures: &mut [(f32, f32)], room: &mut Room) {
         let (attention, own) = (self.attention, &self.own);
         let (seq, hd, wide) = (attention.sizes.seq, attention.sizes.head_dim, attention.wide());

@@ -8,7 +8,8 @@ use crate::cpu::isa::Isa;
 use crate::cpu::lanes::{Avx2, Avx512};
 use crate::cpu::lanes::{Lanes, Portable};
 
-/// The deepest block of K: 14 rows × 512 × 4 bytes of packed left operand stay in a 48 KiB L1 while the right one streams by.
+/// The deepest block of K: 14 rows × 512 × 4 bytes of packed left operand stay in a 48 KiB L1 while the right one
+/// streams by.
 pub const DEPTH_MAX: usize = 512;
 /// Rows of the tallest tile: 14 rows of two vectors, two vectors of B and a broadcast fill 31 of the 32 AVX-512
 /// registers.

@@ -146,8 +146,8 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
                 LeftPlan::PackRows => (Left::PackedRows, PACKED_ROW_STRIDE),
                 LeftPlan::PackColumns => (Left::Columns, PACKED_COLUMN_STRIDE),
             };
-            // SAFETY: the rows and the block lie within A; the left buffer is this worker's own and has room for a panel
-            // by rows, or for the item's panels by columns.
+            // SAFETY: the rows and the block lie within A; the left buffer is this worker's own and has room for a
+            // panel by rows, or for the item's panels by columns.
             tile.a = unsafe {
                 match cut.left {
                     LeftPlan::InPlace(_) => a.ptr.add(rows.start * a.row_stride + block.start * a.col_stride),
@@ -164,8 +164,8 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
                 let (b, c) = (cut.joined.b(right), cut.joined.c(part, right));
                 tile.columns = columns.len();
                 tile.c_stride = c.row_stride;
-                // SAFETY: the first elements of the panel lie within B or the buffer, those of the tile within C; A, B and C
-                // are valid for these rows, this depth and these columns.
+                // SAFETY: the first elements of the panel lie within B or the buffer, those of the tile within C; A, B
+                // and C are valid for these rows, this depth and these columns.
                 unsafe {
                     (tile.b, tile.right_stride) = if cut.in_place(&columns) {
                         (b.ptr.add(block.start * b.row_stride + columns.start), b.row_stride)

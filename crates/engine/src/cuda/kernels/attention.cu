@@ -1,4 +1,5 @@
-// The products of materialised attention (Version 1): scores = q kT, mix = p v, and pT x summed over the heads of a group.
+// The products of materialised attention (Version 1): scores = q kT, mix = p v, and pT x summed over the heads of a
+// group.
 //
 // One block computes a 64 x 64 tile in float, in steps of 16 along the inner axis; 256 threads with 4 x 4 elements
 // each.

@@ -1,5 +1,5 @@
-// Causal attention on the tensor cores of any device from Ampere on (mma.sync, ldmatrix, cp.async), bf16 in and out, float
-// accumulators. No atomics except for a block's ticket: the same input gives the same bits.
+// Causal attention on the tensor cores of any device from Ampere on (mma.sync, ldmatrix, cp.async), bf16 in and out,
+// float accumulators. No atomics except for a block's ticket: the same input gives the same bits.
 //
 // Mirrored by the launching side:
 //   TILE_BYTES = 8192 * ceil(HEAD_DIM / 64);   tiles(n) = ceil(seq / (64 * n))

@@ -1,4 +1,5 @@
-// AdamW over one parameter or all of them in one launch, sums of squares and the clipping scale, without a read by the host.
+// AdamW over one parameter or all of them in one launch, sums of squares and the clipping scale, without a read by the
+// host.
 //
 // A block handles one chunk; `chunks` gives its tensor and its number. Weights, moments and gradients are
 // float unless WEIGHT_BF16 / GRADIENT_BF16 say otherwise (moments have the type of the weights).
