@@ -1,6 +1,6 @@
-//! How fast attention runs at the model's own shapes: GFLOP/s of what is visible, forward and backward, on one thread and
-//! on two, beside a product's at the same moment. `attention_rate [seconds per figure] [name]`; the
-//! figure is the mean of many runs, taken in turns.
+//! Measures attention at the model's own shapes: GFLOP/s of the visible part, forward and backward, on one thread and
+//! on two, beside a product at the same moment. `attention_rate [seconds per figure] [name]`; the figure is the mean of
+//! many runs, taken alternately.
 
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,7 @@ fn types(rows: usize, wide: usize, narrow: usize, seq: usize, hd: usize) -> (Ten
     (TensorType::f32(&[rows, wide]), TensorType::f32(&[rows, narrow]), TensorType::f32(&[seq, hd / 2]))
 }
 
-/// A program of one call, its inputs small numbers, and its FLOPs.
+/// A program of one call with small input values, and its FLOPs.
 fn alone(op: headroom_graph::Op, types: &[TensorType], isa: Isa, threads: usize) -> Result<(f64, Cpu), Failure> {
     let mut graph = Graph::new();
     let inputs: Vec<ValueId> =
@@ -97,7 +97,7 @@ fn alone(op: headroom_graph::Op, types: &[TensorType], isa: Isa, threads: usize)
     Ok((flops, cpu))
 }
 
-/// The feed-forward part's second product at the size small, and its FLOPs.
+/// The second product of the feed-forward block at the size small, and its FLOPs.
 fn product(isa: Isa, threads: usize) -> Result<(f64, impl FnMut()), Failure> {
     let [m, k, n] = [2048, 1104, 512];
     let (a, b, mut c) = (vec![0.5; m * k], vec![0.25; k * n], vec![0.0; m * n]);

@@ -1,5 +1,5 @@
-//! How fast products run at the model's own shapes: GFLOP/s on one thread and on two, in the three forms of training
-//! and for attention's heads. `gemm_rate [seconds per figure] [part of a name]`; the figure is the best of many runs.
+//! Measures products at the model's own shapes: GFLOP/s on one thread and on two, in the three forms of training and
+//! for attention's heads. `gemm_rate [seconds per figure] [part of a name]`; the figure is the best of many runs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use headroom_engine::cpu::gemm::{
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
 
-/// Tokens, inputs and outputs of a linear layer, each named by size and place.
+/// Tokens, inputs and outputs of a linear layer, each named by model size and layer.
 const LINEARS: [(&str, usize, usize, usize); 13] = [
     ("tiny q", 1024, 256, 256),
     ("tiny kv", 1024, 256, 128),
@@ -105,8 +105,8 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The tensors of one attention: queries `[s, heads, hd]` (keys and values are read from their first `key_heads`), scores
-/// `[heads, s, s]`, and an output as large as the queries.
+/// The tensors of one attention: queries `[s, heads, hd]` (keys and values are read from their first `key_heads`),
+/// scores `[heads, s, s]`, and an output of the queries' size.
 struct Run<'a> {
     pool: &'a Pool,
     isa: Isa,
@@ -117,7 +117,7 @@ struct Run<'a> {
     out: *mut f32,
 }
 
-// SAFETY: products write to matrices of their own only.
+// SAFETY: products write only to their own matrices.
 unsafe impl Sync for Run<'_> {}
 
 type Heads = fn(&Run);
@@ -137,14 +137,14 @@ impl Run<'_> {
 
     fn output(&self, head: usize) -> MatMut<'_> {
         let [heads, _, s, hd] = self.shape;
-        // SAFETY: head `head` of the tensor, which only its own product asks for.
+        // SAFETY: head `head` of the tensor, which only its own product requests.
         unsafe { MatMut::from_raw(self.out.add(head * hd), s, hd, heads * hd) }
     }
 }
 
 fn scores(run: &Run) {
     let [heads, keys, s, _] = run.shape;
-    // SAFETY: an item a head, each with its own matrix of scores.
+    // SAFETY: one item per head, each with its own matrix of scores.
     unsafe {
         gemm_batch(run.pool, run.isa, Arithmetic::Single, run.scratch, heads, 1, &|head, _| Product {
             alpha: 0.125,
@@ -158,7 +158,7 @@ fn scores(run: &Run) {
 
 fn outputs(run: &Run) {
     let [heads, keys, ..] = run.shape;
-    // SAFETY: an item a head, each with its own output.
+    // SAFETY: one item per head, each with its own output.
     unsafe {
         gemm_batch(run.pool, run.isa, Arithmetic::Single, run.scratch, heads, 1, &|head, _| Product {
             alpha: 1.0,
@@ -173,7 +173,7 @@ fn outputs(run: &Run) {
 fn key_gradients(run: &Run) {
     let [heads, keys, ..] = run.shape;
     let sharing = heads / keys;
-    // SAFETY: an item a key head, each with its own output.
+    // SAFETY: one item per key head, each with its own output.
     unsafe {
         gemm_batch(run.pool, run.isa, Arithmetic::Single, run.scratch, keys, sharing, &|key, term| Product {
             alpha: 0.125,
@@ -192,12 +192,12 @@ fn filled(len: usize) -> Vec<f32> {
 /// Floats in a cache line.
 const LINE: usize = 16;
 
-/// From the first cache line on: tensors lie so in the arena.
+/// Skips to the first cache-line boundary: tensors in the arena are aligned like that.
 fn from_a_line(floats: &[f32]) -> &[f32] {
     &floats[floats.as_ptr().align_offset(LINE * size_of::<f32>())..]
 }
 
-/// The shortest of the runs that fit into `time`, after one to warm up.
+/// The shortest of the runs that fit into `time`, after one warm-up.
 fn best_seconds(time: Duration, mut run: impl FnMut()) -> f64 {
     run();
     let start = Instant::now();

@@ -1,9 +1,9 @@
-//! A submission on a device that is done when a call returns: inputs, forward pass, loss, backward pass, update.
+//! Runs a submission on a synchronous device: inputs, forward pass, loss, backward pass, update.
 
 use crate::device::{Device, Finished, Moments, Submission, Taken, Words};
 
-/// Takes a submission and keeps what there is to collect of it. One that is left takes along what was not collected before it: the
-/// micro-steps of the step that does not count.
+/// Runs a submission and keeps its result for `collect`. A submission that is given up also discards the uncollected
+/// ones before it: they are micro-steps of the same abandoned step.
 pub fn submit<D: Device>(
     device: &mut D,
     submission: &Submission,
@@ -55,7 +55,7 @@ fn take(device: &mut dyn Device, submission: &Submission) -> (Taken, Option<Fini
         return (Taken::GivenUp, None);
     }
     let after_backward = device.clock();
-    // Left in the middle it would leave weights of two different steps.
+    // Stopping in the middle of the update would leave weights from two different steps.
     device.run(*program, update..calls.end);
     let end = device.clock();
     let second = read(device, 1);

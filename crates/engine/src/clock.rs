@@ -1,16 +1,17 @@
-//! The clock that a core really runs at: timed on a chain of multiplications, each of which waits for the one before it.
+//! Measures the actual clock of a core by timing a chain of dependent multiplications.
 
 use std::time::{Duration, Instant};
 
-/// Cycles from the operands of a 64-bit multiplication to its result, on every x86-64 core with AVX2.
+/// Latency of a 64-bit multiplication in cycles, on every x86-64 core with AVX2.
 #[cfg(target_arch = "x86_64")]
 const CYCLES_A_MULTIPLICATION: f64 = 3.0;
 
-/// Long enough to be timed well, short enough to end between two interruptions.
+/// Long enough to time accurately, short enough to finish between two interrupts.
 #[cfg(target_arch = "x86_64")]
 const ROUNDS: u64 = 4000;
 
-/// Cycles a second of the core that this runs on, the best of `patience`; none on processors whose multiplier is not known.
+/// Clock rate of the core that this runs on, the best within `patience`; `None` on processors with unknown multiply
+/// latency.
 #[cfg(target_arch = "x86_64")]
 pub fn clock_hertz(patience: Duration) -> Option<f64> {
     const MULTIPLICATIONS: u64 = 8;

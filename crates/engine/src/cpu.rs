@@ -48,12 +48,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many partial sums a long reduction is cut into.
+/// Number of partial sums that a long reduction is split into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reductions {
     /// A fixed number: the same bytes for any number of threads.
     Fixed,
-    /// One a thread: less to add up at the end, and other last bits on another number of threads.
+    /// One per thread: fewer to add up at the end, but the last bits depend on the number of threads.
     OneAThread,
 }
 
@@ -68,20 +68,20 @@ impl Reductions {
     }
 }
 
-/// Who computes: the threads, the instructions they use and the memory that products pack into.
+/// The compute resources: threads, instruction set and the memory that products pack into.
 pub struct Team {
     pub pool: Pool,
     pub isa: Isa,
     pub arithmetic: Arithmetic,
     pub packing: Scratch,
-    /// Partial sums of a long reduction.
+    /// Number of partial sums of a long reduction.
     pub parts: usize,
-    /// One a thread, for kernels that work on tiles.
+    /// One per thread, for kernels that work on tiles.
     pub tiles: Vec<Mutex<Room>>,
 }
 
 impl Team {
-    /// `tile_elements` is what each thread can use for tiles.
+    /// Each thread gets room for `tile_elements` elements of tiles.
     pub fn new(
         threads: usize,
         isa: Isa,
@@ -101,12 +101,12 @@ impl Team {
         self.products(alpha, a, accumulate, &mut [Columns { b, c }]);
     }
 
-    /// Several products of one left operand.
+    /// Several products that share their left operand.
     pub fn products(&self, alpha: f32, a: MatRef, accumulate: Accumulate, columns: &mut [Columns]) {
         self.joined(Joined::columns_of(alpha, accumulate, a, columns));
     }
 
-    /// Several products with one right operand.
+    /// Several products that share their right operand.
     pub fn products_of_right(&self, rows: &mut [Rows], b: MatRef, accumulate: Accumulate) {
         self.joined(Joined::rows_of(1.0, accumulate, rows, b));
     }
@@ -123,13 +123,13 @@ pub struct Cpu {
     team: Team,
     arena: Arena,
     programs: Vec<Loaded>,
-    /// For kernels that reduce in parts; as long as the largest of them needs.
+    /// Scratch for kernels that reduce in parts; sized for the largest of them.
     reduction: Room,
     started: Instant,
     recorder: Option<Recorder>,
     finished: Vec<Finished>,
     ranks: Option<Arc<Ranks>>,
-    /// Why an exchange with other ranks failed; nothing after it means anything.
+    /// Why an exchange with other ranks failed; all later results are meaningless.
     parted: Option<RanksError>,
 }
 
@@ -151,7 +151,7 @@ impl Cpu {
         let arena = Arena::new(bytes).map_err(|error| EngineError::Arena { bytes, error })?;
         let tiles = programs.iter().map(|program| tile_elements(&program.graph)).max().unwrap_or(0);
         let arithmetic = match precision_of(programs)? {
-            // Numbers of eight bits are numbers of half precision too.
+            // bf16 represents every eight-bit float exactly.
             Precision::Bf16 | Precision::Fp8 => Arithmetic::Bf16(Bf16Unit::with(isa)),
             _ => Arithmetic::Single,
         };
@@ -172,7 +172,7 @@ impl Cpu {
         })
     }
 
-    /// With the other ranks that its programs are made for. Programs that are made for several need them.
+    /// Attaches the other ranks. Programs built for several ranks need them.
     pub fn among(mut self, ranks: Option<Arc<Ranks>>) -> Result<Cpu, EngineError> {
         let mut calls = self.programs.iter().flat_map(|program| &program.calls);
         if ranks.is_none() && calls.any(|call| call.together.is_some()) {
@@ -182,7 +182,7 @@ impl Cpu {
         Ok(self)
     }
 
-    /// Bytes that the kernels need beside the arena.
+    /// Bytes of scratch that the kernels need beside the arena.
     pub fn scratch_bytes_for(threads: usize, programs: &[Program]) -> usize {
         let parts = Reductions::FIXED.max(threads);
         let need = |program: &Program| reduction_elements(&program.graph, parts);
@@ -245,8 +245,8 @@ impl Device for Cpu {
                 Ok(true) => {}
                 Ok(false) => {
                     let call = &self.programs[program].calls[index];
-                    // SAFETY: the plan gives values that are alive at the same time places of their own, so what a call
-                    // writes overlaps nothing that it reads.
+                    // SAFETY: the plan gives values that are alive at the same time separate places, so a call's
+                    // outputs overlap none of its inputs.
                     let frame = unsafe { Frame::new(&call.inputs, &call.outputs) };
                     execute(&self.team, &call.op, &call.types, &frame, &mut self.reduction);
                     if let Some(ranks) = &self.ranks {
@@ -292,7 +292,7 @@ fn room(floats: usize) -> Result<Room, EngineError> {
     Room::new(floats).map_err(|error| EngineError::Arena { bytes: floats * size_of::<f32>(), error })
 }
 
-/// The one precision of all programs, which is one of the CPU's.
+/// The common precision of all programs, which the CPU must support.
 fn precision_of(programs: &[Program]) -> Result<Precision, EngineError> {
     check_precision("cpu", Cpu::PRECISIONS, programs)?;
     let precision = programs.first().map_or(Precision::Fp32, |program| program.precision);

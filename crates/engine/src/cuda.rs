@@ -1,5 +1,6 @@
-//! The CUDA backend: the same plan on a GPU. Products through cuBLASLt, kernels compiled at run time, the step captured once
-//! and replayed. The driver and libraries are found when they are needed, so one binary runs with and without them.
+//! The CUDA backend: runs the same plan on a GPU. Products go through cuBLASLt, kernels are compiled at run time, and
+//! the step is captured once and replayed. The driver and libraries are loaded on demand, so one binary runs with and
+//! without them.
 
 mod activity;
 mod as_device;
@@ -61,22 +62,23 @@ use std::time::Instant;
 use tracing::Tracing;
 use wire::{PreparedCollective, Wire};
 
-/// Scratch that is reserved in any case.
+/// Smallest scratch that is reserved.
 const LEAST_SCRATCH: usize = 1 << 20;
 
 /// Settings that a device is opened with.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub ordinal: usize,
-    /// Where compiled kernels and measured choices are kept; nowhere without it.
+    /// Folder for compiled kernels and measured choices; nothing is kept without it.
     pub cache: Option<PathBuf>,
     pub ranges: RangesChoice,
     pub order: SumOrder,
-    /// The other processes that train the same model, where there are any.
+    /// The other processes that train the same model, if any.
     pub ranks: Option<Arc<Ranks>>,
 }
 
-/// Are sums always taken in the same order, so that the same input gives the same bytes? Our own kernels do so in any case.
+/// Whether sums always run in the same order, so that the same input gives the same bytes. Our own kernels always do
+/// so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SumOrder {
     #[default]
@@ -84,8 +86,8 @@ pub enum SumOrder {
     Any,
 }
 
-/// Are calls marked with NVTX ranges, for the vendors' own profilers? Ranges hold what the host launches meanwhile, so
-/// they ask for steps that are launched call by call.
+/// Whether calls are marked with NVTX ranges, for the vendors' profilers. A range covers what the host launches inside
+/// it, so steps must be launched call by call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RangesChoice {
     #[default]
@@ -94,60 +96,60 @@ pub enum RangesChoice {
 }
 
 pub struct Cuda {
-    // Dropped in this order: what was made last goes first, the context at the very end. Where other ranks are waited for in vain, that
-    // ends before memory goes.
+    // Dropped in this order: the last created goes first, the context last. If a wait for other ranks is stuck, it is
+    // ended before memory is freed.
     wire: Option<Wire>,
     submitted: Vec<Submitted>,
-    /// Collected on the way, when a ring was full.
+    /// Results collected early, because a ring was full.
     finished: Vec<Finished>,
     programs: Vec<Loaded>,
     exchange: Exchange,
     products: Products,
-    /// Functions live as long as their modules.
+    /// Keeps the modules loaded that the functions belong to.
     _kernels: Kernels,
     scratch: Memory,
     arena: Memory,
     side: Stream,
     stream: Stream,
     context: Context,
-    /// Is a step launched call by call, or captured once and replayed?
+    /// Whether a step is launched call by call, or captured once and replayed.
     walk: Walk,
     started: Instant,
     recorder: Option<Recorder>,
     tracing: Tracing,
-    /// Kernels of replays that were tied to no call.
+    /// Number of kernels in replays that could not be matched to a call.
     untied: usize,
     ranges: Option<Ranges>,
-    /// Says who does each attention, or why cuDNN does not.
+    /// The implementation that runs each attention, or why cuDNN does not.
     attention_notes: Vec<String>,
-    /// The first thing that went wrong; nothing is launched after it.
+    /// The first failure; nothing is launched after it.
     failed: Option<CudaError>,
 }
 
 struct Loaded {
     calls: Vec<Prepared>,
-    /// By call: its phase and its module, for ranges.
+    /// For each call: its phase and module, for ranges.
     labels: Vec<Labels>,
-    /// By value; the place, type and pitch of those that have a buffer.
+    /// For each value with a buffer: its address, type and pitch.
     values: Vec<Option<Operand>>,
     /// Tables that the calls' kernels read.
     tables: Vec<Memory>,
-    /// The update, where it can be done piece by piece.
+    /// The update, if it can run in pieces.
     pieces: Option<Pieces>,
 }
 
-/// The actions of a call, and the memory that it touches.
+/// The actions of a call, and the memory ranges that it touches.
 struct Prepared {
     actions: Vec<Action>,
     reads: Vec<Range<u64>>,
     writes: Vec<Range<u64>>,
-    /// Only the update needs what it makes, and it uses no scratch: it may run beside the calls that follow.
+    /// Only the update reads its result, and it uses no scratch: it may run beside the calls that follow.
     beside: bool,
-    /// Done with the other ranks, before the actions.
+    /// The collective with the other ranks that runs before the actions.
     together: Option<PreparedCollective>,
 }
 
-/// Are actions run that do something only before the first step is done?
+/// Whether to run actions that only have an effect before the first step is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstUses {
     Run,
@@ -164,7 +166,7 @@ struct Exchange {
 impl Cuda {
     pub const PRECISIONS: &'static [Precision] = &Precision::ALL;
 
-    /// Bytes that kernels and products need beside the arena, at most.
+    /// Upper bound of the bytes that kernels and products need beside the arena.
     pub fn scratch_bytes_for(programs: &[Program]) -> usize {
         let scratch = programs.iter().map(|program| lower::scratch_bound(&program.graph)).max().unwrap_or(0);
         scratch.max(LEAST_SCRATCH) + 2 * product::WORKSPACE
@@ -198,7 +200,7 @@ impl Cuda {
         };
         let bytes = programs.iter().map(|program| program.plan.arena_bytes).max().unwrap_or(0);
         let arena = Memory::new(&context, bytes)?;
-        // Lowered again where the first guess of the scratch was too small: its address is part of a call.
+        // Lowered again if the first guess of the scratch was too small, because calls contain its address.
         let mut scratch = Memory::new(&context, LEAST_SCRATCH)?;
         let attends =
             programs.iter().any(|program| program.graph.nodes().iter().any(|node| is_half_attention(program, node)));
@@ -223,7 +225,7 @@ impl Cuda {
             stream,
             context,
             walk: match (options.ranges, programs.first()) {
-                // A replay would have host nodes of NCCL's, which nothing ties to a call.
+                // A replay would contain NCCL's host nodes, which cannot be matched to a call.
                 _ if rank.is_some() => Walk::CallByCall,
                 (RangesChoice::Unmarked, Some(program)) => program.walk,
                 _ => Walk::CallByCall,
@@ -245,7 +247,7 @@ impl Cuda {
         Ok(cuda)
     }
 
-    /// Rank 0 measures, and the others choose as it did: all of them compute the same.
+    /// Rank 0 measures and the other ranks take over its choices, so that all compute the same way.
     fn prepare_with(&mut self, ranks: &Ranks, programs: &[Program]) -> Result<(), CudaError> {
         if ranks.rank() == 0 {
             self.prepare_products(programs)?;
@@ -259,7 +261,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Does something that may last as long as another rank takes.
+    /// Runs work that may take as long as another rank takes.
     fn patiently<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
         match &self.wire {
             Some(wire) => wire.patiently(work),
@@ -271,7 +273,7 @@ impl Cuda {
         self.patiently(|| self.stream.wait())
     }
 
-    /// Products that nothing is kept of are timed on numbers as they will be: zeros are faster.
+    /// Products without a kept choice are timed on realistic numbers, because zeros are faster.
     fn prepare_products(&mut self, programs: &[Program]) -> Result<(), CudaError> {
         let half =
             programs.iter().any(|program| program.graph.values().iter().any(|value| value.ty.dtype == DType::Bf16));
@@ -372,7 +374,7 @@ impl Cuda {
             _ => f32::NAN,
         };
         let mut done = 0;
-        // As much at a time as lies without a gap.
+        // Copies as many elements at a time as are contiguous.
         while done < data.len() {
             let (row, column) = ((first + done) / columns, (first + done) % columns);
             let count = if operand.is_dense() { data.len() - done } else { (columns - column).min(data.len() - done) };
@@ -386,7 +388,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Queues one call, within its ranges where those are wanted; `workspace` is the index of the workspace that its products use.
+    /// Queues one call, within its ranges if those are enabled; its products use the workspace with index `workspace`.
     fn run_call(
         &self,
         program: usize,
@@ -423,7 +425,7 @@ fn is_half_attention(program: &Program, node: &Node) -> bool {
     matches!(node.op, Op::FlashAttention(_)) && program.graph.ty(node.inputs[0]).dtype == DType::Bf16
 }
 
-/// To bf16, to nearest, ties to even; what is not a number stays none.
+/// Rounds to bf16, to nearest, ties to even; NaN stays NaN.
 fn rounded(x: f32) -> u16 {
     let bits = x.to_bits();
     if x.is_nan() {
@@ -447,7 +449,7 @@ mod tests {
     #[test]
     fn numbers_are_rounded_to_the_nearest_half_and_ties_to_even() {
         let value = |bits: u16| f32::from_bits(u32::from(bits) << 16);
-        // 1 + 2^-8 lies halfway and goes to the even neighbour, 1 + 3 · 2^-8 as well.
+        // 1 + 2^-8 lies halfway and rounds to the even neighbour, as does 1 + 3 · 2^-8.
         let unit = 2.0f32.powi(-8);
         for (x, want) in [
             (1.0, 1.0),

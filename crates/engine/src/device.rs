@@ -1,4 +1,4 @@
-//! Interface of every backend: it holds programs in one arena, is written to and read from, and runs their calls.
+//! The interface of every backend: it loads programs into one arena, transfers values in and out, and runs calls.
 
 use crate::ranks::RanksError;
 use crate::recorder::Recorder;
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A graph, where its values lie, and how exactly its products are computed.
+/// A graph, the placement of its values, and the precision of its products.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub graph: Graph,
@@ -20,13 +20,13 @@ pub struct Program {
     pub walk: Walk,
 }
 
-/// How a device goes through a program's calls.
+/// How a device executes a program's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Walk {
-    /// Each call is started by the host, and could be followed by any other.
+    /// The host launches each call separately, in any order.
     #[default]
     CallByCall,
-    /// A range of calls is one thing that was prepared whole: `graph-replay`.
+    /// A range of calls is prepared as a whole and replayed: `graph-replay`.
     Replayed,
 }
 
@@ -37,7 +37,7 @@ impl Walk {
 }
 
 impl Program {
-    /// In single precision.
+    /// A program in single precision.
     pub fn new(graph: Graph) -> Program {
         Program::at(Precision::Fp32, graph)
     }
@@ -51,12 +51,12 @@ impl Program {
         Program { graph, plan, precision, target, walk: Walk::CallByCall }
     }
 
-    /// Calls that the step needs: what kernel counts of lists of passes are about.
+    /// Number of calls that the step needs: the kernel count reported for lists of passes.
     pub fn kernels(&self) -> usize {
         self.plan.calls.len() - self.instrumentation_kernels()
     }
 
-    /// Calls that are there to be looked at alone.
+    /// Number of calls that only serve observation.
     pub fn instrumentation_kernels(&self) -> usize {
         self.plan.calls.iter().filter(|call| self.is_instrumentation(call)).count()
     }
@@ -66,18 +66,19 @@ impl Program {
     }
 }
 
-/// The kind of device that a program is made for.
+/// The kind of device that a program is built for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target {
-    /// Values stay in single precision, each by itself; products round their operands as they read them.
+    /// Values stay in single precision, each placed by itself; products round their operands as they read them.
     #[default]
     Cpu,
-    /// Half precision is half the memory; operands of fused products lie side by side.
+    /// Half-precision values take half the memory; operands of fused products lie side by side.
     Cuda,
 }
 
 impl Target {
-    /// How a parameter is kept: on a GPU, matrices of a step that multiplies in less than single precision are in half.
+    /// How a parameter is kept: on a GPU, a step that multiplies in less than single precision keeps its matrices in
+    /// half.
     pub fn kept(self, precision: Precision, value: &Value) -> Kept {
         let is_matrix = value.source == Source::Parameter && value.ty.sizes().len() > 1;
         match (self, precision) {
@@ -125,7 +126,7 @@ impl From<RanksError> for EngineError {
     }
 }
 
-/// Refuses programs of a precision that a device has no kernels for.
+/// Rejects programs of a precision that a device has no kernels for.
 pub fn check_precision(
     device: &'static str,
     has: &'static [Precision],
@@ -141,8 +142,8 @@ fn names(precisions: &[Precision]) -> String {
     precisions.iter().map(|precision| precision.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// A backend with its programs loaded. Programs share one arena and the values that they keep: the first program's kept
-/// values are the longest list, and the others keep a prefix of it.
+/// A backend with its programs loaded. Programs share one arena and their kept values: the first program's list of kept
+/// values is the longest, and the others keep a prefix of it.
 pub trait Device {
     /// `cpu`, `null`.
     fn kind(&self) -> &'static str;
@@ -151,10 +152,10 @@ pub trait Device {
     fn arena_bytes(&self) -> usize;
     fn scratch_bytes(&self) -> usize;
 
-    /// Does it compute anything? What is read from one that does not means nothing.
+    /// Whether it computes anything. Values read from a device that does not are meaningless.
     fn computes(&self) -> bool;
 
-    /// Writes or reads a value's elements from number `first` on.
+    /// Writes or reads a value's elements, starting at index `first`.
     fn write_f32(&mut self, program: usize, value: ValueId, first: usize, data: &[f32]);
     fn write_i32(&mut self, program: usize, value: ValueId, first: usize, data: &[i32]);
     fn read_f32(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]);
@@ -162,57 +163,59 @@ pub trait Device {
     /// Runs some of a program's calls and returns when they are done.
     fn run(&mut self, program: usize, calls: Range<usize>);
 
-    /// As `run`, but gives up between two calls once `give_up` is set; false where calls were left out. A device that
-    /// cannot look in between runs them all.
+    /// As `run`, but stops between two calls once `give_up` is set; returns false if calls were skipped. A device that
+    /// cannot check between calls runs them all.
     fn run_unless(&mut self, program: usize, calls: Range<usize>, give_up: &AtomicBool) -> bool {
         let _ = give_up;
         self.run(program, calls);
         true
     }
 
-    /// From now on every call is written down in `recorder`, or none is; gives back the recorder that was at work before.
+    /// Records every later call in `recorder`, or stops recording; returns the previous recorder.
     fn set_recorder(&mut self, recorder: Option<Recorder>) -> Option<Recorder>;
 
-    /// The time of this device: the wall clock where it computes, the sum of predicted times where it does not.
+    /// The time of this device: the wall clock if it computes, else the sum of predicted times.
     fn clock(&self) -> Duration;
 
-    /// Hands over some calls of a program. Waits only where the device is done when a call returns, or where too many are
-    /// under way already.
+    /// Submits some calls of a program. Blocks only if the device runs calls synchronously, or if too many are already
+    /// in flight.
     fn submit(&mut self, submission: &Submission) -> Taken;
 
-    /// Waits for all that was handed over, and adds one for each submission since the last time that was not left.
+    /// Waits for everything submitted, and appends one entry for each submission since the last call that was not given
+    /// up.
     fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError>;
 
-    /// Does it work by itself on what was handed over while the host goes on?
+    /// Whether it works asynchronously on submitted calls while the host goes on.
     fn works_ahead(&self) -> bool {
         false
     }
 
-    /// Returns when everything that was queued is done.
+    /// Returns when all queued work is done.
     fn wait(&mut self) {}
 
-    /// Notes for the reader on how calls were recorded: what was missing, what could not be told.
+    /// Notes for the reader on how calls were recorded: missing data and things that could not be determined.
     fn recording_notes(&self) -> Vec<String> {
         vec![]
     }
 
-    /// Returns the failure since this was last asked, if any; values read after it mean nothing.
+    /// Returns the failure since the last query, if any; values read after it are meaningless.
     fn failure(&mut self) -> Option<EngineError> {
         None
     }
 
-    /// Fills values that hold the same numbers (a weight and its copy) on the device itself; false where only the host can.
+    /// Fills values that hold the same numbers (a weight and its copy) on the device itself; false if only the host can
+    /// do it.
     fn draw_normal(&mut self, _program: usize, _values: &[ValueId], _drawn: Drawn) -> bool {
         false
     }
 
-    /// Choices made by measurement, for the notes of a run.
+    /// Choices made by measurement, for a run's notes.
     fn notes(&self) -> Vec<String> {
         vec![]
     }
 }
 
-/// Normal numbers to draw: those of a stream of the counter-based generator, times `spread`.
+/// Normal numbers to draw: those of one stream of the counter-based generator, times `spread`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
     pub seed: u64,
@@ -220,44 +223,44 @@ pub struct Drawn {
     pub spread: f32,
 }
 
-/// Data that an input is given.
+/// Data written to an input.
 #[derive(Clone, Copy, Debug)]
 pub enum Words<'a> {
     Ids(&'a [i32]),
     Floats(&'a [f32]),
 }
 
-/// Some calls of a program, and what goes in and comes out of them.
+/// Some calls of a program, with their inputs and results.
 #[derive(Clone, Debug)]
 pub struct Submission<'a> {
     pub program: usize,
-    /// All inputs that the program has; they are copied aside and written before the calls.
+    /// All inputs of the program; they are staged and written before the calls.
     pub inputs: &'a [(ValueId, Words<'a>)],
     pub calls: Range<usize>,
-    /// Values whose first element is kept for [`Device::collect`]; two at most.
+    /// Values whose first element is kept for [`Device::collect`]; at most two.
     pub results: &'a [ValueId],
-    /// Two calls before which a phase ends: where the backward pass and the update begin.
+    /// The two calls at which a phase begins: the backward pass and the update.
     pub marks: [usize; 2],
-    /// Is the time taken at the marks, where that costs something?
+    /// Whether to take times at the marks on devices where that has a cost.
     pub timed: bool,
-    /// Once set, calls before the second mark are left out by a device that can look in between.
+    /// Once set, a device that can check between calls skips those before the second mark.
     pub give_up: Option<&'a AtomicBool>,
 }
 
-/// How far a submission got, as far as is known when it was handed over.
+/// How far a submission got, as known when `submit` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The device works on it.
+    /// The device is working on it.
     Queued,
-    /// To its end.
+    /// It ran to its end.
     Whole(Moments),
-    /// Told to give up, between two calls.
+    /// It was given up between two calls.
     GivenUp,
-    /// The first result is not finite: nothing after the first mark was run.
+    /// The first result is not finite: nothing after the first mark ran.
     NotFinite,
 }
 
-/// When the parts of a submission ended, on the device's clock.
+/// When the phases of a submission ended, on the device's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moments {
     pub began: Duration,
@@ -268,14 +271,14 @@ pub struct Moments {
     pub end: Duration,
 }
 
-/// A submission that is done.
+/// A finished submission.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finished {
     pub results: [f32; 2],
-    /// From the end of the one before it (from its own start for the first) to its end, on the device.
+    /// Time on the device from the end of the previous submission (from its own start for the first) to its end.
     pub seconds: f64,
-    /// Seconds until the inputs were written, a part of those above; zero on a device that works ahead.
+    /// Seconds until the inputs were written, included in `seconds`; zero on an asynchronous device.
     pub inputs: f64,
-    /// Seconds before the first mark, between both and after the second, of those submissions that were looked at closely.
+    /// Seconds before the first mark, between both and after the second, if the submission was timed.
     pub phases: Option<[f64; 3]>,
 }

@@ -1,4 +1,4 @@
-//! Values for an example's inputs: reproducible, rounded to single precision so that every backend sees the same.
+//! Values for an example's inputs: reproducible, and rounded to single precision so that every backend sees the same.
 
 use crate::reference::Tensor;
 use headroom_graph::TensorType;
@@ -41,7 +41,7 @@ impl Noise {
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Twelve uniforms make a good enough normal.
+    /// Approximates a normal variable by the sum of twelve uniform ones.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }

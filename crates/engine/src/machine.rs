@@ -5,7 +5,7 @@ use std::fs;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     pub cpu_name: String,
-    /// Cores that this process may use; two hyper-threads of one core count once.
+    /// Cores that this process may use; two hyper-threads of one core count as one.
     pub cores: usize,
     pub memory_total_bytes: u64,
 }
@@ -26,7 +26,7 @@ impl Machine {
     }
 }
 
-/// Vendor, family and model of the processor, as it states them; none where the system does not say.
+/// Vendor, family and model of the processor as it reports them; `None` if the system does not say.
 pub fn processor_model() -> Option<(String, u32, u32)> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").ok()?;
     let named = |key: &str| {
@@ -36,7 +36,7 @@ pub fn processor_model() -> Option<(String, u32, u32)> {
     Some((named("vendor_id")?, named("cpu family")?.parse().ok()?, named("model")?.parse().ok()?))
 }
 
-/// Watches what other programs take of the processors from one moment to another.
+/// Measures how much processor time other programs take over an interval.
 pub struct LoadWatch {
     busy: u64,
     all: u64,
@@ -44,13 +44,13 @@ pub struct LoadWatch {
 }
 
 impl LoadWatch {
-    /// Returns `None` where the system does not count.
+    /// Returns `None` if the system does not count.
     pub fn start() -> Option<LoadWatch> {
         let (busy, all) = processor_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
         Some(LoadWatch { busy, all, own: own_ticks(&fs::read_to_string("/proc/self/stat").ok()?)? })
     }
 
-    /// The share of all processors' time since the start that went to others.
+    /// The fraction of all processor time since the start that went to other programs.
     pub fn others(&self) -> Option<f64> {
         let now = LoadWatch::start()?;
         let busy = now.busy.saturating_sub(self.busy).saturating_sub(now.own.saturating_sub(self.own));
@@ -58,7 +58,7 @@ impl LoadWatch {
     }
 }
 
-/// Ticks that all processors were busy, stolen ones included, and ticks there were.
+/// Busy ticks of all processors, including stolen ones, and total ticks.
 fn processor_ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     // user, nice, system, idle, waiting, interrupts (two kinds), stolen
@@ -68,40 +68,40 @@ fn processor_ticks(stat: &str) -> Option<(u64, u64)> {
     Some((all - idle, all))
 }
 
-/// Ticks of this process and its ended children. The name, in brackets, may hold anything.
+/// Ticks of this process and its ended children. The name, in parentheses, may contain anything.
 fn own_ticks(stat: &str) -> Option<u64> {
     let after_name = stat.rsplit_once(')')?.1;
     let fields: Vec<&str> = after_name.split_whitespace().collect();
     fields.get(11..15)?.iter().map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
-/// Bytes that could be had now without swapping, within the limits of the control group and of the process (`ulimit -v`)
-/// if there are any.
+/// Bytes available now without swapping, within the limits of the control group and of the process (`ulimit -v`) if
+/// there are any.
 pub fn memory_available_bytes() -> Option<u64> {
     let system = meminfo("MemAvailable")?;
     let group = cgroup_limit().zip(cgroup_number("memory.current")).map(|(limit, used)| limit.saturating_sub(used));
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let process = address_space_limit(&limits).zip(status("VmSize"));
-    // Beside the plan: stacks of threads, batches, buffers of files.
+    // Needed beside the plan: thread stacks, batches, file buffers.
     const BESIDE: u64 = 96 << 20;
     let process = process.map(|(limit, used)| limit.saturating_sub(used + BESIDE));
     Some([group, process].into_iter().flatten().fold(system, u64::min))
 }
 
-/// The soft limit in `/proc/self/limits`; none where there is none.
+/// The soft limit in `/proc/self/limits`; `None` if there is none.
 fn address_space_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The most memory this process ever had resident.
+/// The peak resident memory of this process.
 pub fn peak_resident_bytes() -> Option<u64> {
     status("VmHWM")
 }
 
-/// From now on the peak is counted anew, so that what was done and given back before does not count.
+/// Restarts the peak, so that memory released earlier does not count.
 pub fn forget_peak_resident() {
-    // Where the system cannot, the peak stays what it was.
+    // If the system does not support it, the peak stays as it was.
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
@@ -117,7 +117,7 @@ fn meminfo(key: &str) -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, key)
 }
 
-/// `Key:   123 kB` in bytes.
+/// Parses `Key:   123 kB` into bytes.
 fn kilobytes(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
@@ -133,7 +133,7 @@ fn cgroup_number(file: &str) -> Option<u64> {
     fs::read_to_string(format!("/sys/fs/cgroup{path}/{file}")).ok()?.trim().parse().ok()
 }
 
-/// Distinct (physical id, core id) pairs.
+/// Number of distinct (physical id, core id) pairs.
 fn physical_cores(cpuinfo: &str) -> Option<usize> {
     let mut cores = std::collections::BTreeSet::new();
     let mut package = "";

@@ -1,4 +1,4 @@
-//! A device that computes nothing: each call takes the time predicted for it. It predicts the memory and time of a run, for
+//! A device that computes nothing: each call takes its predicted time. It predicts the memory and time of a run for
 //! sizes and machines that are not at hand.
 
 use crate::at_once;
@@ -27,7 +27,7 @@ impl Null {
         Null::among(rates, ASSUMED_LINK, programs)
     }
 
-    /// As one of several ranks that speak to each other through `link`.
+    /// Acts as one of several ranks that communicate over `link`.
     pub fn among(rates: Rates, link: Link, programs: &[Program]) -> Null {
         let clocks = Clocks::default();
         Null { programs: programs.to_vec(), rates, link, clocks, recorder: None, finished: vec![] }

@@ -1,4 +1,4 @@
-//! Measured peaks of this CPU: the rate of large GEMMs, of memory, and the cost of a call.
+//! Measured peaks of this CPU: GEMM rate, memory bandwidth, and the overhead of a call.
 
 use crate::cpu::gemm::{Accumulate, Arithmetic, Bf16Unit, MatMut, MatRef, Product};
 use crate::cpu::isa::Isa;
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuPeaks {
     pub threads: usize,
-    /// FLOPs a second of fp32 products, on all threads and on one.
+    /// FLOP/s of fp32 products, on all threads and on one.
     pub product_f32: f64,
     pub product_f32_one_thread: f64,
-    /// The same with operands rounded to bf16 on the way, which is part of the product.
+    /// The same with operands rounded to bf16, with the rounding counted as part of the product.
     pub product_bf16: f64,
     pub product_bf16_one_thread: f64,
-    /// Bytes a second read and written by a copy larger than the caches.
+    /// Bytes per second read and written by a copy larger than the caches.
     pub copy: f64,
-    /// Seconds for a call that does nothing on every thread.
+    /// Seconds for an empty call on every thread.
     pub call_seconds: f64,
-    /// How far repeated measurements fall short of the best: above [`SPREAD_OF_A_QUIET_MACHINE`] something was in the way.
+    /// How far repeated measurements fall short of the best: above [`SPREAD_OF_A_QUIET_MACHINE`] something interfered.
     pub spread: f64,
 }
 
@@ -31,27 +31,27 @@ impl CpuPeaks {
     }
 }
 
-/// Messages between ranks to plan with where nothing was measured yet: processes of one machine.
+/// Default message costs for planning before anything is measured: processes on one machine.
 pub const ASSUMED_LINK: Link = Link { round_seconds: 5e-5, bytes: 1e9 };
 
-/// Rates to plan with where nothing was measured yet: a laptop's core or two.
+/// Default rates for planning before anything is measured: one or two laptop cores.
 pub const ASSUMED_RATES: Rates = Rates { product_flops: 2e11, bytes: 2e10, call_seconds: 2e-6 };
 
-/// Each product is repeated for at least this long in all, and the best run counts: a peak is what the machine can do when
-/// left alone.
+/// Each product is repeated for at least this long in total, and the best run counts: a peak is the rate of an
+/// undisturbed machine.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// All figures are measured this often, one after the other, and up to the second number while they disagree: what another
-/// program takes for a moment does not count, and what it takes for longer shows.
+/// All figures are measured in this many rounds, and in up to `MOST_ROUNDS` while they disagree. A short disturbance by
+/// another program is thus ignored, and a long one shows.
 const LEAST_ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 6;
-/// No further round begins after this: a machine so busy will not be quiet soon.
+/// No further round begins after this time: a machine that busy will not be quiet soon.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// The two best rounds of a figure agree within this: then it is the machine's and not chance.
+/// The two best rounds of a figure must agree within this fraction; otherwise chance plays a part.
 pub const SPREAD_OF_A_QUIET_MACHINE: f64 = 0.1;
 
-/// Floats in each of the two arrays of the copy: 256 MiB, more than any cache.
+/// Floats in each of the two arrays of the copy: 256 MiB, larger than any cache.
 const COPY_FLOATS: usize = 64 << 20;
 
 /// Rates of products (fp32 and bf16, each on all threads and on one), of a copy, and of empty calls.
@@ -65,7 +65,7 @@ pub fn measure(threads: usize, isa: Isa) -> Result<CpuPeaks, EngineError> {
     let from = vec![1.0f32; COPY_FLOATS];
     let mut to = vec![0.0f32; COPY_FLOATS];
     let patience = PATIENCE / LEAST_ROUNDS as u32;
-    // Sizes that fit the caches and sizes that do not; after the first round the best one of each team.
+    // Some sizes fit the caches and some do not; later rounds use each team's best size from the first round.
     let mut best_sizes = [None; 4];
     let (best, spread) = in_rounds(LONGEST, || {
         let products: [f64; 4] = std::array::from_fn(|at| {
@@ -91,8 +91,8 @@ pub fn measure(threads: usize, isa: Isa) -> Result<CpuPeaks, EngineError> {
     })
 }
 
-/// The best of every figure, and how far the second best of the products on all threads and of the copy falls short of it,
-/// the worse of the two.
+/// The best value of every figure, and the spread: how far the second best falls short of it, for products on all
+/// threads or for the copy, whichever is worse.
 fn in_rounds(longest: Duration, mut round: impl FnMut() -> Figures) -> (Figures, f64) {
     let started = Instant::now();
     let mut rounds: Vec<Figures> = Vec::new();
@@ -113,12 +113,12 @@ fn in_rounds(longest: Duration, mut round: impl FnMut() -> Figures) -> (Figures,
     }
 }
 
-/// The rate of products alone, for a second look.
+/// Measures only the rate of products, for a second look.
 pub fn measure_products(threads: usize, isa: Isa) -> Result<f64, EngineError> {
     Ok(product_rate(&Team::new(threads, isa, Arithmetic::Single, Reductions::Fixed, 0)?, None, PATIENCE).1)
 }
 
-/// The best rate and the size that has it: of the size given, else of several.
+/// The best rate and its size: for the given size, else over several sizes.
 fn product_rate(team: &Team, size: Option<usize>, patience: Duration) -> (usize, f64) {
     let sizes: &[usize] = size.as_ref().map_or(&[512, 1024, 2048], std::slice::from_ref);
     let rate = |&size: &usize| (size, product_rate_at(team, size, patience / 3));
@@ -156,7 +156,7 @@ fn call_seconds(team: &Team, patience: Duration) -> f64 {
     seconds / f64::from(CALLS)
 }
 
-/// Seconds of the fastest run, after one to warm up.
+/// Seconds of the fastest run, after one warm-up.
 fn best(patience: Duration, mut run: impl FnMut()) -> f64 {
     run();
     let started = Instant::now();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_best_of_several_runs_is_the_shortest() {
-        // Far enough apart that a busy machine, which wakes late, does not mix them up.
+        // Far enough apart that late wake-ups on a busy machine do not mix them up.
         let mut waits = [60u64, 10, 80].into_iter().cycle();
         let seconds =
             best(Duration::from_millis(200), || std::thread::sleep(Duration::from_millis(waits.next().unwrap_or(1))));

@@ -1,10 +1,11 @@
-//! Processes that train one model together: who they are, and what they say to each other.
+//! Processes that train one model together, and the communication between them.
 //!
-//! A launcher that people have (`mpirun`, `srun`, …) starts them; MPI, found at run time, carries the messages. One thread per
-//! process makes all calls to MPI, so that the exchange of one bucket goes on while the next gradient is computed.
-//! Sums are our own, in the order of the ranks: their bytes depend on nothing but the number of ranks.
+//! A common launcher (`mpirun`, `srun`, …) starts them; MPI, found at run time, carries the messages. One thread per
+//! process makes all calls to MPI, so that the exchange of one bucket overlaps the computation of the next gradient.
+//! Sums are our own and run in rank order: their bytes depend only on the number of ranks.
 //!
-//! Between GPUs NCCL carries tensors (`cuda::wire`), and words go through MPI, or, where a launcher serves none, through `star`.
+//! Between GPUs, NCCL carries tensors (`cuda::wire`); control messages go through MPI, or through `star` if the
+//! launcher does not support MPI.
 
 mod error;
 mod exchange;
@@ -34,7 +35,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// This process among the others. Every call is made by all ranks, in the same order.
+/// This process as one of the ranks. All ranks make every call, in the same order.
 #[derive(Debug)]
 pub struct Ranks {
     rank: usize,
@@ -42,12 +43,12 @@ pub struct Ranks {
     library: String,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Carries words where there is no MPI.
+    /// Carries control messages if there is no MPI.
     star: Option<Mutex<Star>>,
 }
 
 impl Ranks {
-    /// Joins the others. Waits for one that does not come, or sends nothing later, for `patience` at most.
+    /// Joins the other ranks. A rank that does not appear, or later sends nothing, is waited for at most `patience`.
     pub fn connect(launched: &Launched, patience: Duration) -> Result<Ranks, RanksError> {
         let found = library::open(launched.by)?;
         let Found { calls, path } = found;
@@ -79,11 +80,11 @@ impl Ranks {
         Ok(Ranks { rank, size, library: version, shared, thread: Some(thread), star: None })
     }
 
-    /// Joins the others for words alone, between GPUs: through MPI where the launcher serves it, else through rank 0's machine and port as
-    /// the launcher's variables name them.
+    /// Joins the other ranks for control messages only, between GPUs: through MPI if the launcher supports it, else
+    /// through rank 0's host and port as named by the launcher's variables.
     pub fn connect_words(launched: &Launched, patience: Duration) -> Result<Ranks, RanksError> {
         let meeting = Meeting::of(launched.by.name(), |name| std::env::var(name).ok());
-        // Scripts that start PyTorch by srun set both, and no MPI.
+        // Scripts that start PyTorch with srun set both variables and use no MPI.
         let prefers_star = launched.by == Launcher::Slurm && meeting.is_ok();
         if launched.by.serves_mpi() && !prefers_star {
             match Ranks::connect(launched, patience) {
@@ -94,7 +95,7 @@ impl Ranks {
         Ranks::meet(launched, &meeting?, patience)
     }
 
-    /// Meets the others at rank 0's port.
+    /// Meets the other ranks at rank 0's port.
     pub fn meet(launched: &Launched, meeting: &Meeting, patience: Duration) -> Result<Ranks, RanksError> {
         let star = Some(Mutex::new(Star::meet(launched, meeting, patience)?));
         let library = format!("NCCL, with control messages through {}", meeting.host);
@@ -102,12 +103,13 @@ impl Ranks {
         Ok(Ranks { rank, size, library, shared: Arc::new(Shared::new(patience)), thread: None, star })
     }
 
-    /// How long a silent rank is waited for.
+    /// How long to wait for a silent rank.
     pub fn patience(&self) -> Duration {
         self.shared.patience
     }
 
-    /// A rank that has gone, where its connection tells. Nothing where words are exchanged just now, or go through MPI.
+    /// A rank whose connection shows that it has gone. `None` while messages are being exchanged, or if they go through
+    /// MPI.
     pub(crate) fn lost_rank(&self) -> Option<usize> {
         self.star.as_ref()?.try_lock().ok()?.lost_rank()
     }
@@ -120,12 +122,12 @@ impl Ranks {
         self.size
     }
 
-    /// MPI's name and version, in its own words.
+    /// MPI's name and version, as it reports them.
     pub fn library(&self) -> &str {
         &self.library
     }
 
-    /// Every rank's words, in the order of the ranks. One that has something long to do first is waited for.
+    /// Every rank's message, in rank order. Waits for a rank that has something long to do first.
     pub fn gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
         if let Some(star) = &self.star {
             return star.lock().unwrap_or_else(PoisonError::into_inner).gather(mine);
@@ -135,17 +137,18 @@ impl Ranks {
         Ok(self.shared.heard())
     }
 
-    /// The largest of what the ranks say.
+    /// The largest of the ranks' values.
     pub fn largest(&self, mine: u64) -> Result<u64, RanksError> {
         let said = self.gather(&mine.to_le_bytes())?;
         let number = |words: Vec<u8>| words.try_into().map_or(0, u64::from_le_bytes);
         Ok(said.into_iter().map(number).max().unwrap_or(mine))
     }
 
-    /// Starts an exchange; `wait_for` says when it is done.
+    /// Starts an exchange; `wait_for` returns when it is done.
     ///
     /// # Safety
-    /// The memory that the transfer reads and writes stays live and otherwise untouched until it was waited for, or `leave` returned.
+    /// The memory that the transfer reads and writes must stay live and otherwise untouched until it was waited for, or
+    /// `leave` returned.
     pub(crate) unsafe fn start(&self, transfer: &Arc<Transfer>) -> u64 {
         self.shared.submit(Job::Exchange(Arc::clone(transfer)))
     }
@@ -157,48 +160,48 @@ impl Ranks {
         self.shared.wait_for(ticket)
     }
 
-    /// From now on no memory of a transfer is touched: the values that exchanges would read and write may go.
+    /// After this, no memory of a transfer is touched: the values that exchanges read and write may be freed.
     pub(crate) fn leave(&self) {
         self.shared.leave();
     }
 
-    /// From now on, until the guard goes, calls of the device follow each other: a rank on which none does for as long as the patience
-    /// lasts is hung.
+    /// Until the guard is dropped, device calls must keep coming: a rank on which none finishes for as long as the
+    /// patience lasts counts as hung.
     pub fn stepping(self: &Arc<Ranks>) -> Stepping {
         self.shared.watch(true);
         Stepping { ranks: Arc::clone(self), begin: Instant::now() }
     }
 
-    /// Time that this rank spent on its steps without waiting for the others.
+    /// Time that this rank spent in steps, without waiting for other ranks.
     pub fn worked(&self) -> Duration {
         self.shared.worked()
     }
 
-    /// A call of the device is done.
+    /// Notes that a device call finished.
     pub(crate) fn called(&self) {
         self.shared.called();
     }
 
-    /// Adds this time to each call of the device from now on: tries what a slow rank does to the others.
+    /// Adds this delay to every later device call, to test how a slow rank affects the others.
     pub fn slow_down(&self, each_call: Duration) {
         self.shared.slow_down(each_call);
     }
 
-    /// Ends every rank with this exit code, whatever is under way. Returns where MPI does not end this one at once.
+    /// Ends every rank with this exit code, whatever is in flight. Returns if MPI does not end this process at once.
     pub fn abort(&self, code: i32) {
         if let Some(star) = &self.star {
             star.lock().unwrap_or_else(PoisonError::into_inner).tell(&RanksError::Closed { rank: self.rank });
             return;
         }
         self.shared.ask_to_abort(code);
-        // MPI ends the process long before.
+        // MPI ends the process long before this expires.
         thread::sleep(Duration::from_secs(5));
     }
 
-    /// Takes leave of the others, who do the same. Waits for them as long as they give signs of life.
+    /// Leaves together with the other ranks. Waits for them as long as they send heartbeats.
     pub fn finish(&mut self) -> Result<(), RanksError> {
         if self.star.is_some() {
-            // Whoever leaves first would look like one that has died.
+            // Whoever left first would look dead to the others.
             return self.gather(&[]).map(|_| ());
         }
         let ticket = self.shared.submit(Job::Finish);
@@ -210,7 +213,7 @@ impl Ranks {
     }
 }
 
-/// While it lives, steps are taken.
+/// Steps run while this guard lives.
 pub struct Stepping {
     ranks: Arc<Ranks>,
     begin: Instant,

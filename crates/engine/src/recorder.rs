@@ -1,4 +1,4 @@
-//! A device's record of its run: when each call began and ended, and on a GPU every kernel, copy and launch.
+//! A device's recording of a run: when each call began and ended, and on a GPU every kernel, copy and launch.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ impl CallSpan {
     }
 }
 
-/// One thing that a GPU or its driver did, on the device's own clock.
+/// One operation of a GPU or its driver, on the device's own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activity {
     pub what: ActivityKind,
-    /// A kernel's or a driver call's own name.
+    /// Name of the kernel or driver call.
     pub name: Arc<str>,
     pub start: Duration,
     pub end: Duration,
-    /// Joins what the driver was told to what the GPU did.
+    /// Links a driver call to the GPU work it launched.
     pub correlation: u32,
-    /// The call of the plan that it belongs to; none for what moves batches and losses.
+    /// The plan's call that it belongs to; `None` for transfers of batches and losses.
     pub call: Option<CallId>,
 }
 
@@ -55,12 +55,12 @@ pub enum ActivityKind {
         stream: u32,
         bytes: u64,
     },
-    /// The host in the driver.
+    /// Time that the host spends in a driver call.
     DriverCall,
 }
 
 impl Activity {
-    /// The stream it ran on; absent for work of the host.
+    /// The stream it ran on; absent for host activities.
     pub fn stream(&self) -> Option<u32> {
         match self.what {
             ActivityKind::Kernel { stream, .. }
@@ -74,17 +74,17 @@ impl Activity {
 /// How calls were timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timing {
-    /// By the host's clock around each.
+    /// By the host's clock around each call.
     #[default]
     HostClock,
-    /// By events before and after each, one call at a time: kernels are not told apart, and steps are not replayed.
+    /// By events around each call, one call at a time: kernels are not distinguished, and steps are not replayed.
     DeviceEvents,
-    /// By the kernels' own times, while steps were launched call by call or replayed as they always are.
+    /// By the kernels' own timestamps, with steps launched call by call, or replayed as usual.
     Kernels,
     ReplayedKernels,
 }
 
-/// The calls of the steps being recorded. Room is made beforehand, so that recording allocates nothing while a step runs.
+/// The calls of the recorded steps. Capacity is reserved in advance, so that recording allocates nothing during a step.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
     spans: Vec<CallSpan>,
@@ -97,7 +97,7 @@ impl Recorder {
         Recorder { spans: Vec::with_capacity(calls), activities: vec![], timing: Timing::HostClock }
     }
 
-    /// Wraps spans and activities that were recorded elsewhere, in order of time.
+    /// Wraps spans and activities that were recorded elsewhere, in time order.
     pub fn of(timing: Timing, spans: Vec<CallSpan>, activities: Vec<Activity>) -> Recorder {
         Recorder { spans, activities, timing }
     }
@@ -106,12 +106,12 @@ impl Recorder {
         self.timing
     }
 
-    /// Everything that a GPU did from `from` to `to`, in order of its start; empty on other devices.
+    /// All GPU activities that started between `from` and `to`, in order of start; empty on other devices.
     pub fn activities_between(&self, from: Duration, to: Duration) -> impl Iterator<Item = &Activity> {
         self.activities.iter().filter(move |one| one.start >= from && one.start < to)
     }
 
-    /// Written down after a step, when the GPU has told.
+    /// Adds activities after a step, once the GPU has reported them.
     pub(crate) fn push_activities(&mut self, timing: Timing, activities: Vec<Activity>) {
         self.timing = timing;
         self.activities.extend(activities);
@@ -121,7 +121,7 @@ impl Recorder {
         self.timing = timing;
     }
 
-    /// How many calls were written down so far: where the next step's begin.
+    /// Number of calls recorded so far: the index at which the next step begins.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
@@ -134,7 +134,7 @@ impl Recorder {
         &self.spans[of]
     }
 
-    /// Forgets what came after so many calls, and all that was done from `since` on; keeps the room.
+    /// Drops everything after the first `calls` calls and all activities from `since` on; keeps the capacity.
     pub fn truncate(&mut self, calls: usize, since: Duration) {
         self.spans.truncate(calls);
         self.activities.retain(|one| one.start < since);

@@ -1,4 +1,4 @@
-//! Plain slow kernels in double precision: what every backend is tested against.
+//! Simple, slow kernels in double precision, against which every backend is tested.
 
 mod accumulate;
 mod adamw;
@@ -38,13 +38,13 @@ impl Tensor {
         Tensor { ty: ty.clone(), data: vec![0.0; ty.elements()] }
     }
 
-    /// Rows of the innermost axis.
+    /// Rows along the innermost axis.
     fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.data.chunks_exact(self.ty.shape.row())
     }
 }
 
-/// Runs one op: fills `outputs`, and changes those `inputs` that the op updates.
+/// Runs one op: fills `outputs`, and changes the `inputs` that the op updates.
 pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     match op {
         Op::Embedding(_) => embedding::forward(inputs, outputs),
@@ -65,7 +65,7 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
         Op::SiluGrad(_) => elementwise::zip(inputs, outputs, elementwise::silu_gradient),
         Op::CrossEntropy(_) => cross_entropy::forward(inputs, outputs),
         Op::CrossEntropyGrad(_) => cross_entropy::gradient(inputs, outputs),
-        // One rank alone, whose own values are the sum.
+        // A single rank: its own values are the sum.
         Op::AllReduce(_) | Op::ReduceScatter(_) => {
             outputs.iter_mut().zip(inputs).for_each(|(to, from)| to.data.clone_from(&from.data));
         }
@@ -115,7 +115,7 @@ pub fn run(op: &Op, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     }
 }
 
-/// Runs a whole graph on the given values (everything that no node makes) and returns every value.
+/// Runs a whole graph on the given values (all that no node produces) and returns every value.
 pub fn evaluate(graph: &Graph, given: &BTreeMap<ValueId, Tensor>) -> Vec<Tensor> {
     let mut values: Vec<Tensor> = graph
         .value_ids()

@@ -1,4 +1,4 @@
-//! The device that is asked for, and how it is opened.
+//! The requested device, and how it is opened.
 
 use crate::cpu::isa::Isa;
 use crate::cpu::{Cpu, Reductions};
@@ -14,30 +14,30 @@ use std::str::FromStr;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// As `--device` names it: `cpu`, `cuda`, `cuda:N` or `null`.
+/// A device as `--device` names it: `cpu`, `cuda`, `cuda:N` or `null`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceSpec {
     #[default]
     Cpu,
     Null,
-    /// The GPU of this number.
+    /// The GPU with this index.
     Cuda(usize),
 }
 
-/// Settings of a device; each kind takes those that it knows.
+/// Settings for opening a device; each kind uses those that apply to it.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// Threads of the CPU.
+    /// Number of CPU threads.
     pub threads: usize,
     pub order: SumOrder,
-    /// Settings of a GPU: marks for the vendors' profilers, and the folder of compiled kernels and measured choices.
+    /// GPU settings: ranges for the vendors' profilers, and the folder for compiled kernels and measured choices.
     pub ranges: RangesChoice,
     pub cache: Option<PathBuf>,
-    /// The null device's, which predicts its times by them.
+    /// The null device predicts call times with these.
     pub rates: Rates,
-    /// The null device's, which predicts messages between ranks by it.
+    /// The null device predicts messages between ranks with this.
     pub link: Link,
-    /// The other processes that train the same model, where there are any.
+    /// The other processes that train the same model, if any.
     pub ranks: Option<Arc<Ranks>>,
 }
 
@@ -69,7 +69,7 @@ impl FromStr for DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// As files name it, without a GPU's number.
+    /// The name used in files, without a GPU's index.
     pub fn name(self) -> &'static str {
         match self {
             DeviceSpec::Cpu => "cpu",
@@ -78,7 +78,7 @@ impl DeviceSpec {
         }
     }
 
-    /// The target that its programs are made for; the null device stands in for the CPU.
+    /// The target that its programs are built for; the null device stands in for the CPU.
     pub fn target(self) -> Target {
         match self {
             DeviceSpec::Cpu | DeviceSpec::Null => Target::Cpu,
@@ -86,7 +86,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Has kernels for these.
+    /// Precisions that it has kernels for.
     pub fn precisions(self) -> &'static [Precision] {
         match self {
             DeviceSpec::Cpu => Cpu::PRECISIONS,

@@ -1,7 +1,8 @@
-//! Every CUDA kernel compiles, for every generation from Turing to Blackwell, by NVRTC itself and without a GPU.
+//! Compiles every CUDA kernel with NVRTC, for every generation from Turing to Blackwell, without a GPU.
 //!
-//! Where NVRTC comes from is told by CUDA_HOME or found in the active Python environment; `cargo xtask test` installs it and asks for the
-//! oldest generation, Hopper and the newest (HEADROOM_TEST_GENERATIONS=ends), `cargo xtask kernels` for all.
+//! NVRTC is named by CUDA_HOME or found in the active Python environment. `cargo xtask test` installs it and compiles
+//! for the oldest generation, Hopper and the newest (HEADROOM_TEST_GENERATIONS=ends); `cargo xtask kernels` compiles
+//! for all.
 
 use headroom_engine::cuda::compile::{CAPABILITIES, all_units, architecture, compile, compiles_for};
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Products against a plain triple loop in f64: shapes, strides, instruction sets and thread counts.
+//! Checks products against a plain triple loop in f64: shapes, strides, instruction sets and thread counts.
 
 #[path = "common/operand.rs"]
 mod operand;
@@ -8,7 +8,7 @@ use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
 use operand::{Operand, STORAGES, Storage, noise, pools, same_bits};
 
-/// `before + alpha · a · b` (or without `before`) in f64, and the scale its rounding error is measured in.
+/// `before + alpha · a · b` (or without `before`) in f64, and the scale of its rounding error.
 fn plain(alpha: f32, a: &Operand, b: &Operand, before: impl Fn(usize, usize) -> f64) -> Vec<(f64, f64)> {
     let mut out = Vec::with_capacity(a.rows * b.cols);
     for row in 0..a.rows {
@@ -32,14 +32,14 @@ struct Case {
     accumulate: Accumulate,
 }
 
-/// Runs the case at every level and thread count: close to the plain sum, bits equal for all thread counts, and
-/// nothing written beside C.
+/// Runs the case at every level and thread count: the result is close to the plain sum, has the same bits for all
+/// thread counts, and nothing is written outside C.
 fn check(pools: &[(Pool, Scratch)], case: &Case) {
     let Case { m, n, k, alpha, accumulate, .. } = *case;
     let name = format!("{m}×{n}×{k} {:?}·{:?} alpha {alpha} {accumulate:?}", case.a, case.b);
     let (a, b) = (Operand::new(m, k, case.a, 1), Operand::new(k, n, case.b, 2));
     let c_stride = n + 3;
-    // NaN where nothing may be read or written.
+    // NaN marks elements that may not be read or written.
     let mut before = vec![f32::NAN; m * c_stride];
     if accumulate == Accumulate::Add {
         for (i, value) in noise(m * c_stride, 3).into_iter().enumerate() {
@@ -63,7 +63,7 @@ fn check(pools: &[(Pool, Scratch)], case: &Case) {
                     let (want, size) = want[row * n + col];
                     let got = f64::from(c[row * c_stride + col]);
                     let error = (got - want).abs();
-                    // A block of 512 adds up one after the other: errors grow like √depth, 32 eps is far outside.
+                    // A block of 512 is summed sequentially: errors grow like √depth, and 32 eps is far outside.
                     assert!(
                         error <= 32.0 * f64::from(f32::EPSILON) * size,
                         "{name} {isa}: c[{row}, {col}] is {got}, not {want}"
@@ -90,7 +90,7 @@ fn small_and_odd_shapes_match_the_plain_sum_in_every_storage() {
     for &m in &sizes {
         for &n in &sizes {
             for &k in &[1, 2, 5, 16, 31, 64] {
-                // Every storage pair, alpha and accumulation comes up many times over the shapes.
+                // Every storage pair, alpha and accumulation occurs many times over the shapes.
                 turn += 1;
                 check(
                     &pools,
@@ -114,7 +114,7 @@ fn shapes_past_every_block_limit_match_on_any_number_of_threads() {
     let pools = pools();
     // Depth past one and two blocks; columns past one stage; few rows; few columns.
     let shapes = [(37, 1100, 513), (150, 70, 1030), (15, 1500, 700), (301, 33, 200), (64, 64, 2100), (2, 600, 1025)];
-    // Where numbers are split for tiles: several blocks and stages, rows and columns that do not fill the last tile.
+    // Shapes that are split for tiles: several blocks and stages, rows and columns that do not fill the last tile.
     let tiled = [(290, 190, 680), (130, 2100, 420), (700, 158, 1400)];
     for (i, (m, n, k)) in shapes.into_iter().chain(tiled).enumerate() {
         for (a, b) in [
@@ -198,7 +198,7 @@ fn every_level_rounds_as_little_as_single_precision_must() {
         gemm(&pool, isa, &scratch, Product { alpha: 1.0, a: a.view(), b: b.view(), accumulate, c: view });
         let squares = c.iter().zip(&want).map(|(got, (want, size))| ((f64::from(*got) - want) / size).powi(2));
         let rms = (squares.sum::<f64>() / (m * n) as f64).sqrt() / f64::from(f32::EPSILON);
-        // Rounding operands to bfloat16 would cost thousands; sums of 1,500 terms one after the other, about 0.3.
+        // Rounding operands to bfloat16 would give thousands; sequential sums of 1,500 terms give about 0.3.
         assert!(rms < 0.5, "{isa}: sums are off by {rms:.3} eps");
     }
 }
@@ -245,7 +245,7 @@ fn attention_products(pool: &Pool, isa: Isa, scratch: &Scratch, [heads, groups, 
     [scores, out, dk]
 }
 
-/// A place that several threads write to, each in its own part.
+/// Memory that several threads write to, each in its own part.
 #[derive(Clone, Copy)]
 struct Shared(*mut f32);
 // SAFETY: only disjoint parts are written.

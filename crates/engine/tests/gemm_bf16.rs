@@ -1,4 +1,5 @@
-//! Products in bfloat16 against a plain triple loop over rounded operands: shapes, strides, units and thread counts.
+//! Checks bfloat16 products against a plain triple loop over rounded operands: shapes, strides, units and thread
+//! counts.
 
 #[path = "common/operand.rs"]
 mod operand;
@@ -8,7 +9,7 @@ use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
 use operand::{Operand, STORAGES, Storage, THREADS, noise, pools, same_bits};
 
-/// To 8 bits of mantissa, ties to even.
+/// Rounds to 8 bits of mantissa, ties to even.
 fn rounded(x: f32) -> f64 {
     let bits = x.to_bits();
     f64::from(f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000))
@@ -25,7 +26,7 @@ struct Case {
     accumulate: Accumulate,
 }
 
-/// The software unit at every level of vectors, and every other unit there is.
+/// The software unit at every vector level, and every other available unit.
 fn units() -> Vec<(Isa, Bf16Unit)> {
     let software = Isa::available().into_iter().map(|isa| (isa, Bf16Unit::Software));
     let others = Bf16Unit::available().into_iter().filter(|unit| *unit != Bf16Unit::Software);
@@ -65,7 +66,7 @@ fn check(pools: &[(Pool, Scratch)], case: &Case) {
     }
 }
 
-/// Every element of C, those beside it included, and the scale that its rounding error is measured in.
+/// Every element of C, including the gaps, and the scale of its rounding error.
 fn plain(case: &Case, a: &Operand, b: &Operand, before: &[f32]) -> Vec<(f64, f64)> {
     let stride = b.cols + 3;
     let element = |(index, &was): (usize, &f32)| {

@@ -1,4 +1,4 @@
-//! Products with an operand in common give the bits that each alone gives: lengths, layouts, levels and thread counts.
+//! Joined products give the same bits as each product alone: lengths, layouts, levels and thread counts.
 
 #[allow(dead_code, reason = "other tests look at single elements")]
 #[path = "common/operand.rs"]
@@ -9,7 +9,7 @@ use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::pool::Pool;
 use operand::{Operand, Storage, noise, pools, same_bits};
 
-/// Lengths of the parts, the length they have in common, and the depth.
+/// Lengths of the parts, the common length, and the depth.
 const SHAPES: [(&[usize], usize, usize); 9] = [
     (&[64, 32, 32], 128, 64),
     (&[1, 15, 33, 100], 70, 19),
@@ -18,12 +18,12 @@ const SHAPES: [(&[usize], usize, usize); 9] = [
     (&[110, 110], 60, 520),
     (&[7], 9, 5),
     (&[0, 20, 31], 40, 16),
-    // Long enough for tiles; some of them.
+    // Long enough for tiles: all parts, then only some.
     (&[160, 130, 128], 200, 150),
     (&[160, 20], 200, 150),
 ];
 
-/// Left and right operand, as training has them.
+/// Storage of the left and right operand, as in training.
 const LAYOUTS: [(Storage, Storage); 3] = [
     (Storage::RowMajor, Storage::Transposed),
     (Storage::Transposed, Storage::RowMajor),

@@ -1,5 +1,5 @@
-//! Every op's gradient against finite differences, in double precision, by the reference kernels. A new op joins through
-//! its examples.
+//! Checks every op's gradient against finite differences, in double precision with the reference kernels. A new op is
+//! covered through its examples.
 
 use headroom_engine::examples as fill;
 use headroom_engine::reference::{Tensor, evaluate, run};
@@ -39,9 +39,9 @@ const WITHOUT_GRADIENT: [&str; 39] = [
     "add_rms_norm_grad",
     "flash_attention_grad",
     "linear_cross_entropy",
-    // Makes its own gradients: tested below.
+    // Computes its own gradients: tested below.
     "linear_cross_entropy_train",
-    // Come after the gradient, as a precision of the products.
+    // Inserted after differentiation, as a precision of the products.
     "rms_scales",
     "quantize",
     "fp8_product",
@@ -104,9 +104,9 @@ fn every_gradient_agrees_with_finite_differences() {
 struct Built {
     graph: Graph,
     inputs: Vec<ValueId>,
-    /// Outputs that have a gradient, each with the value that it starts from.
+    /// Outputs that have a gradient, each with the value of that gradient.
     seeds: Vec<(ValueId, ValueId)>,
-    /// For each differentiable input, its place in the example and its gradient.
+    /// For each differentiable input, its index in the example and its gradient.
     gradients: Vec<(usize, ValueId)>,
 }
 
@@ -138,12 +138,12 @@ fn built(example: &Example) -> Result<Built, GraphError> {
     Ok(Built { graph, inputs, seeds, gradients: wanted.into_iter().zip(gradients).collect() })
 }
 
-/// The logarithms that attention keeps for its backward pass are read by nothing else.
+/// Only the backward pass reads the logsumexp that attention keeps.
 fn differentiable_outputs(op: &Op, outputs: usize) -> usize {
     if matches!(op, Op::FlashAttention(_)) { 1 } else { outputs }
 }
 
-/// Floats, but not the rotation tables, which are constants of the model.
+/// True for floats except the rotation tables, which are constants of the model.
 fn is_differentiable(example: &Example, index: usize) -> bool {
     let first_table = match example.op {
         Op::Rope(_) => 1,

@@ -1,5 +1,5 @@
-//! Every backend's kernel of every op against the reference, at every instruction-set level and for several numbers of
-//! threads, whose results must have the same bytes. A new op joins through its examples.
+//! Checks every backend's kernel of every op against the reference, at every instruction-set level and for several
+//! thread counts, whose results must have the same bytes. A new op is covered through its examples.
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
@@ -27,7 +27,7 @@ fn every_cpu_kernel_agrees_with_the_reference() {
     }
 }
 
-/// So long that keys are taken in several blocks and ranges, which threads share.
+/// Long enough that keys are processed in several blocks and ranges, which threads share.
 #[test]
 fn attention_of_a_long_sequence_agrees_with_the_reference() {
     let (seq, heads, kv_heads, hd) = (1700, 2, 1, 8);
@@ -58,17 +58,17 @@ fn attention_of_a_long_sequence_agrees_with_the_reference() {
 
 #[test]
 fn a_nan_in_an_input_reaches_an_output() {
-    // A parameter that stands still reads nothing: rates of zero say so.
+    // A parameter with rates of zero is not updated, and nothing of it is read.
     let stands_still =
         |example: &Example| example.inputs.iter().any(|input| *input == (TensorType::f32(&[3]), Fill::Constant(0.0)));
     let swallows_nothing =
         |example: &Example| !matches!(example.op, Op::Zero(_) | Op::Arrive(_)) && !stands_still(example);
     for example in Op::examples().into_iter().filter(swallows_nothing) {
         for isa in Isa::available() {
-            // Muon's momentum asks the rates one thing alone: does the parameter stand still?
+            // Muon's momentum uses the rates only to decide whether the parameter is updated.
             let asks = |index: usize| matches!(example.op, Op::MuonMomentum(_)) && index == 2;
             let floats = example.inputs.iter().enumerate().filter(|(_, (ty, _))| ty.dtype.is_float());
-            // A tensor that is gathered into is written, not read.
+            // A gathered tensor is written, not read.
             let is_written = |index: usize| matches!(example.op, Op::AllGather(op) if index < op.tensors);
             let floats = floats.filter(|(index, _)| !asks(*index) && !is_written(*index));
             for (index, _) in floats {
@@ -95,7 +95,7 @@ fn on_cpu(example: &Example, isa: Isa, threads: usize) -> Vec<Vec<f32>> {
     run(example, &fill::inputs(example), isa, threads)
 }
 
-/// The outputs, then the updated inputs.
+/// Returns the outputs, then the updated inputs.
 fn run(example: &Example, inputs: &[Tensor], isa: Isa, threads: usize) -> Vec<Vec<f32>> {
     let mut graph = Graph::new();
     let values: Vec<ValueId> = inputs

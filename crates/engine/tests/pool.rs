@@ -1,4 +1,4 @@
-//! The thread pool: every item once, panics passed on, nested and repeated use.
+//! Tests the thread pool: every item runs once, panics propagate, nested and repeated use.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -152,7 +152,7 @@ fn dropping_a_pool_ends_its_threads() {
         let pool = Pool::new(4).unwrap();
         pool.broadcast(&|_| {});
     }
-    // Other tests of this file run beside this one; twenty pools of three workers would show.
+    // Other tests of this file run at the same time; twenty leaked pools of three workers would show.
     assert!(thread_count() < before + 40, "{} threads, {before} before", thread_count());
 }
 

@@ -1,4 +1,4 @@
-//! The choice of parameters that a step updates: the rules, and the numbers that all devices have to agree on.
+//! Rules that choose which parameters a step updates, and the arithmetic on which all devices must agree.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,25 @@ use std::str::FromStr;
 /// How the nodes that a step updates are chosen in the model's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// As many with the largest gradient norm.
+    /// The given number of units with the largest gradient norms.
     TopK(usize),
-    /// Every one: the same bytes as without a choice.
+    /// Every unit: gives the same bytes as no choice at all.
     All,
-    /// From the root to the child with the largest norm, down to a leaf; those near it take a part of the step.
+    /// Descends from the root to the child with the largest norm until it reaches a leaf; units near that leaf take a
+    /// fraction of the step.
     Path,
-    /// As many by lot: the control.
+    /// The given number of units at random: the control.
     Random(usize),
 }
 
 /// The units that a rule chooses among.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Among {
-    /// Every parameter is a leaf of the tree that the modules make.
+    /// Every parameter is a leaf of the tree formed by the modules.
     #[default]
     Parameters,
-    /// Blocks that are nodes of a tree of their own. A block is chosen whole, and everything outside of the blocks is always updated.
+    /// Blocks are nodes of a tree of their own. A block is chosen as a whole, and everything outside the blocks is
+    /// always updated.
     Blocks,
 }
 
@@ -44,13 +46,14 @@ impl FromStr for Among {
     }
 }
 
-/// Shares of the step: the leaf at the end of the path, units under the same parent, and others of its layer.
+/// Fractions of the step taken by the leaf at the end of the path, by units under the same parent, and by others of its
+/// layer.
 pub const FULL: f32 = 1.0;
 pub const SIBLING: f32 = 0.15;
 pub const SAME_LAYER: f32 = 0.05;
 
 impl Rule {
-    /// How many it chooses, where that is known beforehand.
+    /// The number of units it chooses, if that is known in advance.
     pub fn count(self) -> Option<usize> {
         match self {
             Rule::TopK(count) | Rule::Random(count) => Some(count),
@@ -88,8 +91,8 @@ impl FromStr for Rule {
     }
 }
 
-/// `1 - beta1^t` and `sqrt(1 - beta2^t)` of a parameter's own step count `t`, from 1 up: what corrects the bias of moments
-/// that start at zero. Powers by squaring, so that every device gets the same bits.
+/// `1 - beta1^t` and `sqrt(1 - beta2^t)` for a parameter's own step count `t`, starting at 1. They correct the bias of
+/// moments that start at zero. Powers are computed by squaring, so that every device gets the same bits.
 pub fn bias_corrections(beta1: f64, beta2: f64, t: u64) -> [f32; 2] {
     [(1.0 - power(beta1, t)) as f32, (1.0 - power(beta2, t)).sqrt() as f32]
 }
@@ -108,7 +111,7 @@ fn power(mut base: f64, mut exponent: u64) -> f64 {
     }
 }
 
-/// A leaf's lot at a step: a mix of seed, step and leaf alone, so that a resumed run draws what it would have drawn.
+/// A leaf's random draw at a step. It depends on seed, step and leaf only, so a resumed run draws the same numbers.
 pub fn leaf_draw(seed: u64, step: u32, leaf: u32) -> u32 {
     let mut word = seed ^ (u64::from(step) << 32 | u64::from(leaf)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
@@ -117,8 +120,8 @@ pub fn leaf_draw(seed: u64, step: u32, leaf: u32) -> u32 {
     (word ^ word >> 29) as u32 ^ (word >> 32) as u32
 }
 
-/// A squared norm as a number to rank by: larger norms have larger ones, and what is not a number has the largest, so that
-/// it shows instead of hiding among those that stand still.
+/// An integer that ranks a squared norm: larger norms rank higher, and NaN ranks highest, so that it shows up instead
+/// of hiding among the parameters that are not updated.
 pub fn rank_of_norm(squared: f32) -> u32 {
     squared.to_bits() & 0x7fff_ffff
 }
@@ -153,7 +156,7 @@ mod tests {
             let best = (0..leaves).max_by_key(|leaf| leaf_draw(42, step, *leaf)).unwrap();
             won[best as usize] += 1;
         }
-        // 200 each on average; five standard deviations are 69.
+        // The mean is 200 each; five standard deviations are 69.
         assert!(won.iter().all(|times| (131..270).contains(times)), "{won:?}");
         assert_ne!(leaf_draw(42, 1, 0), leaf_draw(43, 1, 0));
     }

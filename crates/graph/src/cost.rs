@@ -1,4 +1,4 @@
-//! Predicted time of a call from what a device can do.
+//! Predicts the time of a call from a device's rates.
 
 use crate::graph::{Graph, ValueId};
 use crate::op::Op;
@@ -6,44 +6,44 @@ use crate::ops::collective::{AllReduce, ReduceScatter};
 use crate::plan::{Call, Plan};
 use std::collections::BTreeMap;
 
-/// Speed of a device, as plain rates; measured by the engine.
+/// Rates of a device, measured by the engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// FLOPs a second of a large matrix product.
+    /// FLOP/s of a large matrix product.
     pub product_flops: f64,
-    /// Bytes a second to and from memory.
+    /// Memory bandwidth in bytes per second.
     pub bytes: f64,
-    /// Seconds that any call costs before it does anything.
+    /// Fixed overhead of any call, in seconds.
     pub call_seconds: f64,
 }
 
-/// Messages between ranks, as a straight line: each round takes so long however little is sent, and a rank sends so much per second.
+/// Linear cost model of messages between ranks: a fixed time per round plus the bytes sent at a constant rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     pub round_seconds: f64,
     pub bytes: f64,
 }
 
-/// A call on the clock of the step: when it begins, and when the next one may.
+/// A call on the step's timeline: when it begins, and when the next one may begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predicted {
     pub begin: f64,
     pub end: f64,
-    /// Seconds of it in which nothing is done but wait for other ranks.
+    /// Seconds spent only waiting for other ranks.
     pub exposed: f64,
 }
 
-/// The clocks of a step: that of the calls, and that of the exchanges which go on beside them.
+/// The clocks of a step: one for the calls, one for the exchanges that overlap them.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks {
     pub now: f64,
     exchanged: f64,
-    /// When each started exchange is done, by the first value that it makes.
+    /// When each started exchange finishes, keyed by its first output value.
     arrivals: BTreeMap<ValueId, f64>,
 }
 
 impl Clocks {
-    /// Goes on by one call.
+    /// Advances by one call.
     pub fn advance(&mut self, graph: &Graph, call: &Call, rates: &Rates, link: &Link) -> Predicted {
         let (node, begin) = (graph.node(call.node), self.now);
         let rounds = match node.op {
@@ -77,14 +77,14 @@ impl Clocks {
     }
 }
 
-/// Seconds of one step of a plan on several ranks, and those of them in which a rank only waits for others.
+/// Seconds of one step of a plan on several ranks, and how many of them a rank spends only waiting for others.
 pub fn predicted_among_ranks(graph: &Graph, plan: &Plan, rates: &Rates, link: &Link) -> (f64, f64) {
     let mut clocks = Clocks::default();
     let exposed = plan.calls.iter().map(|call| clocks.advance(graph, call, rates, link).exposed).sum();
     (clocks.now, exposed)
 }
 
-/// The larger of the two floors, arithmetic and memory, and the cost of the call itself.
+/// The larger of the compute and memory lower bounds, plus the overhead of the call.
 pub fn predicted_seconds(call: &Call, rates: &Rates) -> f64 {
     (call.flops as f64 / rates.product_flops).max(call.bytes as f64 / rates.bytes) + rates.call_seconds
 }
@@ -102,7 +102,7 @@ mod tests {
     const RATES: Rates = Rates { product_flops: 1e9, bytes: 1e9, call_seconds: 0.0 };
     const LINK: Link = Link { round_seconds: 0.5, bytes: 1e3 };
 
-    /// An exchange of a thousand bytes, a call of two seconds, and what reads both.
+    /// An exchange of a thousand bytes, a call of two seconds, and a node that reads both.
     fn step(later: bool) -> Graph {
         let text = format!(
             "input x: f32[250]\ninput y: f32[250000000]\n\
@@ -122,7 +122,7 @@ mod tests {
             predicted_among_ranks(&graph, &Plan::new(&graph), &RATES, &LINK)
         };
         assert_eq!(TensorType::f32(&[250]).bytes(), 1000);
-        // Two rounds, and half of the tensor to the other rank in each of them.
+        // Two rounds; each sends half of the tensor to the other rank.
         assert_eq!(predicted(false), (2.0 + 2.0, 2.0));
         assert_eq!(predicted(true), (2.0, 0.0));
     }

@@ -1,7 +1,7 @@
-//! Eight-bit floats: how numbers are rounded to them, and the scale of a tensor that brings its values into their range.
+//! Eight-bit floats: rounding to them, and the per-tensor scale that brings values into their range.
 //!
-//! A tensor's scale is a value of its own, a slot of [`SLOT`] floats beside it: what one is worth, the largest value met since
-//! the last update, counts of what went wrong, and the largest values of the steps before.
+//! A tensor's scale is a value of its own, a slot of [`SLOT`] floats beside it: the unit, the largest value seen since
+//! the last update, error counts, and the largest values of earlier steps.
 
 use crate::tensor::DType;
 use std::fmt;
@@ -11,25 +11,25 @@ use std::str::FromStr;
 pub enum Format {
     /// Four bits of exponent, three of mantissa, no infinity: weights and activations.
     E4m3,
-    /// Five and two: gradients, whose values spread further.
+    /// Five bits of exponent, two of mantissa: gradients, whose values spread further.
     E5m2,
 }
 
-/// Floats of a slot.
+/// Number of floats in a slot.
 pub const SLOT: usize = 24;
-/// The value that a stored 1 stands for: values are divided by it before they are rounded. A power of two; zero before the first use.
+/// Index of the unit: values are divided by it before they are rounded. A power of two; zero before the first use.
 pub const UNIT: usize = 0;
 /// The largest absolute value since the last update.
 pub const LARGEST: usize = 1;
-/// Values that were beyond the largest number and were set to it.
+/// Count of values that were clamped to the largest representable number.
 pub const SATURATED: usize = 2;
-/// Updates at which the largest value was not finite, or its scale beyond what is kept.
+/// Count of updates at which the largest value was not finite, or its unit had to be clamped.
 pub const OUT_OF_RANGE: usize = 3;
-/// Updates so far.
+/// Count of updates so far.
 pub const UPDATES: usize = 4;
 const HISTORY: usize = 8;
 
-/// Powers of two that a unit stays between.
+/// The unit stays between two to the minus this and two to the plus this.
 const MOST_EXPONENT: i32 = 100;
 
 impl Format {
@@ -55,7 +55,7 @@ impl Format {
         }
     }
 
-    /// Bits of mantissa, the smallest normal exponent, and the exponent of the largest number.
+    /// Mantissa bits, the smallest normal exponent, and the exponent of the largest number.
     fn bits(self) -> (i32, i32, i32) {
         match self {
             Format::E4m3 => (3, -6, 8),
@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// To nearest, ties to even; beyond the largest number to it. NaN stays NaN.
+    /// Rounds to nearest, ties to even, and saturates at the largest number. NaN stays NaN.
     pub fn round(self, x: f32) -> f32 {
         if x.is_nan() {
             return x;
@@ -100,8 +100,8 @@ impl Format {
         }
     }
 
-    /// Returns the unit that keeps `largest` in range with `margin` powers of two to spare, and whether it had to be clamped to
-    /// the range of units. Returns `None` where `largest` gives nothing to go by.
+    /// Returns the unit that keeps `largest` in range with `margin` powers of two to spare, and whether it had to be
+    /// clamped to the range of units. Returns `None` if `largest` is zero, negative or not finite.
     pub fn unit_for(self, largest: f32, margin: i32) -> Option<(f32, bool)> {
         if !largest.is_finite() || largest <= 0.0 {
             return None;
@@ -116,7 +116,8 @@ impl Format {
     }
 }
 
-/// Sets the unit of a slot from the largest values of the last steps, and begins anew. `margin` as in [`Format::unit_for`].
+/// Sets the unit of a slot from the largest values of the last steps and resets the running maximum. `margin` is as in
+/// [`Format::unit_for`].
 pub fn update(slot: &mut [f32], format: Format, margin: i32) {
     let largest = slot[LARGEST];
     slot[LARGEST] = 0.0;
@@ -138,17 +139,17 @@ pub fn update(slot: &mut [f32], format: Format, margin: i32) {
     }
 }
 
-/// Exponent of a number that is not negative; for zero, that of the smallest.
+/// Exponent of a non-negative number; zero gives the same exponent as a subnormal.
 fn exponent(x: f32) -> i32 {
     (x.to_bits() >> 23) as i32 - 127
 }
 
-/// Two to an exponent between -126 and 127.
+/// Two to the power `exponent`, which is between -126 and 127.
 fn power(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
-/// Names of an enum's variants, both ways.
+/// Implements `Display` and `FromStr` of an enum by its variants' names.
 macro_rules! named {
     ($type:ident: $($variant:ident $name:literal),*) => {
         impl fmt::Display for $type {
@@ -236,7 +237,8 @@ mod tests {
             (slot[UNIT], slot[OUT_OF_RANGE])
         };
         assert_eq!(step(448.0), (1.0, 0.0));
-        // A smaller one changes nothing until the larger is forgotten; what is not finite is counted and not believed.
+        // A smaller value changes nothing until the larger one leaves the history; a non-finite one is counted and
+        // ignored.
         for _ in 0..15 {
             assert_eq!(step(448.0 / 8.0), (1.0, 0.0));
         }

@@ -5,8 +5,8 @@ use crate::op::Backward;
 use crate::ops::add::Add;
 
 /// Adds the backward pass to the graph, starting from pairs of a value and its gradient (the loss and its seed), and
-/// returns the gradient of each value in `with_respect_to`. A value that no gradient reaches is an error, never a silent
-/// zero.
+/// returns the gradient of each value in `with_respect_to`. A value that no gradient reaches is an error, never a
+/// silent zero.
 pub fn differentiate(
     graph: &mut Graph,
     from: &[(ValueId, ValueId)],

@@ -1,4 +1,4 @@
-//! The graph: values, the nodes that make them, and the rules that a graph always keeps.
+//! The graph: values, the nodes that produce them, and the invariants that a graph always keeps.
 
 use crate::op::{Op, ShapeError};
 use crate::role::{Part, Role, block_of};
@@ -40,7 +40,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Purpose of a buffer, as memory is reported.
+/// Purpose of a buffer, as used in memory reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     Parameters,
@@ -77,11 +77,11 @@ pub enum Source {
     Input,
     /// A weight: kept between steps.
     Parameter,
-    /// Written by the host once, kept, never changed (rotation tables).
+    /// Written by the host once and never changed (rotation tables).
     Constant,
     /// Kept between steps and updated by the graph: moments, gradient accumulators.
     State(Category),
-    /// Made by a node.
+    /// Produced by a node.
     Node(NodeId),
 }
 
@@ -93,11 +93,11 @@ impl Source {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// Parameters carry their Hugging Face name; what nodes make is `%` and a number.
+    /// Parameters carry their Hugging Face name; values produced by nodes are named `%` and a number.
     pub name: Arc<str>,
     pub ty: TensorType,
     pub source: Source,
-    /// The place in the model of a parameter and its copies. Empty for everything else.
+    /// The place in the model of a parameter or a copy of one. Empty for everything else.
     pub part: Part,
 }
 
@@ -113,7 +113,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// The number of the block that it belongs to.
+    /// The number of the block that the node belongs to.
     pub fn block(&self) -> Option<usize> {
         block_of(&self.module)
     }
@@ -143,7 +143,7 @@ pub struct Graph {
     phase: Phase,
 }
 
-/// Where the next node would go is not part of what a graph is.
+/// Ignores the module and phase that the next node would get: they are not part of a graph's identity.
 impl PartialEq for Graph {
     fn eq(&self, other: &Graph) -> bool {
         self.values == other.values && self.nodes == other.nodes && self.outputs == other.outputs
@@ -176,14 +176,14 @@ impl Graph {
         self.value(name.into(), ty, Source::Parameter)
     }
 
-    /// A parameter with its place in the model.
+    /// Declares a parameter with its place in the model.
     pub fn weight(&mut self, name: &str, ty: TensorType, part: Part) -> ValueId {
         let id = self.parameter(name, ty);
         self.place(id, part);
         id
     }
 
-    /// Says where a kept value belongs in the model.
+    /// Sets the place in the model of a kept value.
     pub fn place(&mut self, id: ValueId, part: Part) {
         self.values[id.0].part = part;
     }
@@ -196,12 +196,12 @@ impl Graph {
         self.value(name.into(), ty, Source::State(category))
     }
 
-    /// Nodes added from now on belong to this module and phase, and to no part of the model.
+    /// Nodes added from now on belong to this module and phase, with the role `Other`.
     pub fn enter(&mut self, module: &str, phase: Phase) {
         self.enter_as(module, phase, Role::Other);
     }
 
-    /// Nodes added from now on belong to this module and phase, in this role.
+    /// Nodes added from now on belong to this module and phase, with this role.
     pub fn enter_as(&mut self, module: &str, phase: Phase, role: Role) {
         if *self.module != *module {
             self.module = module.into();
@@ -244,7 +244,7 @@ impl Graph {
         }
     }
 
-    /// A value that stays alive to the end of the step under this name.
+    /// Keeps a value alive to the end of the step, under this name.
     pub fn output(&mut self, name: &str, value: ValueId) {
         self.outputs.push((name.into(), value));
     }
@@ -289,7 +289,7 @@ impl Graph {
         self.values.iter().position(|value| &*value.name == name).map(ValueId)
     }
 
-    /// The node that makes a value.
+    /// The node that produces a value.
     pub fn maker(&self, id: ValueId) -> Option<(NodeId, &Node)> {
         match self.get(id).source {
             Source::Node(maker) => Some((maker, self.node(maker))),
@@ -297,7 +297,7 @@ impl Graph {
         }
     }
 
-    /// How often a value is read, or kept as an output.
+    /// How often a value is read by nodes or kept as an output.
     pub fn uses(&self, id: ValueId) -> usize {
         let reads = self.nodes.iter().flat_map(|node| &node.inputs).filter(|input| **input == id).count();
         reads + self.outputs.iter().filter(|(_, output)| *output == id).count()
@@ -307,7 +307,7 @@ impl Graph {
         self.value_ids().filter(|&id| self.get(id).source == Source::Parameter).collect()
     }
 
-    /// FLOPs of the products of one phase: what a count of a model's FLOPs means.
+    /// FLOPs of the products of one phase: the usual meaning of a model's FLOP count.
     pub fn product_flops(&self, phase: Phase) -> u64 {
         self.nodes
             .iter()
@@ -316,10 +316,10 @@ impl Graph {
             .sum()
     }
 
-    /// Checks everything that a graph promises: `after` names what was done last, for the error.
+    /// Checks all invariants of a graph. `after` names the last change, for the error.
     ///
-    /// Every node's inputs exist before it, shapes and dtypes are what its op infers, a value has one maker, an updated
-    /// value is one that is kept, and a parameter is not touched again in the same step after its update.
+    /// Every node's inputs exist before it, shapes and dtypes are those that its op infers, a value has one producer,
+    /// only kept values are updated, and a parameter is not touched again in the same step after its update.
     pub fn validate(&self, after: &str) -> Result<(), GraphError> {
         let invalid = |what: String| Err(GraphError::Invalid { after: after.into(), what });
         let mut updated = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! The computation: ops, the graph of them, its gradient, the passes that rewrite it, the memory plan and the predicted
-//! cost. Pure data and functions: no files, no clock, no device.
+//! The computation: ops and the graph they form, its gradient, the passes that rewrite it, the memory plan and the
+//! predicted cost. Pure data and functions: no files, no clock, no device.
 
 pub mod choice;
 pub mod cost;

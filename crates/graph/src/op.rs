@@ -9,13 +9,13 @@ use crate::tensor::TensorType;
 use thiserror::Error;
 
 pub trait Operator {
-    /// The types of the outputs, or what is wrong with the inputs.
+    /// The types of the outputs, or an error that says what is wrong with the inputs.
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError>;
 
     /// Floating-point operations executed, a multiply-add counted as two.
     fn flops(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
 
-    /// Bytes that must move if every input is read once and every output (and updated input) written once.
+    /// Bytes that must move if every input is read once and every output (and updated input) is written once.
     fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
         let all = inputs.iter().chain(outputs).map(TensorType::bytes).sum::<usize>();
         let updated = self.updates().into_iter().map(|index| inputs[index].bytes()).sum::<usize>();
@@ -27,25 +27,25 @@ pub trait Operator {
         vec![]
     }
 
-    /// Is it a product (GEMM)? Those are what FLOP counts of a model are about.
+    /// Whether it is a matrix product (GEMM): a model's FLOP count covers only those.
     fn is_product(&self) -> bool {
         false
     }
 
-    /// Is it there to be looked at alone? Such kernels are counted apart from those that the step needs.
+    /// Whether it only serves observation. Such kernels are counted apart from those that the step needs.
     fn is_instrumentation(&self) -> bool {
         false
     }
 
-    /// Bytes that this rank sends to others; nothing but a collective does.
+    /// Bytes that this rank sends to others; non-zero only for collectives.
     fn sent_bytes(&self, _inputs: &[TensorType], _outputs: &[TensorType]) -> u64 {
         0
     }
 
-    /// The gradient with respect to each input that wants one.
+    /// The gradient with respect to each input that needs one.
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError>;
 
-    /// Small cases for the table tests, odd sizes among them.
+    /// Small cases for the table tests, including odd sizes.
     fn examples() -> Vec<Example>
     where
         Self: Sized;
@@ -56,9 +56,9 @@ pub struct Backward<'a> {
     pub graph: &'a mut Graph,
     pub inputs: &'a [ValueId],
     pub outputs: &'a [ValueId],
-    /// The gradient that arrived at each output, where one did.
+    /// The gradient that arrived at each output, if any.
     pub arrived: &'a [Option<ValueId>],
-    /// Whether each input wants a gradient.
+    /// Whether each input needs a gradient.
     pub wanted: &'a [bool],
     pub(crate) op: Op,
     pub(crate) module: &'a str,
@@ -70,12 +70,12 @@ impl Backward<'_> {
         self.arrived[0].expect("a node is visited only when a gradient arrived")
     }
 
-    /// For an op of the backward pass or the optimizer.
+    /// The error of an op that has no gradient: one of the backward pass or the optimizer.
     pub fn none(&self) -> Result<Vec<Option<ValueId>>, GraphError> {
         Err(GraphError::NotDifferentiable { op: self.op.name(), module: self.module.into() })
     }
 
-    /// The result of `op` if input `index` wants it.
+    /// The result of `op` if input `index` needs a gradient.
     pub fn if_wanted(
         &mut self,
         index: usize,
@@ -100,11 +100,11 @@ pub struct Example {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
     Normal,
-    /// Standard normal, squared and raised: second moments, norms.
+    /// Squares of standard normal values plus an offset: second moments, norms.
     Positive,
     /// Integers below the limit.
     Ids(usize),
-    /// Each row a distribution over the first `row + 1` entries, as causal attention has it.
+    /// Each row is a distribution over the first `row + 1` entries, as in causal attention.
     CausalRows,
     /// This value everywhere.
     Constant(f64),
@@ -122,12 +122,12 @@ pub enum ShapeError {
     Attribute(String),
 }
 
-/// Exactly `N` inputs, or an error that says so.
+/// Returns the inputs if there are exactly `N`, otherwise an error that says so.
 pub fn arity<const N: usize>(inputs: &[TensorType]) -> Result<&[TensorType; N], ShapeError> {
     inputs.try_into().map_err(|_| ShapeError::Arity { want: N, have: inputs.len() })
 }
 
-/// Input `index` has this shape, or an error that says what it has.
+/// Checks that input `index` has this shape; the error says which shape it has.
 pub fn expect(index: usize, input: &TensorType, sizes: &[usize]) -> Result<(), ShapeError> {
     if input.sizes() == sizes {
         return Ok(());
@@ -135,7 +135,7 @@ pub fn expect(index: usize, input: &TensorType, sizes: &[usize]) -> Result<(), S
     Err(ShapeError::Input { index, want: format!("{sizes:?}"), have: input.shape.to_string() })
 }
 
-/// Input `index` has two axes: their sizes.
+/// Checks that input `index` has two axes and returns their sizes.
 pub fn matrix(index: usize, input: &TensorType) -> Result<(usize, usize), ShapeError> {
     match input.sizes() {
         &[rows, columns] => Ok((rows, columns)),
@@ -143,7 +143,7 @@ pub fn matrix(index: usize, input: &TensorType) -> Result<(usize, usize), ShapeE
     }
 }
 
-/// Attributes as text, for the graph's printed form. Written by the `op!` macro.
+/// Attributes as text, for the graph's printed form. Implemented by the `op!` macro.
 pub trait Attributes: Sized {
     fn attributes(&self) -> Vec<(&'static str, String)>;
     fn from_attributes(found: &[(&str, &str)]) -> Result<Self, String>;
@@ -287,7 +287,7 @@ registry! {
     "arrive" Arrive in collective,
 }
 
-/// [`Operator`] without what cannot be called on a trait object.
+/// [`Operator`] without the methods that cannot be called on a trait object.
 trait DynOperator {
     fn outputs(&self, inputs: &[TensorType]) -> Result<Vec<TensorType>, ShapeError>;
     fn flops(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64;
@@ -351,7 +351,7 @@ impl Op {
         self.operator().is_instrumentation()
     }
 
-    /// Do all ranks make the call together?
+    /// Whether all ranks make the call together.
     pub fn is_collective(&self) -> bool {
         matches!(self, Op::AllReduce(_) | Op::ReduceScatter(_) | Op::AllGather(_) | Op::Arrive(_))
     }

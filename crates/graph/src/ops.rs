@@ -1,4 +1,4 @@
-//! The operators, one file each: what it means, what it costs and its gradient.
+//! The operators, one file each: definition, cost and gradient.
 
 pub mod accumulate;
 pub mod adamw;

@@ -1,11 +1,11 @@
-//! Passes: named rewritings of the graph, and the driver that applies them and checks the graph after each.
+//! Passes: named graph rewrites, and the driver that applies them and checks the graph after each.
 
 use crate::graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, Value, ValueId};
 use crate::op::Op;
 use crate::tensor::TensorType;
 use std::collections::BTreeMap;
 
-/// One rewriting with a name that a person would use.
+/// One rewrite and its name as users know it.
 #[derive(Clone, std::marker::Copy)]
 pub struct Pass {
     pub name: &'static str,
@@ -20,8 +20,8 @@ pub struct Applied {
     pub nodes_after: usize,
 }
 
-/// Applies the passes in order. After each, the graph must be valid and still have the parameters it had, under the same
-/// names: a pass that breaks this is named in the error.
+/// Applies the passes in order. After each, the graph must be valid and still have the parameters it had, under the
+/// same names: a pass that breaks this is named in the error.
 pub fn apply(graph: Graph, passes: &[Pass]) -> Result<(Graph, Vec<Applied>), GraphError> {
     let parameters = parameter_types(&graph);
     let mut current = graph;
@@ -61,16 +61,16 @@ fn drop_unused(graph: &Graph) -> Result<Graph, GraphError> {
     copy.finish()
 }
 
-/// A proposal: `covers` become one node.
+/// Proposes to replace the nodes in `covers` by a single one.
 pub struct Replacement {
     pub covers: Vec<NodeId>,
     pub op: Op,
     pub inputs: Vec<ValueId>,
-    /// The value of the old graph that each output of `op` stands for; absent for a new one.
+    /// The value of the old graph that each output of `op` stands for; absent for a new value.
     pub outputs: Vec<Option<ValueId>>,
 }
 
-/// Goes through the nodes and replaces what `find` proposes for the last node of a pattern.
+/// Walks the nodes and applies the replacement that `find` proposes for the last node of a pattern.
 pub fn rewrite(graph: &Graph, find: impl Fn(&Graph, NodeId) -> Option<Replacement>) -> Result<Graph, GraphError> {
     let mut replacements: BTreeMap<NodeId, Replacement> = BTreeMap::new();
     let mut covered = vec![false; graph.nodes().len()];
@@ -97,7 +97,7 @@ pub fn rewrite(graph: &Graph, find: impl Fn(&Graph, NodeId) -> Option<Replacemen
     copy.finish()
 }
 
-/// A graph made from another: declarations are taken over, nodes as they are asked for.
+/// A graph built from another: declarations are copied up front, nodes on request.
 pub struct Copy<'a> {
     from: &'a Graph,
     to: Graph,
@@ -127,22 +127,22 @@ impl<'a> Copy<'a> {
         copy
     }
 
-    /// The next node belongs where this one did.
+    /// The next node gets the module, phase and role of this one.
     pub fn enter(&mut self, node: &Node) {
         self.to.enter_as(&node.module, node.phase, node.role);
     }
 
-    /// The next node belongs where this one did, in the backward pass.
+    /// The next node gets the module and role of this one, in the backward pass.
     pub fn enter_backward(&mut self, node: &Node) {
         self.to.enter_as(&node.module, Phase::Backward, node.role);
     }
 
-    /// The next node belongs to this module's update.
+    /// The next node belongs to the optimizer step of this module.
     pub fn enter_optimizer(&mut self, module: &str) {
         self.to.enter(module, Phase::Optimizer);
     }
 
-    /// Takes a node over as it is.
+    /// Copies a node unchanged.
     pub fn node(&mut self, node: &Node) -> Result<(), GraphError> {
         self.enter(node);
         let made = self.add(node.op, &node.inputs)?;
@@ -161,12 +161,12 @@ impl<'a> Copy<'a> {
         self.moved[&old]
     }
 
-    /// A state that the old graph does not have.
+    /// Declares a state that the old graph does not have.
     pub fn state(&mut self, name: &str, ty: TensorType, category: Category) -> ValueId {
         self.to.state(name, ty, category)
     }
 
-    /// A state that stands in for a value of the old graph, at its place in the model.
+    /// Declares a state that stands in for a value of the old graph, at the same place in the model.
     pub fn state_of(&mut self, old: ValueId, name: &str, ty: TensorType, category: Category) -> ValueId {
         let state = self.to.state(name, ty, category);
         self.to.place(state, self.from.get(old).part.clone());

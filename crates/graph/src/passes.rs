@@ -1,5 +1,5 @@
-//! The optimisations: rewritings with names that a person would use, one file each, and a way to run what they make; in lists
-//! that make the versions.
+//! The optimisations: graph rewrites, one file each, plus one way to execute the result, and the lists of passes that
+//! make up the versions.
 
 mod checkpoint;
 pub mod decode;
@@ -21,21 +21,21 @@ use crate::pass::Pass;
 use parallel::{BUCKET, BUCKET_BYTES, DATA_PARALLEL, OVERLAP, Parallel};
 use zero1::ZERO1;
 
-/// One graph made from another.
+/// Builds one graph from another.
 pub type Rewrite = fn(&Graph) -> Result<Graph, GraphError>;
 
-/// The part that a pass changes.
+/// The part of a step that a pass changes.
 #[derive(Clone, Copy)]
 pub enum Change {
-    /// The forward pass: the gradient of what it makes is the fused backward pass.
+    /// The forward pass: the gradient of the fused ops is the fused backward pass.
     Forward(Rewrite),
     /// The whole step.
     Step(Rewrite),
-    /// Nothing of the graph: how a device goes through its calls.
+    /// Only the way a device executes the calls; the graph stays the same.
     Execution,
 }
 
-/// Cost of a change in a trainer that is written by hand.
+/// Cost of making the change in a hand-written trainer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     Low,
@@ -53,37 +53,37 @@ impl Effort {
     }
 }
 
-/// A pass as it is offered to people.
+/// A pass as it is offered to users.
 #[derive(Clone, Copy)]
 pub struct Offered {
     pub name: &'static str,
     pub about: &'static str,
     pub change: Change,
-    /// Largest relative difference of loss and gradients (in norm) against the graph without it.
+    /// Largest relative difference of loss and gradients (in norm) from the graph without it.
     pub tolerance: f64,
-    /// Passes without which it finds nothing to do.
+    /// Passes that must run first, or it finds nothing to do.
     pub needs: &'static [&'static str],
     pub effort: Effort,
-    /// Phase of the workshop's roadmap: 1 is fusion of kernels, 2 attention, 3 everything else.
+    /// Phase of the workshop's roadmap: 1 is kernel fusion, 2 attention, 3 everything else.
     pub phase: u8,
 }
 
 impl Offered {
-    /// Does it make another graph of the forward pass alone?
+    /// Whether it rewrites only the forward pass.
     pub fn changes_forward(&self) -> bool {
         matches!(self.change, Change::Forward(_))
     }
 
-    /// Does it change how a device goes through the calls, and nothing else?
+    /// Whether it only changes how a device executes the calls.
     pub fn changes_execution(&self) -> bool {
         matches!(self.change, Change::Execution)
     }
 }
 
-/// The calls of a step run as one prepared list.
+/// Runs the calls of a step as one prepared list.
 pub const GRAPH_REPLAY: &str = "graph-replay";
 
-/// Every pass of `all`, in the order of their application.
+/// Every pass of `all`, in order of application.
 pub const OFFERED: [Offered; 9] = [
     Offered {
         name: "fuse-qkv",
@@ -171,29 +171,29 @@ pub const OFFERED: [Offered; 9] = [
 /// Version 2 of the workshop.
 pub const VERSION_2: [&str; 4] = ["fuse-qkv", "fuse-gate-up", "flash-attention", "fuse-optimizer"];
 
-/// A chosen list of passes, in the order of their application.
+/// A chosen list of passes, in order of application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassList {
     names: Vec<&'static str>,
-    /// Are activations recomputed, even where memory would not ask for it?
+    /// Whether activations are recomputed even if memory does not require it.
     checkpoint: bool,
     among: Among,
 }
 
-/// Ranks that a list is for, and which of their passes were asked for or left out.
+/// The ranks that a list is for, and which of the passes for several ranks were requested or excluded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Among {
-    /// Absent where there is only one rank.
+    /// Absent if there is only one rank.
     ranks: Option<usize>,
-    /// On where nothing was said, except in Version 1.
+    /// On by default, except in Version 1.
     bucket: Option<bool>,
     bucket_bytes: Option<usize>,
     overlap: Option<bool>,
-    /// Off where nothing was said.
+    /// Off by default.
     zero1: bool,
 }
 
-/// The pass that recomputes activations; how many layers is the plan's to say.
+/// The pass that recomputes activations; the plan decides how many layers.
 pub const CHECKPOINT: &str = "checkpoint";
 
 impl PassList {
@@ -209,8 +209,8 @@ impl PassList {
         PassList::none().with_all(&VERSION_2)
     }
 
-    /// `none`, `v1`, `v2`, `all`, or names, with `+name` and `-name` on top, separated by commas. A list that begins
-    /// with `+` or `-` changes the default, `v2`.
+    /// Parses `none`, `v1`, `v2`, `all` or pass names, with `+name` and `-name` on top, separated by commas. A list
+    /// that begins with `+` or `-` changes the default, `v2`.
     pub fn parse(text: &str) -> Result<PassList, String> {
         let changes_default = text.trim_start().starts_with(['+', '-']);
         let mut list = if changes_default { PassList::version_2() } else { PassList::none() };
@@ -257,13 +257,13 @@ impl PassList {
         names.iter().fold(self.clone(), |list, name| list.with(name))
     }
 
-    /// The same list for a step of one of several ranks.
+    /// The same list for a step on one of several ranks.
     pub fn among(&self, ranks: usize) -> PassList {
         let ranks = Some(ranks).filter(|ranks| *ranks > 1);
         PassList { among: Among { ranks, ..self.among }, ..self.clone() }
     }
 
-    /// How a step is divided among ranks, where there are several.
+    /// How a step is divided among ranks, if there are several.
     pub fn parallel(&self) -> Option<Parallel> {
         let Among { ranks, bucket, bucket_bytes, overlap, zero1 } = self.among;
         let usual = !self.names.is_empty();
@@ -276,7 +276,7 @@ impl PassList {
         })
     }
 
-    /// Was a pass named that means something to several ranks alone?
+    /// Whether a pass was requested that only makes sense with several ranks.
     pub fn asks_for_ranks(&self) -> bool {
         self.among.bucket == Some(true) || self.among.overlap == Some(true) || self.among.zero1
     }
@@ -316,7 +316,7 @@ impl PassList {
         })
     }
 
-    /// Are the calls of a step run as one prepared list?
+    /// Whether the calls of a step run as one prepared list.
     pub fn replays(&self) -> bool {
         self.contains(GRAPH_REPLAY)
     }
@@ -342,7 +342,7 @@ impl PassList {
     }
 }
 
-/// Passes of several ranks.
+/// Passes that apply to several ranks.
 const OF_RANKS: [&str; 4] = [DATA_PARALLEL, ZERO1, BUCKET, OVERLAP];
 
 fn of_ranks(word: &str) -> bool {
@@ -350,7 +350,7 @@ fn of_ranks(word: &str) -> bool {
     OF_RANKS.contains(&name) || name.split_once('=').is_some_and(|(name, _)| name == BUCKET && !word.starts_with('-'))
 }
 
-/// `bucket=64KiB`, `bucket=4MiB`.
+/// Parses the size in `bucket=64KiB` or `bucket=4MiB`.
 fn bucket_bytes(word: &str) -> Result<usize, String> {
     let size = word.split_once('=').map_or("", |(_, size)| size);
     let (number, unit) = match (size.strip_suffix("KiB"), size.strip_suffix("MiB")) {

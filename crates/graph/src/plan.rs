@@ -1,6 +1,6 @@
-//! The plan: the order of calls, every buffer's lifetime, category and place in one arena, and what each call costs.
+//! The plan: the order of calls, every buffer's lifetime, category and place in one arena, and the cost of each call.
 //!
-//! Plain data, made before anything runs: the memory of a step is known to the byte.
+//! Plain data, computed before anything runs: the memory of a step is known to the byte.
 
 pub mod arena;
 mod together;
@@ -12,7 +12,7 @@ use crate::passes::zero1::weight_of_shard;
 use arena::{Interval, place};
 use std::ops::Range;
 
-/// Buffers start at multiples of this many bytes: a cache line, and what the widest vector loads like.
+/// Buffers start at multiples of this many bytes: a cache line, and the alignment of the widest vector loads.
 pub const ALIGNMENT: usize = 64;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -30,10 +30,10 @@ pub struct Buffer {
     pub offset: usize,
     pub bytes: usize,
     pub category: Category,
-    /// The calls during which it must hold its contents; the whole step for what is kept.
+    /// The calls during which it must hold its contents; the whole step for kept buffers.
     pub alive: Range<usize>,
     pub kept: bool,
-    /// Bytes from the start of one row to the start of the next; more than a row where values lie side by side.
+    /// Row stride in bytes; larger than a row where values lie side by side.
     pub pitch: usize,
 }
 
@@ -54,13 +54,13 @@ impl Usage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub calls: Vec<Call>,
-    /// By value; a value that nothing reads or makes has none.
+    /// Indexed by value; `None` for a value that nothing reads or produces.
     pub buffers: Vec<Option<Buffer>>,
     /// Bytes at the start of the arena that are kept between steps.
     pub kept_bytes: usize,
     /// The whole arena.
     pub arena_bytes: usize,
-    /// The call during which most is alive, and how much of what.
+    /// The call during which the most bytes are alive, and the bytes by category.
     pub peak_call: usize,
     pub peak: Usage,
 }
@@ -70,8 +70,8 @@ impl Plan {
         Plan::laid_out(graph, Layout::Apart, 0)
     }
 
-    /// A plan whose own buffers start no earlier than `kept_at_least`: how evaluation shares an arena with training,
-    /// whose kept part is the longer one.
+    /// Lays out a plan whose own buffers start no earlier than `kept_at_least`. Evaluation shares an arena with
+    /// training this way; training keeps more.
     pub fn laid_out(graph: &Graph, layout: Layout, kept_at_least: usize) -> Plan {
         let calls: Vec<Call> = graph
             .nodes()
@@ -163,7 +163,7 @@ impl Plan {
             .collect()
     }
 
-    /// Calls of one phase; a plan keeps each phase together.
+    /// Calls of one phase; a plan keeps the calls of a phase together.
     pub fn phase(&self, phase: Phase) -> Range<usize> {
         let start = self.calls.partition_point(|call| call.phase < phase);
         start..self.calls.partition_point(|call| call.phase <= phase)
@@ -182,7 +182,8 @@ fn align(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGNMENT)
 }
 
-/// Parameters first, then constants, then copies of parameters, then shards and other states: a graph without an optimizer keeps a prefix of what one with it keeps.
+/// Parameters first, then constants, then copies of parameters, then shards and other states. What a graph without an
+/// optimizer keeps is a prefix of what one with an optimizer keeps.
 fn kept_order(graph: &Graph) -> Vec<ValueId> {
     let rank = |id: &ValueId| match graph.get(*id).source {
         Source::Parameter => 0,
@@ -195,7 +196,7 @@ fn kept_order(graph: &Graph) -> Vec<ValueId> {
     kept
 }
 
-/// From the call that makes a value to the last that reads it; inputs from the start; outputs to the end.
+/// Values live from the call that produces them to the last that reads them, inputs from the start, outputs to the end.
 fn lifetimes(graph: &Graph) -> Vec<Range<usize>> {
     let mut alive = vec![0..0; graph.values().len()];
     for (call, node) in graph.nodes().iter().enumerate() {

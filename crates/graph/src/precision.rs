@@ -1,4 +1,4 @@
-//! In which precision matrix products compute. Values, master weights and reductions stay in single precision, except
+//! The precision of matrix products. Values, master weights and reductions stay in single precision, except
 //! under `Bf16Pure` and `Fp8Pure`.
 
 use crate::passes::fp8;
@@ -10,15 +10,15 @@ use thiserror::Error;
 pub enum Precision {
     #[default]
     Fp32,
-    /// Operands of products rounded to 11 bits of mantissa.
+    /// Product operands are rounded to 11 bits of mantissa.
     Tf32,
-    /// Operands of products rounded to bfloat16, sums in single precision.
+    /// Product operands are rounded to bfloat16; sums stay in single precision.
     Bf16,
     /// Weights and activations are stored in bfloat16 as well.
     Bf16Pure,
-    /// Linear layers multiply values of eight bits, each tensor with its scale; everything else as under `Bf16`.
+    /// Linear layers multiply eight-bit values, each tensor with its scale; everything else is as in `Bf16`.
     Fp8,
-    /// The same, with weights and activations stored as under `Bf16Pure`.
+    /// As `Fp8`, with weights and activations stored as in `Bf16Pure`.
     Fp8Pure,
 }
 
@@ -50,8 +50,8 @@ impl Precision {
         }
     }
 
-    /// The largest relative differences from single precision that it may make on the same weights: of the loss, and of any
-    /// gradient in norm.
+    /// The largest relative differences from single precision that are allowed on the same weights: of the loss, and of
+    /// any gradient in norm.
     pub fn tolerance(self) -> Tolerance {
         match self {
             Precision::Fp32 => Tolerance { loss: 1e-6, gradients: 1e-5 },
@@ -63,7 +63,7 @@ impl Precision {
         }
     }
 
-    /// Do linear layers multiply in eight bits?
+    /// Whether linear layers multiply in eight bits.
     pub fn is_fp8(self) -> bool {
         matches!(self, Precision::Fp8 | Precision::Fp8Pure)
     }

@@ -1,5 +1,5 @@
-//! Roles: what a node or a parameter is to the model. Passes, counts, files and advice ask for these, and leave the names of modules
-//! to the families of models.
+//! Roles: the function of a node or a parameter in the model. Passes, counts, files and advice use roles; module names
+//! are left to the model families.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Table of tokens.
+    /// Token embedding table.
     Embedding,
-    /// Learned table of positions.
+    /// Learned position table.
     Position,
     Norm,
     /// Norm of each head's queries or keys.
@@ -17,24 +17,24 @@ pub enum Role {
     Query,
     Key,
     Value,
-    /// One projection that makes all three.
+    /// One projection that produces all three.
     QueryKeyValue,
-    /// Scores, softmax, mix and rotation: attention without its projections.
+    /// Scores, softmax, weighted sum and rotation: attention without its projections.
     Attention,
-    /// Projection of what the heads mixed.
+    /// Projection of the heads' output.
     Output,
-    /// Where a branch is added to the stream that runs through the blocks.
+    /// Adds a branch to the residual stream.
     Residual,
     Gate,
     Up,
-    /// Between the projections of the feed-forward part.
+    /// Between the projections of the feed-forward block.
     Activation,
     Down,
     Head,
     Loss,
-    /// Added to a row; a parameter's role alone.
+    /// Added to a row; only parameters have this role.
     Bias,
-    /// Part of no model: the optimizer, sums of gradients.
+    /// Outside of any model: the optimizer, gradient sums.
     #[default]
     Other,
 }
@@ -71,7 +71,7 @@ impl Role {
             Role::Query => "query",
             Role::Key => "key",
             Role::Value => "value",
-            // As a fused call names the roles that it stands for.
+            // The form in which a fused call names its roles.
             Role::QueryKeyValue => "query+key+value",
             Role::Attention => "attention",
             Role::Output => "output",
@@ -106,7 +106,8 @@ impl FromStr for Role {
 /// A parameter's place in the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Its leaf in the model's tree: `layers.3.self_attn.q_proj`, the same in every file that speaks of it.
+    /// Its leaf in the model's tree, such as `layers.3.self_attn.q_proj`; every file that mentions it uses the same
+    /// path.
     pub path: Arc<str>,
     pub role: Role,
 }

@@ -1,9 +1,10 @@
-//! Values that are the same on every rank, and values that are one rank's own.
+//! Tracks which values are the same on every rank and which belong to one rank.
 //!
-//! A value is replicated (the same bytes everywhere), sharded (each rank has its part of one tensor, cut flat), partial (the sum over the ranks is
-//! meant: squares of a shard), or a rank's own: activations of its batch, and the gradients that they give. Only a collective makes something of
-//! all ranks of the last two, and nothing that is kept may be updated from values that did not go through one: ranks would train
-//! different models without a word. Nor is a value summed that all ranks have already.
+//! A value is replicated (the same bytes everywhere), sharded (each rank has its part of one tensor, cut flat), partial
+//! (a summand of a sum over the ranks: squares of a shard), or a rank's own: activations of its batch, and the
+//! gradients that they give. Only a collective combines the last two over all ranks. Nothing that is kept may be
+//! updated from values that did not go through one: the ranks would silently train different models. Nor may a value be
+//! summed that all ranks already share.
 
 use crate::graph::{Category, Graph, GraphError, Node, Source};
 use crate::op::Op;
@@ -11,22 +12,22 @@ use crate::op::Op;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     Replicated,
-    /// A part of a tensor that the ranks have together.
+    /// A part of a tensor that is split over the ranks.
     Sharded,
-    /// A share of a sum over a tensor that the ranks have together.
+    /// A summand of a sum over a tensor that is split over the ranks.
     Partial,
     /// A value of the rank's own batch.
     Own,
 }
 
-/// The spread of every value at the end of a step, where the inputs of these names differ from rank to rank.
+/// The spread of every value at the end of a step, given the names of the inputs that differ between ranks.
 pub fn spread(graph: &Graph, differing: &[&str], after: &str) -> Result<Vec<Spread>, GraphError> {
     let mut of: Vec<Spread> = graph
         .values()
         .iter()
         .map(|value| match value.source {
             Source::Input if differing.contains(&&*value.name) => Spread::Own,
-            // A sum over micro-batches is of the rank's own gradients.
+            // A sum over micro-batches holds the rank's own gradients.
             Source::State(Category::Gradients) => Spread::Own,
             _ => Spread::Replicated,
         })
@@ -56,7 +57,7 @@ pub fn spread(graph: &Graph, differing: &[&str], after: &str) -> Result<Vec<Spre
     Ok(of)
 }
 
-/// The spread of what a node makes, or why it makes no sense.
+/// The spread of a node's outputs, or the reason why the node is invalid.
 fn made(node: &Node, of: &[Spread]) -> Result<Spread, &'static str> {
     let reads = |wanted: Spread| node.inputs.iter().any(|input| of[input.0] == wanted);
     let ranks = match node.op {
@@ -70,10 +71,10 @@ fn made(node: &Node, of: &[Spread]) -> Result<Spread, &'static str> {
     Ok(match node.op {
         Op::AllReduce(_) | Op::AllGather(_) | Op::Zero(_) => Spread::Replicated,
         Op::ReduceScatter(_) => Spread::Sharded,
-        // Only sums of it may go on, and only through the ranks.
+        // The result stays the rank's own until a collective sums it.
         _ if reads(Spread::Own) || reads(Spread::Partial) => Spread::Own,
         Op::SquaredNorm(_) | Op::GradientNorm(_) if reads(Spread::Sharded) => Spread::Partial,
-        // An update that limits the norm by itself reads all elements for each one of the result.
+        // An update that clips the norm itself needs all elements for each element of the result.
         Op::AdamWAll(op) if reads(Spread::Sharded) && op.max_norm > 0.0 => Spread::Own,
         _ if reads(Spread::Sharded) => Spread::Sharded,
         _ => Spread::Replicated,
@@ -125,7 +126,7 @@ mod tests {
         let summed = "%5: f32[1] = all_reduce{ranks=2, mean=false, kept=0, later=false}(%4) @ optimizer a\n";
         let of = check(&format!("{STEP}{scattered}{square}{summed}")).unwrap();
         assert_eq!(of[5], Spread::Replicated);
-        // Each rank would limit its shard by another factor.
+        // Each rank would clip its shard by a different factor.
         let clipped = "%5: f32[1], %6: f32[1] = clip_scale{max_norm=1}(%4) @ optimizer a\n";
         let of = check(&format!("{STEP}{scattered}{square}{clipped}")).unwrap();
         assert_eq!(of[5], Spread::Own);

@@ -1,6 +1,6 @@
-//! The same graph with each parameter kept as it is asked for: in single precision, in half (bf16), or in both.
+//! Rewrites a graph so that each parameter is kept as requested: in single precision, in half (bf16), or in both.
 //!
-//! Only what is declared changes its type; everything that nodes make follows by their shape rules. Norms' weights, losses,
+//! Only declarations change their type; the outputs of nodes follow by their shape rules. Norm weights, losses,
 //! statistics and sums stay in single precision.
 
 use crate::graph::{Category, Graph, GraphError, Phase, Source, Value, ValueId};
@@ -12,24 +12,25 @@ use crate::passes::zero1::weight_of_shard;
 use crate::tensor::{DType, TensorType};
 use std::collections::BTreeMap;
 
-/// How one parameter is kept, and its moments with it.
+/// How a parameter and its moments are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kept {
     #[default]
     Single,
-    /// It has a bf16 copy that products read; the optimizer keeps the weight itself and its moments in single precision.
+    /// It has a bf16 copy that products read; the optimizer keeps the weight itself and its moments in single
+    /// precision.
     HalfWithMaster,
-    /// It and its moments exist in bf16 alone.
+    /// It and its moments exist only in bf16.
     Half,
 }
 
-/// Name of a matrix's copy in half precision.
+/// Name of a matrix's half-precision copy.
 pub fn half_name(parameter: &str) -> String {
     format!("half.{parameter}")
 }
 
-/// The graph with every parameter kept as `kept` says of it. Activations and gradients follow: they are stored as what makes
-/// them reads.
+/// Returns the graph with every parameter kept as `kept` requests. Activations and gradients follow: they are stored in
+/// the type of the inputs of the node that produces them.
 pub fn stored(graph: &Graph, kept: impl Fn(&Value) -> Kept) -> Result<Graph, GraphError> {
     let parameters = || graph.value_ids().filter(|&id| graph.get(id).source == Source::Parameter);
     let of: BTreeMap<ValueId, Kept> = parameters().map(|id| (id, kept(graph.get(id)))).collect();
@@ -94,7 +95,7 @@ pub fn stored(graph: &Graph, kept: impl Fn(&Value) -> Kept) -> Result<Graph, Gra
                 inputs.extend(&copies);
                 Op::AdamWChosen(AdamWChosen { bf16_copies: copies.len(), ..op })
             }
-            // Updates write shards, and what is gathered is the weight that a copy follows.
+            // Updates write shards; a copy follows the weight that is gathered from them.
             Op::AllGather(op) => {
                 let whole = &node.inputs[..op.tensors];
                 let copies: Vec<ValueId> = whole.iter().filter_map(|weight| bf16_copies.get(weight).copied()).collect();

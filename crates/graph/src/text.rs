@@ -1,4 +1,4 @@
-//! The graph as text, one line a value or node, that prints and parses back to the same graph.
+//! The graph as text, one line per value or node. It parses back to the same graph.
 //!
 //! ```text
 //! parameter w: f32[4, 3] as up at mlp.up_proj
@@ -17,7 +17,7 @@ use std::str::FromStr;
 
 impl fmt::Display for Graph {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        // Declarations are printed where their number falls, so that parsing numbers every value the same.
+        // Declarations are printed where their number falls, so that the parser gives every value the same number.
         let mut declared = self.values().iter().enumerate().peekable();
         for (index, node) in self.nodes().iter().enumerate() {
             let next_made = self.nodes()[index..].iter().find_map(|later| later.outputs.first());
@@ -181,7 +181,7 @@ fn typed_name(text: &str) -> Result<(&str, TensorType), String> {
     Ok((name.trim(), ty.trim().parse()?))
 }
 
-/// Splits at the commas outside of brackets.
+/// Splits at commas outside brackets.
 fn split(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 0, vec![]);
     for (at, letter) in text.char_indices() {

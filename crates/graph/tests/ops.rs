@@ -1,6 +1,6 @@
-//! Every op by its examples: what it makes, costs, updates and sends, which inputs it refuses, and the nodes of its gradient.
+//! Checks every op by its examples: outputs, cost, updates, sent bytes, rejected inputs, and the nodes of its gradient.
 //!
-//! Whether a gradient is right is shown by the engine's tests against finite differences; here it is seen that it is this one.
+//! The engine's tests check gradients against finite differences; these tests pin down their nodes.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -46,7 +46,8 @@ fn ops_make_cost_update_and_send() {
     assert_snapshot!(text);
 }
 
-/// By input and axis: `1.0` is the first axis of the second input, one longer; `1.deeper` that input with one axis more.
+/// Labels give input and axis: `1.0` is the second input with its first axis one longer; `1.deeper` that input with an
+/// extra axis.
 #[test]
 fn ops_take_and_refuse_other_inputs() {
     let mut text = String::new();
@@ -96,7 +97,7 @@ fn ops_differentiate_to_these_nodes() {
     assert_snapshot!(text);
 }
 
-/// The op with a gradient at each of its outputs, and the gradients of its inputs that are numbers.
+/// The op with a gradient at each of its outputs, and the gradients of its floating-point inputs.
 fn gradient(example: &Example) -> Result<Graph, GraphError> {
     let mut graph = Graph::new();
     let updates = example.op.updates();
@@ -109,7 +110,7 @@ fn gradient(example: &Example) -> Result<Graph, GraphError> {
         });
     }
     let outputs = graph.add(example.op, &inputs)?;
-    // The logarithms that attention keeps for its backward pass are read by nothing else.
+    // Only the backward pass reads the logsumexp that attention keeps.
     let count = if matches!(example.op, Op::FlashAttention(_)) { 1 } else { outputs.len() };
     let mut seeds = Vec::new();
     for &output in &outputs[..count] {

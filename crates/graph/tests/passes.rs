@@ -1,4 +1,4 @@
-//! The pass driver: what a pass breaks is found at once and named.
+//! The pass driver: it finds at once what a pass breaks, and names the pass.
 
 use headroom_graph::pass::{DROP_UNUSED, Pass, apply};
 use headroom_graph::{Graph, GraphError};

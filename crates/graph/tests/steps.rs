@@ -1,4 +1,4 @@
-//! A small model's step: what passes make of it, where its plan puts every value, and what it is predicted to take.
+//! A small model's step: the graph after the passes, the placement of every value, and the predicted time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -124,7 +124,7 @@ fn step(passes: &PassList, clips: bool) -> Result<Graph, GraphError> {
     Ok(apply(graph, &passes.on_step())?.0)
 }
 
-/// How many nodes of each op there are, by phase.
+/// Number of nodes of each op, by phase.
 fn counted(graph: &Graph) -> String {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     graph.nodes().iter().for_each(|node| *counts.entry((node.phase.name(), node.op.name())).or_default() += 1);
@@ -146,7 +146,7 @@ fn every_pass_replaces_these_nodes() {
 #[test]
 fn a_step_under_all_passes_reads_so() {
     assert_snapshot!("all_passes", step(&PassList::all(), true).unwrap().to_string());
-    // Nothing clips: the one update has no norm.
+    // Without clipping, the single update has no norm.
     assert_snapshot!("all_passes_unclipped", counted(&step(&PassList::all(), false).unwrap()));
 }
 
@@ -239,7 +239,7 @@ fn a_plan_puts_every_value_in_its_place() {
         }
         writeln!(text, "{:.3} µs", 1e6 * predicted_step_seconds(&plan, &RATES)).unwrap();
         assert_snapshot!(format!("plan_{name}"), text);
-        // More kept bytes before it move the rest and nothing else.
+        // More kept bytes only shift the rest.
         let moved = Plan::laid_out(&graph, layout, plan.kept_bytes + 1);
         assert_eq!(moved.arena_bytes, plan.arena_bytes + 64);
         assert_eq!((moved.kept_bytes, moved.peak), (plan.kept_bytes, plan.peak));

@@ -1,4 +1,4 @@
-//! The printed form of a graph: it parses back to the same graph, and says where it does not.
+//! The printed form of a graph: it parses back to the same graph, and parse errors say where.
 
 use headroom_graph::Graph;
 

@@ -1,19 +1,19 @@
-//! Memory straight from the system: the one block that all values of a run live in, and the kernels' scratch.
+//! Memory mapped directly from the system: the single block that holds all values of a run, and the kernels' scratch.
 
 use super::frame::Slot;
 use headroom_graph::DType;
 use std::io;
 use std::ops::{Deref, DerefMut};
 
-/// Zeroed memory straight from the system: pages are real only once touched, and huge where the system allows it, which
-/// spares the address translation that large products would otherwise wait for.
+/// Zeroed memory mapped directly from the system. Pages are allocated only when touched, and are huge if the system
+/// allows it, which saves TLB misses in large products.
 pub struct Arena {
     start: *mut u8,
     bytes: usize,
     mapping: system::Mapping,
 }
 
-// SAFETY: the memory belongs to the arena alone; who reads and writes it is up to the (unsafe) users of its slots.
+// SAFETY: the arena owns the memory; who reads and writes it is up to the (unsafe) users of its slots.
 unsafe impl Send for Arena {}
 
 impl Arena {
@@ -22,7 +22,7 @@ impl Arena {
         Ok(Arena { start, bytes, mapping })
     }
 
-    /// Aligned to pages, and to huge ones where there is room for one.
+    /// Page-aligned; aligned to a huge page if it is large enough.
     pub fn start(&self) -> *mut u8 {
         self.start
     }
@@ -31,7 +31,7 @@ impl Arena {
         self.bytes
     }
 
-    /// The place of a value; panics where the plan and the arena disagree.
+    /// The slot of a value; panics if the plan and the arena disagree.
     pub fn slot(&self, offset: usize, elements: usize, dtype: DType) -> Slot {
         let end = elements.checked_mul(dtype.bytes()).and_then(|bytes| bytes.checked_add(offset));
         assert!(end.is_some_and(|end| end <= self.bytes), "a value lies outside of the arena");
@@ -48,8 +48,8 @@ impl Drop for Arena {
     }
 }
 
-/// Floats for a kernel's own use, zero at first. Products read them by columns, a page per step: in small pages that takes
-/// twice the time.
+/// Floats for a kernel's own use, initially zero. Products read them by columns, one page per step: with small pages
+/// that takes twice as long.
 pub struct Room {
     arena: Arena,
     floats: usize,
@@ -89,9 +89,9 @@ mod system {
 
     const HUGE_PAGE: usize = 2 << 20;
 
-    /// Where the memory begins, and what to release.
+    /// Returns the start of the memory, and the mapping to release.
     pub fn reserve(bytes: usize) -> io::Result<(*mut u8, Mapping)> {
-        // The system gives huge pages at their own boundaries only; addresses to skip cost nothing.
+        // The system aligns huge pages to their own size; skipped addresses cost nothing.
         let slack = if bytes >= HUGE_PAGE / 2 { HUGE_PAGE } else { 0 };
         let mapped = bytes.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -102,7 +102,7 @@ mod system {
         }
         let skip = if slack > 0 { (base as usize).next_multiple_of(HUGE_PAGE) - base as usize } else { 0 };
         let start = base.cast::<u8>().wrapping_add(skip);
-        // A request, not a need: without huge pages everything works, a little slower.
+        // Only a hint: without huge pages everything works, a little slower.
         // SAFETY: the range was mapped just now.
         #[cfg(target_os = "linux")]
         unsafe {
@@ -119,7 +119,7 @@ mod system {
     }
 }
 
-/// Also under Miri, which knows no huge pages.
+/// Also used under Miri, which has no huge pages.
 #[cfg(any(not(unix), miri))]
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc};

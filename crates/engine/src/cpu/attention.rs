@@ -1,4 +1,4 @@
-//! The products of materialised attention: one small GEMM a head, read and written in place, nothing transposed.
+//! The products of materialised attention: one small GEMM per head, read and written in place, nothing transposed.
 
 use super::Team;
 use super::frame::Frame;
@@ -21,7 +21,7 @@ pub fn scores(team: &Team, op: &AttentionScores, types: &[TensorType], at: &Fram
             c: square_into(&sizes, &out, batch, head),
         }
     };
-    // SAFETY: each (batch, head) writes a square of its own.
+    // SAFETY: each (batch, head) writes its own square.
     unsafe { gemm_batch(&team.pool, team.isa, team.arithmetic, &team.packing, sizes.batch * sizes.heads, 1, &product) }
 }
 
@@ -39,11 +39,11 @@ pub fn mix(team: &Team, op: &AttentionMix, types: &[TensorType], at: &Frame) {
             c: head_into(&sizes, &out, sizes.heads, batch, head),
         }
     };
-    // SAFETY: each (batch, head) writes columns of its own.
+    // SAFETY: each (batch, head) writes its own columns.
     unsafe { gemm_batch(&team.pool, team.isa, team.arithmetic, &team.packing, sizes.batch * sizes.heads, 1, &product) }
 }
 
-/// One item a key-value head; the heads of its group are summed one after the other.
+/// One item per key-value head; the heads of its group are summed one after the other.
 pub fn mix_back(team: &Team, op: &AttentionMixBack, types: &[TensorType], at: &Frame) {
     let sizes = op.sizes(&types[1]).expect("checked when the graph was built");
     let (p, x) = (at.input(0), at.input(1));
@@ -60,7 +60,7 @@ pub fn mix_back(team: &Team, op: &AttentionMixBack, types: &[TensorType], at: &F
             c: head_into(&sizes, &out, sizes.kv_heads, batch, kv),
         }
     };
-    // SAFETY: each (batch, key-value head) writes columns of its own, its terms one after the other.
+    // SAFETY: each (batch, key-value head) writes its own columns, its terms one after the other.
     unsafe {
         gemm_batch(&team.pool, team.isa, team.arithmetic, &team.packing, sizes.batch * sizes.kv_heads, group, &product)
     }
@@ -85,7 +85,7 @@ fn square_of<'a>(sizes: &AttentionSizes, data: &'a [f32], batch: usize, head: us
 
 fn square_into<'a>(sizes: &AttentionSizes, out: &Shared<'a>, batch: usize, head: usize) -> MatMut<'a> {
     let area = sizes.seq * sizes.seq;
-    // SAFETY: `gemm_batch` asks its callers, above, that no two items write the same part.
+    // SAFETY: the callers of `gemm_batch`, above, guarantee that no two items write the same part.
     unsafe { out.matrix((batch * sizes.heads + head) * area, sizes.seq, sizes.seq, sizes.seq) }
 }
 

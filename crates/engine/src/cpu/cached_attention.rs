@@ -1,4 +1,4 @@
-//! Attention of the next tokens to those that are kept, a head of a row at a time, with the softmax found on the way.
+//! Attention of the next tokens to the KV cache, one head of a row at a time, with an online softmax.
 
 use super::{Team, by_isa};
 use headroom_graph::ops::cached_attention::CachedAttention;
@@ -14,7 +14,7 @@ pub struct Cached<'a> {
     pub out: &'a mut [f32],
 }
 
-/// `wide` and `narrow` are the widths of a row of queries and of keys.
+/// `wide` and `narrow` are the row widths of queries and of keys.
 pub fn run(team: &Team, op: &CachedAttention, (wide, narrow): (usize, usize), at: Cached) {
     let Cached { q, k, v, keys, values, first, out } = at;
     let kept = keys.len() / narrow;
@@ -38,7 +38,7 @@ struct Rows<'a> {
     keys: &'a [f32],
     values: &'a [f32],
     narrow: usize,
-    /// Where the head's columns begin.
+    /// The first column of the head.
     own: usize,
     seen: usize,
 }
@@ -62,7 +62,7 @@ by_isa! {
                 lanes[lane] += query[whole + lane] * key[whole + lane];
             }
             let score = scale * lanes.iter().sum::<f32>();
-            // Not `max`, which would drop a score that is not a number.
+            // Not `max`, which would drop a NaN score.
             if score > top || score.is_nan() {
                 let shrunk = (top - score).exp();
                 sum *= shrunk;

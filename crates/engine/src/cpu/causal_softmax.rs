@@ -3,7 +3,7 @@
 use super::math::{dot, exp, largest, sum_of};
 use super::{Team, by_isa};
 
-/// About as many elements as are handed to a thread at a time.
+/// Approximate number of elements handed to a thread at a time.
 const CHUNK: usize = 16 * 1024;
 
 pub fn forward(team: &Team, seq: usize, scores: &[f32], p: &mut [f32]) {

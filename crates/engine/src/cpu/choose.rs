@@ -1,4 +1,4 @@
-//! The choice of what a step updates. Some hundred numbers at most, on one thread: a threshold found by bisection, or
+//! Chooses what a step updates. A few hundred numbers at most, on one thread: a threshold found by bisection, or
 //! descents in the tree.
 
 mod blocks;
@@ -46,7 +46,7 @@ impl Tree<'_> {
     }
 }
 
-/// Writes the log's row, counts the steps of those that were chosen, and hands each leaf its rates.
+/// Writes the log's row, increments the step counts of chosen leaves, and gives each leaf its rates.
 pub fn choose(
     op: &Choose,
     operands: Operands,
@@ -89,7 +89,7 @@ pub fn choose(
     }
 }
 
-/// The `count` with the largest keys; of equal ones the first.
+/// Marks the `count` leaves with the largest keys; ties go to the first.
 fn mark_largest(shares: &mut [f32], count: usize, key: impl Fn(usize) -> u32) {
     let leaves = shares.len();
     let at_least = |least: u32| (0..leaves).filter(|leaf| key(*leaf) >= least).count();
@@ -113,7 +113,7 @@ fn mark_largest(shares: &mut [f32], count: usize, key: impl Fn(usize) -> u32) {
     }
 }
 
-/// Down from the root to the child with the largest norm: branch, part, leaf.
+/// Descends from the root to the child with the largest norm: branch, part, leaf.
 fn mark_path(shares: &mut [f32], norms: &[f32], tree: Tree) {
     let branch = largest_group(norms, |_| true, |leaf| tree.branch(leaf));
     let part = largest_group(norms, |leaf| tree.branch(leaf) == branch, |leaf| tree.part(leaf));
@@ -133,7 +133,7 @@ fn mark_path(shares: &mut [f32], norms: &[f32], tree: Tree) {
     }
 }
 
-/// The group of members with the largest sum; of equal ones the first.
+/// The group of members with the largest sum; ties go to the first.
 fn largest_group(norms: &[f32], member: impl Fn(usize) -> bool, group: impl Fn(usize) -> i32) -> i32 {
     let mut best: Option<(u64, i32)> = None;
     for leaf in (0..norms.len()).filter(|leaf| member(*leaf)) {
@@ -143,7 +143,7 @@ fn largest_group(norms: &[f32], member: impl Fn(usize) -> bool, group: impl Fn(u
         }
         let others = (leaf..norms.len()).filter(|other| group(*other) == own && member(*other));
         let sum: f64 = others.map(|other| f64::from(norms[other])).sum();
-        // Not a number is larger than any.
+        // NaN ranks above any number.
         let rank = sum.to_bits() & (u64::MAX >> 1);
         if best.is_none_or(|(largest, _)| rank > largest) {
             best = Some((rank, own));

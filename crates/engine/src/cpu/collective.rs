@@ -1,4 +1,4 @@
-//! Collectives on the CPU: where their tensors lie, for the thread that speaks to the other ranks.
+//! Collectives on the CPU: the addresses of their tensors, for the communication thread.
 
 use super::frame::{Frame, Slot};
 use crate::ranks::{Kind, Transfer};
@@ -6,15 +6,15 @@ use headroom_graph::ops::collective::AllReduce;
 use headroom_graph::{Node, Op};
 use std::sync::Arc;
 
-/// A collective made ready.
+/// A collective that is ready to run.
 pub(super) enum PreparedCollective {
     Exchange {
         transfer: Arc<Transfer>,
         later: bool,
-        /// Number of the exchange that was started last.
+        /// Ticket of the last exchange that was started.
         ticket: u64,
     },
-    /// Waits for the exchange that this call starts.
+    /// Waits for the exchange started by this call.
     Arrival { of: usize },
 }
 
@@ -48,7 +48,7 @@ pub(super) fn prepare(nodes: &[Node], node: &Node, inputs: &[Slot], outputs: &[S
     }
 }
 
-/// One rank alone: the sum, and its own shard of it, is what there is.
+/// A single rank: its own values are the sum, and its shard is the whole.
 pub(super) fn alone(op: &Op, at: &Frame) {
     match op {
         Op::AllReduce(AllReduce { kept: 0, .. }) | Op::ReduceScatter(_) => {

@@ -6,7 +6,7 @@ use super::{Team, by_isa};
 /// Rows handed to a thread at a time.
 const ROWS: usize = 16;
 
-/// `row_losses` is scratch of one element a row; they are added up in order, in double precision.
+/// `row_losses` is scratch with one element per row; the losses are summed in order, in double precision.
 pub fn forward(team: &Team, logits: &[f32], targets: &[i32], row_losses: &mut [f32]) -> f32 {
     let vocab = logits.len() / targets.len();
     let row_losses = &mut row_losses[..targets.len()];
@@ -33,7 +33,7 @@ pub fn gradient(team: &Team, logits: &[f32], targets: &[i32], arrived: f32, out:
     });
 }
 
-/// Logits turn into their gradient in place, `share` of it a row; `losses` gets each row's loss.
+/// Replaces the logits by their gradient in place, scaled by `share`; `losses` gets each row's loss.
 pub fn losses_and_gradient(team: &Team, logits: &mut [f32], targets: &[i32], share: f32, losses: &mut [f32]) {
     let vocab = logits.len() / targets.len();
     team.pool.for_each_chunk2((logits, vocab), (losses, 1), |row, logits, loss| {

@@ -7,7 +7,7 @@ use crate::cpu::lanes::by_lanes;
 const TWICE_SLOPE: f32 = headroom_graph::ops::gelu::TWICE_SLOPE as f32;
 const CUBE: f32 = headroom_graph::ops::gelu::CUBE as f32;
 
-/// Elements handed to a thread at a time: 64 KiB, large enough to be worth a hand-over, small enough to balance.
+/// Elements handed to a thread at a time: 64 KiB, large enough to repay the hand-over, small enough to balance.
 const CHUNK: usize = 16 * 1024;
 
 pub fn add(team: &Team, a: &[f32], b: &[f32], out: &mut [f32]) {
@@ -137,7 +137,7 @@ by_isa! {
 by_lanes! {
     fn swiglu_chunk<L>(gate: &[f32], up: &[f32], y: &mut [f32]) {
         let (up, y) = (&up[..gate.len()], &mut y[..gate.len()]);
-        // SAFETY: masks end where the slices, all of one length, end.
+        // SAFETY: masks stop at the end of the slices, which all have the same length.
         unsafe {
             let (one, minus_one) = (L::splat(1.0), L::splat(-1.0));
             for at in (0..gate.len()).step_by(L::LANES) {
@@ -152,7 +152,7 @@ by_lanes! {
     fn swiglu_gradient_chunk<L>(gate: &[f32], up: &[f32], dy: &[f32], dgate: &mut [f32], dup: &mut [f32]) {
         let length = gate.len();
         let (up, dy, dgate, dup) = (&up[..length], &dy[..length], &mut dgate[..length], &mut dup[..length]);
-        // SAFETY: masks end where the slices, all of one length, end.
+        // SAFETY: masks stop at the end of the slices, which all have the same length.
         unsafe {
             let (one, minus_one) = (L::splat(1.0), L::splat(-1.0));
             for at in (0..length).step_by(L::LANES) {

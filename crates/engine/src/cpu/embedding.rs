@@ -14,7 +14,7 @@ pub fn forward(team: &Team, ids: &[i32], table: &[f32], out: &mut [f32]) {
     });
 }
 
-/// Each thread owns some rows of the table and looks for their tokens in order, so a row's sum is always taken in the
+/// Each thread owns some rows of the table and scans the tokens for them in order, so a row's sum always runs in the
 /// same order.
 pub fn gradient(team: &Team, ids: &[i32], dy: &[f32], out: &mut [f32]) {
     let width = dy.len() / ids.len();

@@ -1,9 +1,9 @@
-//! Causal attention that never holds more scores than a few rows of them: those live in the thread's own memory.
+//! Causal attention that holds only a few rows of scores at a time, in the thread's own memory.
 //!
-//! A thread takes a (batch, key-value head), or some query positions of one where there are few, and packs its keys and
-//! values once for all heads that share them. Queries go in blocks, and in each, a block of keys after the other: in
-//! panels of as many rows as the product's inner loop computes at once, with the keys up to the last row. Keys
-//! beyond it are never touched.
+//! A thread takes a (batch, key-value head), or some query positions of one if there are few, and packs its keys and
+//! values once for all heads that share them. Queries are processed in blocks; each block goes through the key blocks
+//! in order, in panels of as many rows as the GEMM's inner loop computes at once, with the keys up to the panel's last
+//! row. Later keys are never touched.
 
 mod gradient;
 mod rows;
@@ -22,22 +22,22 @@ use rows::Rows;
 use std::ops::Range;
 use std::sync::PoisonError;
 
-/// Units of work a thread that keep the wait for the last one short.
+/// Work units per thread; enough to keep the wait for the last one short.
 const UNITS_A_THREAD: usize = 4;
-/// Positions of the smallest unit: each packs the keys that it sees anew.
+/// Positions of the smallest unit: each unit packs the keys that it sees again.
 const POSITIONS_MIN: usize = 256;
-/// Query positions of a block: they go together from one block of keys to the next.
+/// Query positions of a block: they move together from one block of keys to the next.
 const QUERIES: usize = 112;
-/// Keys of a block: they and their values stay in the second-level cache, a panel's scores of them nearly in the first.
+/// Keys of a block: they and their values stay in the L2 cache, and a panel's scores nearly fit in L1.
 const KEYS: usize = 512;
-/// The tallest inner loop of any level.
+/// Rows of the tallest inner loop at any level.
 const ROWS_MAX: usize = 14;
-/// Keys are padded to whole panels of any level.
+/// Keys are padded to whole panels at any level.
 const KEY_PANEL: usize = 32;
-/// More than a vector of any level.
+/// At least the vector width of any level.
 const LANES_MAX: usize = 16;
 
-/// One attention and where its values are.
+/// One attention and its operands.
 struct Attention<'a> {
     sizes: AttentionSizes,
     scale: f32,
@@ -49,7 +49,7 @@ struct Attention<'a> {
     small: Small,
 }
 
-/// How a row of a head is turned on its way.
+/// How a row of a head is rotated when it is copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RotationDirection {
     None,
@@ -58,7 +58,7 @@ enum RotationDirection {
 }
 
 impl<'a> Attention<'a> {
-    /// `tables`: the place of the rotation's tables among the inputs.
+    /// `tables` is the index of the rotation tables among the inputs.
     fn new(isa: Isa, op: &FlashAttention, types: &[TensorType], at: &Frame<'a>, tables: usize) -> Attention<'a> {
         Attention {
             sizes: op.sizes(&types[0]).expect("checked when the graph was built"),
@@ -76,17 +76,17 @@ impl<'a> Attention<'a> {
         self.sizes.heads / self.sizes.kv_heads
     }
 
-    /// Where row `position` of a head starts in a tensor with `heads` heads.
+    /// Offset of row `position` of a head in a tensor with `heads` heads.
     fn row(&self, heads: usize, batch: usize, position: usize, head: usize) -> usize {
         ((batch * self.sizes.seq + position) * heads + head) * self.sizes.head_dim
     }
 
-    /// Floats of a row of a head in whole vectors.
+    /// Floats of a head's row, rounded up to whole vectors.
     fn wide(&self) -> usize {
         wide(&self.sizes)
     }
 
-    /// Rows of positions from `first` on, `from_stride` apart.
+    /// Copies rows for positions from `first` on, with stride `from_stride`; rotates and scales them.
     fn copy_rows(
         &self,
         from: &[f32],
@@ -105,7 +105,7 @@ impl<'a> Attention<'a> {
         rows::turn(self.isa, sign, factor, from, from_stride, (&cos[first * half..], &sin[first * half..]), to);
     }
 
-    /// Rows of one head, in whole vectors, zeros behind.
+    /// Copies rows of one head, padded with zeros to whole vectors.
     fn stack(
         &self,
         from: &[f32],
@@ -124,7 +124,7 @@ impl<'a> Attention<'a> {
         }
     }
 
-    /// Rows of one head that are stacked soon, to ask for meanwhile: they lie apart, where no hardware looks for them.
+    /// Prefetches rows of one head that will be stacked soon: the stride between them defeats the hardware prefetcher.
     fn ahead(&self, from: &[f32], of: &Head, positions: Range<usize>) -> Prefetch {
         if positions.is_empty() {
             return Prefetch::NOTHING;
@@ -134,7 +134,7 @@ impl<'a> Attention<'a> {
         Prefetch::rows(from, positions.len(), hd, of.heads * hd)
     }
 
-    /// Positions of one head of an output.
+    /// A view of some positions of one head of an output.
     ///
     /// # Safety
     /// Nothing else uses these rows while the view lives.
@@ -146,7 +146,7 @@ impl<'a> Attention<'a> {
         }
     }
 
-    /// Rows of one head where they lie.
+    /// A view of one head's rows in place.
     fn in_place(&self, data: &'a [f32], of: &Head, positions: Range<usize>) -> MatRef<'a> {
         let (hd, width) = (self.sizes.head_dim, of.heads * self.sizes.head_dim);
         MatRef::strided(&data[self.row(of.heads, of.batch, positions.start, of.head)..], positions.len(), hd, width, 1)
@@ -164,24 +164,25 @@ fn wide(sizes: &AttentionSizes) -> usize {
     sizes.head_dim.next_multiple_of(LANES_MAX)
 }
 
-/// Distance of rows of scores: whole panels, and a line more, so that rows spread over all sets of the cache.
+/// Row stride of scores: whole panels plus a cache line, so that rows spread over all cache sets.
 fn score_stride(keys: usize) -> usize {
     keys.next_multiple_of(KEY_PANEL) + LANES_MAX
 }
 
-/// A range in as few parts of at most `largest` as there must be: a last part of a row or two would cost as much as many.
+/// Splits a range into the fewest nearly equal parts of at most `largest`: a last part of one or two rows would cost as
+/// much as a full one.
 fn nearly_equal(range: Range<usize>, largest: usize) -> impl Iterator<Item = Range<usize>> {
     let parts = range.len().div_ceil(largest);
     (0..parts).map(move |index| part(range.clone(), parts, index))
 }
 
-/// Elements of tile that a thread needs for the forward and the backward pass.
+/// Tile elements that a thread needs for the forward and the backward pass.
 pub fn tile(op: &FlashAttention, q: &TensorType) -> usize {
     let Ok(sizes) = op.sizes(q) else { return 0 };
     forward_tile(&sizes).max(gradient::tile(&sizes))
 }
 
-/// Turned keys, keys in panels, values; queries, what they mix, a panel's scores.
+/// Room for rotated keys, keys in panels, and values; for queries, their outputs, and a panel's scores.
 fn forward_tile(sizes: &AttentionSizes) -> usize {
     let keys = sizes.seq.next_multiple_of(KEY_PANEL);
     keys * (2 * wide(sizes) + sizes.head_dim) + 2 * QUERIES * wide(sizes) + ROWS_MAX * score_stride(KEYS.min(sizes.seq))
@@ -196,7 +197,7 @@ pub fn forward(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Fram
     let parts = if team.pool.threads() == 1 { 1 } else { wanted.min(sizes.seq / POSITIONS_MIN).max(1) };
     team.pool.for_each(heads * parts, &|unit, worker| {
         let mut tile = team.tiles[worker].lock().unwrap_or_else(PoisonError::into_inner);
-        // The last positions see most keys: begin with them, so that threads end together.
+        // The last positions see the most keys: they go first, so that threads finish together.
         let (item, part) = (unit % heads, parts - 1 - unit / heads);
         let positions = sizes.seq * part / parts..sizes.seq * (part + 1) / parts;
         let of = Head { heads: sizes.kv_heads, batch: item / sizes.kv_heads, head: item % sizes.kv_heads };
@@ -204,7 +205,7 @@ pub fn forward(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Fram
     });
 }
 
-/// `of`: the key-value head; all heads that share it.
+/// Processes all heads that share the key-value head `of`.
 fn forward_positions(
     attention: &Attention,
     of: &Head,
@@ -234,7 +235,7 @@ fn forward_positions(
             let mut so_far = [rows::BEFORE_ANY; ROWS_MAX];
             for start in (0..block.end).step_by(KEYS) {
                 for panel in nearly_equal(0..block.len(), small.rows()) {
-                    // Keys that the panel's last row sees; the whole panel is masked where there is none.
+                    // Number of keys that the panel's last row sees; if zero, the whole panel is masked.
                     let seen = (block.start + panel.end).saturating_sub(start).min(KEYS);
                     if seen == 0 {
                         continue;
@@ -251,7 +252,7 @@ fn forward_positions(
                             attention.scale,
                             own_queries,
                         );
-                        // As many rows after these come next.
+                        // The next panel has as many rows as this one.
                         ahead =
                             attention.ahead(attention.q, &own, rows.end..(rows.end + panel.len()).min(positions.end));
                     }

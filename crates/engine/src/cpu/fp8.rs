@@ -1,5 +1,5 @@
-//! Products in eight bits, exactly and slowly: values are rounded one by one on one thread, and the products' operands, which
-//! half precision holds without loss, go through the team's own product.
+//! Eight-bit products, exact but slow: values are quantized one by one on one thread; the operands, which half
+//! precision holds without loss, go through the team's normal product.
 
 use super::Team;
 use super::frame::Frame;

@@ -13,7 +13,7 @@ pub struct Slot {
     dtype: DType,
 }
 
-// SAFETY: a slot is an address; every access to what lies there goes through `unsafe` with its own promise.
+// SAFETY: a slot is only an address; every access to the memory goes through `unsafe` with its own contract.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
@@ -53,7 +53,7 @@ impl Slot {
         unsafe { std::ptr::copy_nonoverlapping(self.start.cast::<T>().add(first), data.as_mut_ptr(), data.len()) }
     }
 
-    /// Its address and length, for the thread that speaks to other ranks.
+    /// Its address and length, for the communication thread.
     pub fn floats(&self) -> Place {
         self.check::<f32>(0, self.elements);
         Place { start: self.start.cast(), elements: self.elements }
@@ -76,7 +76,7 @@ pub struct Operand {
 #[derive(Debug)]
 enum Access {
     Read,
-    /// Set while the call that writes it has it in hand, so that no two mutable slices to it exist.
+    /// `taken` is set while the writing call holds it, so that no two mutable slices to it exist.
     Written {
         taken: AtomicBool,
     },
@@ -101,8 +101,8 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// # Safety
-    /// The arena outlives the frame and the slices taken from it; nothing that is written overlaps any other operand;
-    /// nothing outside of this frame touches the operands while it exists.
+    /// The arena outlives the frame and the slices taken from it; no written operand overlaps any other operand;
+    /// nothing outside this frame touches the operands while it exists.
     pub unsafe fn new(inputs: &'a [Operand], outputs: &'a [Operand]) -> Frame<'a> {
         for operand in inputs.iter().chain(outputs) {
             if let Access::Written { taken } = &operand.access {
@@ -128,16 +128,16 @@ impl<'a> Frame<'a> {
         take(&self.outputs[index])
     }
 
-    /// An input that the op overwrites, to be shared among threads that write different parts of it.
+    /// An input that the op overwrites, shared among threads that write different parts of it.
     ///
     /// # Safety
-    /// No part of it is used by two at a time, and it is not taken otherwise.
+    /// No part of it is used by two threads at a time, and it is not taken otherwise.
     pub unsafe fn shared(&self, index: usize) -> Shared<'a> {
         let slot = &self.inputs[index].slot;
         assert!(matches!(self.inputs[index].access, Access::Written { .. }), "the op says that it overwrites it");
         slot.check::<f32>(0, slot.elements);
-        // No slice of the whole: this is called by every thread, and a whole one would claim the others' parts.
-        // SAFETY: the frame's maker promised that it overlaps nothing else; the rest is the caller's promise.
+        // Not a slice of the whole: every thread calls this, and a whole slice would claim the other threads' parts.
+        // SAFETY: the creator of the frame guaranteed that it overlaps nothing else; the rest is the caller's promise.
         unsafe { Shared::from_raw(slot.start.cast(), slot.elements) }
     }
 
@@ -151,7 +151,7 @@ fn read<T: Element>(operand: &Operand) -> &[T] {
     assert!(matches!(operand.access, Access::Read), "an input that the op overwrites is taken, not read");
     let slot = &operand.slot;
     slot.check::<T>(0, slot.elements);
-    // SAFETY: operands are reached through a frame only, and its maker promised that nothing writes what is read.
+    // SAFETY: operands are accessed only through a frame, and its creator guaranteed that nothing writes what is read.
     unsafe { std::slice::from_raw_parts(slot.start.cast(), slot.elements) }
 }
 
@@ -161,7 +161,8 @@ fn take(operand: &Operand) -> &mut [f32] {
     assert!(!taken.swap(true, Ordering::Relaxed), "an operand to write is taken once");
     let slot = &operand.slot;
     slot.check::<f32>(0, slot.elements);
-    // SAFETY: the frame's maker promised that it overlaps nothing else, and the mark that it is handed out once.
+    // SAFETY: the creator of the frame guaranteed that it overlaps nothing else; `taken` ensures that it is handed out
+    // once.
     unsafe { std::slice::from_raw_parts_mut(slot.start.cast(), slot.elements) }
 }
 
@@ -182,7 +183,7 @@ mod tests {
                 let frame = &frame;
                 scope.spawn(move || {
                     for turn in 0..8 {
-                        // SAFETY: each thread asks for four elements of its own.
+                        // SAFETY: each thread takes its own four elements.
                         let part = unsafe { frame.shared(0).slice(4 * worker, 4) };
                         part.iter_mut().for_each(|x| *x += (worker * turn) as f32);
                     }

@@ -1,8 +1,9 @@
-//! Single-precision matrix products: any strides, one large product on all threads or many small ones, a thread each.
+//! Single-precision matrix products with any strides: one large product on all threads, or many small ones, one per
+//! thread.
 //!
-//! The bits of C are the same on every run and any number of threads; they may differ between instruction sets.
-//! NaN and infinity pass through as IEEE 754 has it, except that in tiles infinity times infinity is NaN; what C held is
-//! not read unless it is added to.
+//! The bits of C are the same in every run and for any number of threads; they may differ between instruction sets. NaN
+//! and infinity propagate as in IEEE 754, except that in AMX tiles infinity times infinity is NaN. The previous
+//! contents of C are read only when accumulating.
 
 mod bf16;
 mod cut;
@@ -59,19 +60,20 @@ pub struct Product<'a> {
     pub c: MatMut<'a>,
 }
 
-/// Below this many multiply-adds (a few microseconds) waking the other threads costs more than they save.
+/// Below this many multiply-adds (a few microseconds), waking the other threads costs more than they save.
 const WORK_FOR_ONE_THREAD: usize = 100_000;
-/// Items of a batch a thread, below which items are cut by rows so that no thread waits long for the last one.
+/// With fewer items of a batch per thread than this, items are cut by rows, so that no thread waits long for the last
+/// one.
 const BATCH_ITEMS_A_THREAD: usize = 8;
-/// The least rows of such a cut: each part packs the item's right operand anew.
+/// Fewest rows of such a cut: each part packs the item's right operand again.
 const BATCH_ROWS_MIN: usize = 128;
 
-/// One product, shared by all threads of the pool.
+/// One product on all threads of the pool.
 pub fn gemm(pool: &Pool, isa: Isa, scratch: &Scratch, mut product: Product) {
     run_together(pool, isa, scratch, &mut product, Rounding::None);
 }
 
-/// Products with an operand in common, as one.
+/// Products that share an operand, as one.
 pub fn gemm_joined(pool: &Pool, isa: Isa, scratch: &Scratch, mut joined: Joined) {
     join_together(pool, isa, scratch, &mut joined, Rounding::None);
 }
@@ -80,7 +82,7 @@ fn run_together(pool: &Pool, isa: Isa, scratch: &Scratch, product: &mut Product,
     alone_in(product, |joined| join_together(pool, isa, scratch, joined, rounding));
 }
 
-/// One product as a list of one.
+/// Wraps one product as a list of one.
 fn alone_in<R>(product: &mut Product, then: impl FnOnce(&mut Joined) -> R) -> R {
     let mut columns = [Columns { b: product.b, c: product.c.reborrow() }];
     then(&mut Joined::columns_of(product.alpha, product.accumulate, product.a, &mut columns))
@@ -105,7 +107,7 @@ fn join_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &mut Joined, 
     });
 }
 
-/// All products at once where each has something to add up, else those that have, one by one; the others are done.
+/// Runs all products at once if each is non-empty, else the non-empty ones one by one; the others are already done.
 fn each_whole(joined: &mut Joined, run: &dyn Fn(&mut Joined)) {
     if joined.whole() {
         run(joined);
@@ -114,7 +116,7 @@ fn each_whole(joined: &mut Joined, run: &dyn Fn(&mut Joined)) {
     }
 }
 
-/// Computes products whose numbers are worth splitting into bfloat16; false where none is.
+/// Computes products that are worth splitting into bfloat16; returns false if none is.
 #[cfg(target_arch = "x86_64")]
 fn split_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &mut Joined) -> bool {
     let splitting = (0..joined.parts()).filter(|&part| bf16::splits(isa, &joined.part(part))).count();
@@ -129,22 +131,23 @@ fn split_together(pool: &Pool, isa: Isa, scratch: &Scratch, joined: &mut Joined)
     splitting > 0
 }
 
-/// How many threads products repay.
+/// The number of threads that pays for these products.
 fn threads_for(pool: &Pool, scratch: &Scratch, joined: &Joined) -> usize {
     let (m, n) = (joined.rows().sum::<usize>(), joined.columns().sum());
     let multiply_adds = m.saturating_mul(n).saturating_mul(joined.depth());
     if multiply_adds <= WORK_FOR_ONE_THREAD { 1 } else { pool.threads().min(scratch.threads()) }
 }
 
-/// `items` independent sums of products, each computed by one thread (or, where there are few, cut by rows among
-/// several): attention's heads.
+/// `items` independent sums of products, each computed by one thread (or, if there are few, cut by rows among several):
+/// attention's heads.
 ///
-/// Item `i` is `product(i, 0)`, `product(i, 1)`, … `product(i, terms - 1)` one after the other into the same C: the first
+/// Item `i` is `product(i, 0)`, `product(i, 1)`, … `product(i, terms - 1)` in order into the same C: the first
 /// overwrites or adds, later ones usually add.
 ///
 /// # Safety
-/// The terms of an item have the same C, and different items' C do not overlap. `product` is called from several threads,
-/// perhaps several times for the same item and term (each use then writes to other rows of C), and must answer the same.
+/// The terms of an item have the same C, and the C of different items do not overlap. `product` is called from several
+/// threads, perhaps several times for the same item and term (each use then writes to other rows of C), and must return
+/// the same each time.
 pub unsafe fn gemm_batch<'a>(
     pool: &Pool,
     isa: Isa,
@@ -170,7 +173,7 @@ pub unsafe fn gemm_batch<'a>(
     });
 }
 
-/// Runs `job` for every item below `items`, each on one thread, which computes products of its own.
+/// Runs `job` for every item below `items`, each on one thread, which computes its own products.
 pub fn for_each_alone(
     pool: &Pool,
     isa: Isa,
@@ -186,7 +189,7 @@ pub fn for_each_alone(
     });
 }
 
-/// One thread with its own packing buffers, and only there: others may not use it beside the thread.
+/// One thread with its own packing buffers; no other thread may use it at the same time.
 pub struct Alone<'a> {
     isa: Isa,
     arithmetic: Arithmetic,
@@ -206,7 +209,7 @@ impl Alone<'_> {
         self.product_rows(product, rows);
     }
 
-    /// Some rows of C.
+    /// Computes some rows of C.
     fn product_rows(&self, mut product: Product, rows: Range<usize>) {
         match self.arithmetic {
             Arithmetic::Single => run_alone(self.isa, self.buffers, self.worker, &mut product, rows, Rounding::None),
@@ -237,7 +240,8 @@ fn run_alone(
     alone_in(product, |joined| {
         let cut = Cut::new(Kernels::of(isa), joined, Some(rows), buffers.own_right(worker), 1, rounding);
         let progress = Progress { claims: &[Padded(AtomicUsize::new(0))], barrier: Barrier::new(), spins: 0 };
-        // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a time.
+        // SAFETY: a team of one; C is ours by `MatMut`, the buffers are this worker's, and one job runs on it at a
+        // time.
         unsafe { work(&cut, &progress, 0, 1, buffers.left(worker)) };
     });
 }
@@ -248,7 +252,7 @@ pub fn part(range: Range<usize>, parts: usize, index: usize) -> Range<usize> {
     range.start + len * index / parts..range.start + len * (index + 1) / parts
 }
 
-/// Checks the shapes; whether there is anything to add up. A sum over no depth is zero.
+/// Checks the shapes; returns whether there is anything to sum. A sum over zero depth is zero.
 fn non_empty(product: &mut Product) -> bool {
     let Product { a, b, c, .. } = product;
     assert!(

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-/// The environment variable that names a level: `HEADROOM_ISA=avx2` for a comparison, `HEADROOM_ISA=amx` to try tiles.
+/// The environment variable that selects a level: `HEADROOM_ISA=avx2` for a comparison, `HEADROOM_ISA=amx` to try
+/// tiles.
 pub const VARIABLE: &str = "HEADROOM_ISA";
 
 /// A level of vector instructions; a higher level includes the lower ones.
@@ -22,8 +23,8 @@ pub enum Isa {
 impl Isa {
     const ALL: [Isa; 4] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Amx];
 
-    /// The level that runs use: the one that [`VARIABLE`] names, or the highest of vectors. Asked once a process; a
-    /// program refuses what [`Isa::asked`] refuses before it comes here.
+    /// The level that runs use: the one that [`VARIABLE`] names, or the highest vector level. Determined once per
+    /// process; a program rejects what [`Isa::asked`] rejects before it gets here.
     pub fn detect() -> Isa {
         static DETECTED: OnceLock<Isa> = OnceLock::new();
         *DETECTED.get_or_init(|| Isa::asked().ok().flatten().unwrap_or(Isa::Avx512).runnable())
@@ -52,8 +53,8 @@ impl Isa {
         Isa::ALL.into_iter().filter(|&isa| isa <= highest).collect()
     }
 
-    /// This level, or the machine's highest where it cannot run this one. Every safe dispatch goes through here, so
-    /// that no value of `Isa` can reach instructions the CPU lacks.
+    /// This level, or the machine's highest if it cannot run this one. Every safe dispatch goes through here, so that
+    /// no value of `Isa` can reach instructions the CPU lacks.
     #[inline]
     pub fn runnable(self) -> Isa {
         self.min(Isa::highest())
@@ -103,7 +104,7 @@ fn ask_the_cpu() -> Isa {
     Isa::Portable
 }
 
-/// AMX-BF16 and AMX-TILE, bits 22 and 24 of the seventh leaf's EDX.
+/// Checks AMX-BF16 and AMX-TILE: bits 22 and 24 of EDX in CPUID leaf 7.
 #[cfg(target_arch = "x86_64")]
 fn has_tiles() -> bool {
     use std::arch::x86_64::__cpuid_count;
@@ -111,13 +112,13 @@ fn has_tiles() -> bool {
     __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & both == both
 }
 
-/// Tile registers are 8 KiB a thread that the kernel saves and restores only for processes that asked; the answer holds
-/// for every thread of this one.
+/// Requests tile registers: 8 KiB per thread that the kernel saves and restores only for processes that asked. The
+/// permission holds for every thread of this process.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn may_use_tiles() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_ulong = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_ulong = 18;
-    // SAFETY: asks for a permission and touches no memory; a kernel that does not know the request refuses it.
+    // SAFETY: requests a permission and touches no memory; a kernel that does not know the request refuses it.
     unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }
 
@@ -129,9 +130,9 @@ fn may_use_tiles() -> bool {
 /// Compiles each function's plain body once for every [`Isa`] and generates `name(isa, arguments...)`, which picks the
 /// copy: the compiler vectorises the same loops with the registers of each level.
 ///
-/// The body has to say what the compiler will not do by itself: a float sum is vectorised only over an explicit array
-/// of partial sums, and a multiply and add are fused only by `mul_add` (which is a slow library call in the portable
-/// copy). Closures and small helpers are compiled for the level only where they are inlined.
+/// The body must spell out what the compiler will not do by itself: a float sum is vectorised only over an explicit
+/// array of partial sums, and a multiply and add are fused only by `mul_add` (a slow library call in the portable
+/// copy). Closures and small helpers are compiled for the level only if they are inlined.
 #[macro_export]
 macro_rules! by_isa {
     ($(

@@ -11,8 +11,8 @@ use crate::cpu::math;
 /// A vector register's worth of floats. Every function is inlined into a caller compiled for the level.
 ///
 /// # Safety
-/// The functions may be called only where the CPU has the level's instructions, with pointers valid for the lanes they
-/// touch. `first(n)` masks touch the first `n` lanes only.
+/// The functions may be called only if the CPU has the level's instructions, with pointers valid for the lanes they
+/// touch. `first(n)` masks touch only the first `n` lanes.
 pub unsafe trait Lanes {
     type Vector: Copy;
     type Mask: Copy;
@@ -24,20 +24,20 @@ pub unsafe trait Lanes {
     unsafe fn load_masked(mask: Self::Mask, from: *const f32) -> Self::Vector;
     unsafe fn store_masked(mask: Self::Mask, to: *mut f32, value: Self::Vector);
     unsafe fn multiply(a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// `a * b + c`, rounded once where the level has FMA.
+    /// `a * b + c`, rounded once if the level has FMA.
     unsafe fn multiply_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     unsafe fn add(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     unsafe fn subtract(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     unsafe fn divide(a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// The larger of each lane; `b` where either is NaN.
+    /// The larger of each lane; `b` if either is NaN.
     unsafe fn larger(a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// `e^x` to within a few units in the last place; NaN stays NaN.
     unsafe fn exp(x: Self::Vector) -> Self::Vector;
-    /// The sum of all lanes, in an order of the level's own.
+    /// The sum of all lanes; the order depends on the level.
     unsafe fn total(x: Self::Vector) -> f32;
-    /// The largest of all lanes; NaN may be passed over.
+    /// The largest of all lanes; NaN may be ignored.
     unsafe fn largest(x: Self::Vector) -> f32;
-    /// Asks for the cache line at an address that is needed soon; any address is allowed.
+    /// Prefetches the cache line at an address that is needed soon; any address is allowed.
     unsafe fn prefetch(at: *const f32);
     /// As `prefetch`, for a line that is needed later.
     unsafe fn prefetch_to_l2(at: *const f32);
@@ -140,8 +140,8 @@ unsafe impl Lanes for Portable {
     unsafe fn prefetch_to_l2(_at: *const f32) {}
 }
 
-/// Compiles each function's body, generic over [`Lanes`], for every level and generates `name(isa, arguments...)`, which
-/// picks the copy. Inside, the operations of the vectors still are `unsafe`: the body vouches for its pointers.
+/// Compiles each function's body, generic over [`Lanes`], for every level and generates `name(isa, arguments...)`,
+/// which picks the copy. Vector operations inside are still `unsafe`: the body vouches for its pointers.
 macro_rules! by_lanes {
     ($(
         $(#[$attribute:meta])*

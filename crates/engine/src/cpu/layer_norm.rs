@@ -1,4 +1,4 @@
-//! LayerNorm and its gradient, one row after the other.
+//! LayerNorm and its gradient, row by row.
 
 use super::math::{dot, sum_of};
 use super::rms_norm::rows_in_group;
@@ -15,7 +15,7 @@ pub fn forward(team: &Team, eps: f64, x: &[f32], (weight, bias): (&[f32], &[f32]
     });
 }
 
-/// Elements of scratch that [`gradient`] needs: the gradients of weight and bias of each group of rows.
+/// Elements of scratch that [`gradient`] needs: the weight and bias gradients of each group of rows.
 pub fn gradient_scratch(rows: usize, width: usize, groups: usize) -> usize {
     rows.div_ceil(rows_in_group(rows, groups)) * 2 * width
 }
@@ -50,7 +50,7 @@ pub fn gradient(team: &Team, at: Gradient, scratch: &mut [f32]) {
     }
 }
 
-/// Mean of a row, and one over its standard deviation.
+/// Mean of a row, and the reciprocal of its standard deviation.
 #[inline(always)]
 fn statistics(x: &[f32], eps: f32) -> (f32, f32) {
     let mean = sum_of(x, |x| x) / x.len() as f32;
@@ -83,7 +83,7 @@ by_isa! {
         for ((x, dy), dx) in x.chunks_exact(width).zip(dy.chunks_exact(width)).zip(dx.chunks_exact_mut(width)) {
             let (weight, dweight, dbias) = (&weight[..width], &mut dweight[..width], &mut dbias[..width]);
             let (mean, scale) = statistics(x, eps);
-            // Normed row and weighted gradient wait where the results go.
+            // The weighted gradient is stored where the result goes.
             for i in 0..width {
                 dx[i] = dy[i] * weight[i];
             }

@@ -1,10 +1,10 @@
-//! LM head and cross-entropy, some rows at a time: the logits of a chunk live in scratch only.
+//! LM head and cross-entropy, a chunk of rows at a time: the logits of a chunk live only in scratch.
 
 use super::Team;
 use super::cross_entropy;
 use super::gemm::{Accumulate, MatMut, MatRef, Product};
 
-/// Elements of scratch: a chunk's logits, and one loss a row.
+/// Elements of scratch: a chunk's logits, and one loss per row.
 pub fn scratch(rows: usize, vocab: usize) -> usize {
     rows * vocab + rows
 }
@@ -25,7 +25,7 @@ pub struct Gradients<'a> {
     pub dweight: &'a mut [f32],
 }
 
-/// The mean loss; each chunk's losses are added up in order.
+/// Returns the mean loss; each chunk's losses are summed in order.
 pub fn run(team: &Team, mut head: Head, scratch: &mut [f32]) -> f32 {
     let tokens = head.targets.len();
     let width = head.x.len() / tokens;

@@ -5,7 +5,7 @@ use super::frame::Frame;
 use super::gemm::{Accumulate, Columns, MatMut, MatRef, Product, Rows};
 use headroom_graph::TensorType;
 
-/// Outputs whose products share one packed operand.
+/// Largest number of outputs whose products share one packed operand.
 const TOGETHER: usize = 4;
 
 pub fn forward(team: &Team, types: &[TensorType], at: &Frame) {
@@ -45,7 +45,7 @@ pub fn gradient_weights(team: &Team, types: &[TensorType], at: &Frame) {
     in_arrays(types.len() - 1, rows, |rows| team.products_of_right(rows, x, Accumulate::Overwrite));
 }
 
-/// Some at a time, in an array of as many: nothing is allocated inside a step.
+/// Runs up to `TOGETHER` at a time, in a fixed-size array: nothing is allocated inside a step.
 fn in_arrays<T>(count: usize, part: impl Fn(usize) -> T, run: impl Fn(&mut [T])) {
     for first in (0..count).step_by(TOGETHER) {
         match (count - first).min(TOGETHER) {

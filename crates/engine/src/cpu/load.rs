@@ -1,4 +1,4 @@
-//! A program made ready for the CPU: addresses of each call's operands, and the scratch that its hungriest calls need.
+//! A program prepared for the CPU: addresses of each call's operands, and the largest scratch that a call needs.
 
 use super::arena::Arena;
 use super::collective::{self, PreparedCollective};
@@ -20,7 +20,7 @@ pub(super) struct Prepared {
     pub types: Vec<TensorType>,
     pub inputs: Vec<Operand>,
     pub outputs: Vec<Operand>,
-    /// Where the call is made together with other ranks.
+    /// Set if the call is made together with other ranks.
     pub together: Option<PreparedCollective>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn load(program: &Program, arena: &Arena) -> Result<Loaded, EngineErr
     Ok(Loaded { walk: *walk, calls, values })
 }
 
-/// Elements of reduction scratch that the hungriest call needs.
+/// Elements of reduction scratch that the most demanding call needs.
 pub(super) fn reduction_elements(graph: &Graph, parts: usize) -> usize {
     let need = |op: &Op, inputs: &[ValueId]| match op {
         Op::RmsNormGrad(_) | Op::AddRmsNormGrad(_) => {
@@ -79,7 +79,7 @@ pub(super) fn reduction_elements(graph: &Graph, parts: usize) -> usize {
             rows::sum_scratch(rows, width, op.period, parts)
         }
         Op::CrossEntropy(_) => graph.ty(inputs[1]).elements(),
-        // Several operands come one after the other.
+        // Several operands are processed one after the other.
         Op::SquaredNorm(_) | Op::GradientNorm(_) => {
             let elements = inputs.iter().map(|input| graph.ty(*input).elements()).max();
             optimizer::squared_norm_scratch(elements.unwrap_or(0))
@@ -95,7 +95,7 @@ pub(super) fn reduction_elements(graph: &Graph, parts: usize) -> usize {
     graph.nodes().iter().map(|node| need(&node.op, &node.inputs)).max().unwrap_or(0)
 }
 
-/// Elements of tile that the hungriest call needs of each thread.
+/// Tile elements per thread that the most demanding call needs.
 pub(super) fn tile_elements(graph: &Graph) -> usize {
     let need = |op: &Op, inputs: &[ValueId]| match op {
         Op::FlashAttention(op) => flash_attention::tile(op, graph.ty(inputs[0])),

@@ -1,9 +1,9 @@
 //! Scalar building blocks that the compiler vectorises inside `by_isa!` bodies.
 //!
-//! Loops over chunks and zipped slices, not closures over indices or `for_each`: those leave bounds checks or calls behind
-//! that keep a loop from being vectorised.
+//! Loops run over chunks and zipped slices, not closures over indices or `for_each`: those leave bounds checks or calls
+//! behind that prevent vectorisation.
 
-/// Partial sums kept side by side: fixed, so that a sum has the same bytes at every instruction-set level.
+/// Partial sums kept side by side: a fixed number, so that a sum has the same bytes at every instruction-set level.
 pub const LANES: usize = 16;
 
 /// `e^x` to within two units in the last place; NaN stays NaN, large arguments give infinity, very negative ones zero.
@@ -11,11 +11,11 @@ pub const LANES: usize = 16;
 pub fn exp(x: f32) -> f32 {
     const HIGHEST: f32 = 88.722_83;
     const LOWEST: f32 = -87.336_54;
-    // Adding and subtracting 1.5 · 2^23 rounds to the nearest integer, which is also left in the low bits.
+    // Adding and subtracting 1.5 · 2^23 rounds to the nearest integer, which also ends up in the low bits.
     const ROUND: f32 = 12_582_912.0;
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
-    // Compared, not `min`ed and `max`ed: those would swallow NaN.
+    // Comparisons instead of `min` and `max`, which would swallow NaN.
     let clamped = if x > HIGHEST { HIGHEST } else { x };
     let clamped = if clamped < LOWEST { LOWEST } else { clamped };
     let rounded = clamped * std::f32::consts::LOG2_E + ROUND;
@@ -57,7 +57,7 @@ pub fn sum_of(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     total(lanes, tail.iter().map(|x| f(*x)))
 }
 
-/// Sum of `a · b` over two slices of one length.
+/// Sum of `a · b` over two slices of equal length.
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -70,7 +70,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     total(lanes, a_tail.iter().zip(b_tail).map(|(a, b)| a * b))
 }
 
-/// Sum of `a · b · c` over three slices of one length.
+/// Sum of `a · b · c` over three slices of equal length.
 #[inline(always)]
 pub fn dot3(a: &[f32], b: &[f32], c: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -84,7 +84,7 @@ pub fn dot3(a: &[f32], b: &[f32], c: &[f32]) -> f32 {
     total(lanes, a_tail.iter().zip(b_tail).zip(c_tail).map(|((a, b), c)| a * b * c))
 }
 
-/// The lanes added up by halves, then what was left over in order.
+/// Adds up the lanes by halving, then the tail in order.
 #[inline(always)]
 fn total(mut lanes: [f32; LANES], tail: impl Iterator<Item = f32>) -> f32 {
     let mut half = LANES / 2;
@@ -101,7 +101,7 @@ fn total(mut lanes: [f32; LANES], tail: impl Iterator<Item = f32>) -> f32 {
     sum
 }
 
-/// The largest of a slice, NaN ignored; minus infinity for none.
+/// The largest element of a slice, ignoring NaN; minus infinity if it is empty.
 #[inline(always)]
 pub fn largest(x: &[f32]) -> f32 {
     let mut lanes = [f32::NEG_INFINITY; LANES];

@@ -1,4 +1,4 @@
-//! Matrix product in its three forms, by the packed GEMM.
+//! Matrix product in its three forms, with the packed GEMM.
 
 use super::Team;
 use super::frame::Frame;

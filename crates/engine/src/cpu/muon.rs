@@ -5,7 +5,7 @@ use headroom_graph::ops::muon::{Blend, MuonMomentum, MuonUpdate, UnitNorm};
 
 const CHUNK: usize = 16 * 1024;
 
-/// The buffer takes the gradient, and the direction is Nesterov's.
+/// Blends the gradient into the buffer, and computes the Nesterov direction.
 pub fn momentum(
     team: &Team,
     op: &MuonMomentum,
@@ -24,7 +24,7 @@ pub fn momentum(
 }
 
 pub fn unit_norm(team: &Team, op: &UnitNorm, x: &[f32], squares: f32, out: &mut [f32]) {
-    // Not `max`, which would turn a norm that is not a number into `least`.
+    // Not `max`, which would turn a NaN norm into `least`.
     let norm = f64::from(squares).sqrt();
     let factor = (1.0 / if norm < op.least { op.least } else { norm }) as f32;
     team.pool.for_each_chunk(out, CHUNK, |index, out| {

@@ -1,4 +1,4 @@
-//! AdamW on one parameter, on all and on chosen ones, sums of squares, and the clipping scale.
+//! AdamW on one parameter, on all and on chosen ones; sums of squares; the clipping scale.
 
 use super::choose;
 use super::frame::Frame;
@@ -10,7 +10,7 @@ use headroom_graph::ops::adamw::AdamW;
 use headroom_graph::ops::adamw_all::AdamWAll;
 use headroom_graph::ops::adamw_chosen::AdamWChosen;
 
-/// Elements handed to a thread at a time, and those of one partial sum.
+/// Elements handed to a thread at a time, and elements per partial sum.
 const CHUNK: usize = 16 * 1024;
 
 /// Elements of scratch that [`squared_norm`] needs.
@@ -27,13 +27,13 @@ pub fn squared_norm(team: &Team, x: &[f32], scratch: &mut [f32]) -> f32 {
     total(partial)
 }
 
-/// The norm of all operands together, each in the same partial sums as by [`squared_norm`].
+/// The norm of all operands together, with the same partial sums as [`squared_norm`].
 pub fn gradient_norm(team: &Team, at: &Frame, scratch: &mut [f32]) -> f32 {
     let squared = (0..at.inputs()).map(|index| squared_norm(team, at.input(index), scratch));
     clip_scale(f64::INFINITY, squared).1
 }
 
-/// The factor for all gradients, and their norm.
+/// The scale for all gradients, and their norm.
 pub fn clip_scale(max_norm: f64, squared: impl Iterator<Item = f32>) -> (f32, f32) {
     let norm = squared.map(f64::from).sum::<f64>().sqrt();
     if max_norm == f64::INFINITY {
@@ -55,7 +55,7 @@ pub struct Update<'a> {
     pub clip: f32,
 }
 
-/// `decay` is that of this weight.
+/// `decay` applies to this weight.
 pub fn adamw(team: &Team, op: &AdamW, decay: f64, update: Update) {
     let Update { weight, first, second, gradient, rates, clip } = update;
     if stands_still(rates) {
@@ -68,9 +68,10 @@ pub fn adamw(team: &Team, op: &AdamW, decay: f64, update: Update) {
     });
 }
 
-/// AdamW on all parameters in one hand-over to the threads; returns the norm where gradients are clipped.
+/// AdamW on all parameters in one hand-over to the threads; returns the norm if gradients are clipped.
 ///
-/// The operands are found in the frame by their place: the rates, then weight, moments and gradient of each parameter.
+/// The operands are identified by their index in the frame: the rates, then weight, moments and gradient of each
+/// parameter.
 pub fn adamw_all(team: &Team, op: &AdamWAll, types: &[TensorType], at: &Frame, scratch: &mut [f32]) -> Option<f32> {
     let parameters = Parameters { first: 1, count: op.parameters, types };
     let clip = (op.max_norm > 0.0).then(|| {
@@ -91,7 +92,7 @@ pub fn adamw_all_scratch(op: &AdamWAll, types: &[TensorType]) -> usize {
     Parameters { first: 1, count: op.parameters, types }.chunks()
 }
 
-/// Norms, choice and AdamW on what was chosen; returns the norm where gradients are clipped.
+/// Norms, choice and AdamW on the chosen parameters; returns the norm if gradients are clipped.
 pub fn adamw_chosen(
     team: &Team,
     op: &AdamWChosen,
@@ -130,7 +131,7 @@ pub fn adamw_chosen_scratch(op: &AdamWChosen, types: &[TensorType]) -> usize {
     Parameters { first: AdamWChosen::place(0), count: op.parameters, types }.chunks()
 }
 
-/// The parameters of one call: weight, moments and gradient of each, one after the other from operand `first` on.
+/// The parameters of one call: weight, moments and gradient of each, in order, starting at operand `first`.
 struct Parameters<'a> {
     first: usize,
     count: usize,
@@ -140,7 +141,7 @@ struct Parameters<'a> {
 /// A chunk of one parameter.
 struct Part {
     parameter: usize,
-    /// The operand that is its weight.
+    /// Index of the operand that is its weight.
     place: usize,
     first: usize,
     length: usize,
@@ -159,7 +160,7 @@ impl Parameters<'_> {
         (0..self.count).map(|parameter| self.chunks_of(parameter)).sum()
     }
 
-    /// Chunk `i` of all belongs to the parameter whose range of chunks holds it.
+    /// Maps a chunk index over all parameters to its parameter and range.
     fn find(&self, mut chunk: usize) -> Part {
         for parameter in 0..self.count {
             if chunk < self.chunks_of(parameter) {
@@ -187,7 +188,7 @@ impl Part {
         &at.input(self.place + 3)[self.first..][..self.length]
     }
 
-    /// Each part is updated by one thread at a time.
+    /// Updates the part; one thread at a time does so.
     fn update(&self, isa: Isa, factors: &Factors, at: &Frame) {
         // SAFETY: every chunk is handed out once, and chunks do not overlap.
         let part = |operand: usize| unsafe { at.shared(operand).slice(self.first, self.length) };
@@ -196,7 +197,7 @@ impl Part {
     }
 }
 
-/// Rates that no step has: the parameter was not chosen.
+/// Whether the rates mark a parameter that was not chosen; no step count gives these rates.
 fn stands_still(rates: &[f32]) -> bool {
     rates[1] == 0.0
 }

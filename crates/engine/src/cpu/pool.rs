@@ -22,18 +22,18 @@ use sync::{
 use waiting::Waiting;
 pub(crate) use waiting::{Barrier, Leader, Padded, StepProgress};
 
-/// How long an idle worker looks for work before it sleeps. Waking a sleeper costs 5-50 µs, a hot worker answers
-/// within 1 µs; between two operators of a step pass some microseconds, between two steps perhaps a millisecond.
+/// How long an idle worker spins before it sleeps. Waking a sleeper costs 5-50 µs, while a spinning worker responds
+/// within 1 µs. Some microseconds pass between two ops of a step, and perhaps a millisecond between two steps.
 const SPIN: Duration = Duration::from_millis(1);
 
-/// Looks at a variable (some 50 ns each) before a waiting thread lets others run, with a CPU a thread and without. Even
-/// with a CPU a thread the caller, which is not pinned, may sit on a worker's; it must not be kept waiting there.
+/// Number of polls (some 50 ns each) before a waiting thread yields, if there is a CPU per thread and if not. Even with
+/// a CPU per thread, the caller, which is not pinned, may share a worker's CPU and must not be kept waiting there.
 const SPINS: u32 = 1000;
 const SPINS_WHEN_CROWDED: u32 = 64;
 
 /// The calling thread is worker 0; `threads - 1` more wait for its calls.
 ///
-/// Calls from several threads take turns. A call made from inside a job runs on the thread that makes it.
+/// Calls from several threads take turns. A call from inside a job runs on the calling thread.
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
@@ -41,12 +41,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts the workers, each pinned to a CPU of its own out of those this process may use, where there are enough.
-    /// The calling thread's affinity stays as it is.
+    /// Starts the workers, each pinned to its own CPU out of those this process may use, if there are enough. The
+    /// calling thread's affinity does not change.
     pub fn new(threads: usize) -> io::Result<Pool> {
         let threads = threads.max(1);
         let cpus = affinity::allowed_cpus();
-        // Unknown affinity does not mean that the machine is crowded.
+        // An unknown affinity does not mean that the machine is crowded.
         let crowded = !cpus.is_empty() && threads > cpus.len();
         let shared = Arc::new(Shared {
             number: POOLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
@@ -74,15 +74,15 @@ impl Pool {
         Ok(pool)
     }
 
-    /// How many workers a call has, the caller included.
+    /// Number of workers, including the caller.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Every worker runs `job(worker)` once; returns when all are done. A panic in any of them is passed on.
+    /// Every worker runs `job(worker)` once; returns when all are done. A panic in any of them is propagated.
     ///
-    /// The runs are not necessarily simultaneous (inside another job they follow each other on one thread), so they
-    /// must not wait for each other.
+    /// The runs are not necessarily simultaneous (inside another job they run sequentially on one thread), so they must
+    /// not wait for each other.
     pub fn broadcast(&self, job: &(dyn Fn(usize) + Sync)) {
         if self.workers.is_empty() || INSIDE_A_JOB.with(Cell::get) {
             (0..self.threads()).for_each(job);
@@ -92,12 +92,12 @@ impl Pool {
     }
 
     /// Runs `job(item, worker)` for every item below `items`, each claimed by whichever worker is free first. Items are
-    /// claimed in order: a job may wait for an item before its own (by a `StepProgress`), never for a later one.
+    /// claimed in order: a job may wait for an earlier item (with a `StepProgress`), never for a later one.
     pub fn for_each(&self, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
         self.for_each_limited(self.threads(), items, job);
     }
 
-    /// As [`for_each`](Self::for_each) with workers below `limit` only.
+    /// As [`for_each`](Self::for_each), but only on workers below `limit`.
     pub(crate) fn for_each_limited(&self, limit: usize, items: usize, job: &(dyn Fn(usize, usize) + Sync)) {
         if items <= 1 || limit <= 1 || self.workers.is_empty() || INSIDE_A_JOB.with(Cell::get) {
             (0..items).for_each(|item| job(item, 0));
@@ -118,7 +118,7 @@ impl Pool {
         });
     }
 
-    /// `job(i, chunk)` for every `chunk_len` elements of `data` (the last chunk may be shorter).
+    /// Runs `job(i, chunk)` for every `chunk_len` elements of `data` (the last chunk may be shorter).
     pub fn for_each_chunk<T: Send>(&self, data: &mut [T], chunk_len: usize, job: impl Fn(usize, &mut [T]) + Sync) {
         let data = Chunks::new(data, chunk_len);
         self.for_each(data.count(), &|i, _| {
@@ -127,7 +127,8 @@ impl Pool {
         });
     }
 
-    /// As [`for_each_chunk`](Self::for_each_chunk) over two slices in step: both must have the same number of chunks.
+    /// As [`for_each_chunk`](Self::for_each_chunk) over two slices in lockstep: both must have the same number of
+    /// chunks.
     pub fn for_each_chunk2<T: Send, U: Send>(
         &self,
         (first, first_len): (&mut [T], usize),
@@ -143,7 +144,7 @@ impl Pool {
         });
     }
 
-    /// As [`for_each_chunk`](Self::for_each_chunk) over three slices in step.
+    /// As [`for_each_chunk`](Self::for_each_chunk) over three slices in lockstep.
     pub fn for_each_chunk3<T: Send, U: Send, V: Send>(
         &self,
         (first, first_len): (&mut [T], usize),
@@ -163,7 +164,7 @@ impl Pool {
     }
 
     /// Runs `job(worker, team)` on `team` workers *at the same time*, so that they may wait for each other at a
-    /// [`Barrier`]. The team is at most `limit` strong, and 1 where the call comes from inside another job.
+    /// [`Barrier`]. The team has at most `limit` workers, and 1 if the call comes from inside another job.
     pub(crate) fn team(&self, limit: usize, job: &(dyn Fn(usize, usize) + Sync)) {
         let team = limit.min(self.threads());
         if team <= 1 || INSIDE_A_JOB.with(Cell::get) {
@@ -177,12 +178,13 @@ impl Pool {
         }
     }
 
-    /// How often a waiting worker looks again before it lets other threads run.
+    /// Number of polls before a waiting worker yields.
     pub(crate) fn spins(&self) -> u32 {
         self.shared.spins
     }
 
-    /// Keeps the team awake, and for this thread alone, until the guard is dropped: hand-overs in between take no lock.
+    /// Keeps the team awake, and reserved for this thread, until the guard is dropped: hand-overs in between take no
+    /// lock.
     pub fn hold(&self) -> Held<'_> {
         if self.shared.is_held_here() {
             return Held { pool: None, _turn: None };
@@ -202,7 +204,7 @@ impl Pool {
         // SAFETY: `running` is zero and this thread has the turn, so nobody else reads or writes the cell.
         shared.job.with_mut(|cell| unsafe { *cell = Some(job) });
         shared.running.0.store(self.workers.len(), Ordering::Relaxed);
-        // SeqCst pairs with the worker's "parked, then look again": one of the two sees the other.
+        // SeqCst pairs with the worker's "parked, then check again": one of the two sees the other.
         shared.generation.0.fetch_add(1, Ordering::SeqCst);
         order_of_all();
         for (parked, worker) in shared.parked.iter().zip(&self.workers) {
@@ -224,7 +226,7 @@ impl Pool {
     }
 }
 
-/// A pool's team, held together by one thread.
+/// A pool's team, reserved by one thread.
 pub struct Held<'a> {
     /// Absent inside another hold of the same pool.
     pool: Option<&'a Pool>,
@@ -246,13 +248,13 @@ impl Drop for Pool {
         self.shared.generation.0.fetch_add(1, Ordering::SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
-            // Jobs' panics are caught, so a worker ends only by returning.
+            // Panics of jobs are caught, so a worker ends only by returning.
             let _ = worker.join();
         }
     }
 }
 
-/// How many pools there have been: numbers are never used again, unlike addresses.
+/// Counter of pools: numbers are never reused, unlike addresses.
 static POOLS: AtomicU64 = AtomicU64::new(1);
 const NO_POOL: u64 = 0;
 
@@ -263,11 +265,11 @@ struct Shared {
     generation: Padded<AtomicUsize>,
     running: Padded<AtomicUsize>,
     parked: Vec<Padded<AtomicBool>>,
-    /// Somebody holds the team: nobody goes to sleep.
+    /// Whether a thread holds the team: nobody goes to sleep.
     held: AtomicBool,
     stopping: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// How often a waiting thread looks again before it gives its CPU away: soon, where threads outnumber CPUs.
+    /// Number of polls before a waiting thread yields its CPU: fewer if threads outnumber CPUs.
     spins: u32,
 }
 
@@ -276,10 +278,10 @@ unsafe impl Sync for Shared {}
 // SAFETY: as above; a `&(dyn Fn + Sync)` may go to another thread.
 unsafe impl Send for Shared {}
 
-/// Looks at the generation before the clock is asked; under loom one, since more change nothing.
+/// Polls of the generation between readings of the clock; one under loom, since more change nothing.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 
-/// Whether an idle worker looks on. Under loom there is no time: it sleeps at once, which is the case to check.
+/// Whether an idle worker keeps polling. Loom has no time: there it sleeps at once, which is the case to check.
 fn is_early(start: Instant) -> bool {
     !cfg!(loom) && start.elapsed() < SPIN
 }
@@ -287,7 +289,7 @@ fn is_early(start: Instant) -> bool {
 #[cfg(not(loom))]
 thread_local! {
     static INSIDE_A_JOB: Cell<bool> = const { Cell::new(false) };
-    /// The number of the pool that this thread holds.
+    /// Number of the pool that this thread holds.
     static HELD: Cell<u64> = const { Cell::new(NO_POOL) };
 }
 
@@ -353,7 +355,7 @@ fn run_guarded(job: &(dyn Fn(usize) + Sync), worker: usize) -> Result<(), Box<dy
     result
 }
 
-/// A panic in a job leaves nothing half-written under these locks.
+/// Ignores poisoning: a panic in a job leaves nothing half-written under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! RMSNorm and its gradient, one row after the other.
+//! RMSNorm and its gradient, row by row.
 
 use super::math::{dot3, sum_of};
 use super::{Team, by_isa};
@@ -14,7 +14,7 @@ pub fn forward(team: &Team, eps: f64, x: &[f32], weight: &[f32], y: &mut [f32]) 
     });
 }
 
-/// `total = x + branch`, and its norm while the row is at hand.
+/// Computes `total = x + branch`, and its norm while the row is in cache.
 pub fn add_forward(
     team: &Team,
     eps: f64,
@@ -29,7 +29,7 @@ pub fn add_forward(
     });
 }
 
-/// The scales of rows alone.
+/// Computes only the scales of rows.
 pub fn scales(team: &Team, eps: f64, width: usize, x: &[f32], scales: &mut [f32]) {
     team.pool.for_each_chunk(scales, ROWS, |index, scales| {
         let x = &x[index * ROWS * width..][..scales.len() * width];
@@ -37,7 +37,7 @@ pub fn scales(team: &Team, eps: f64, width: usize, x: &[f32], scales: &mut [f32]
     });
 }
 
-/// `total = x + branch`, and the scales of its rows.
+/// Computes `total = x + branch`, and the scales of its rows.
 pub fn add_scales(
     team: &Team,
     eps: f64,
@@ -53,12 +53,12 @@ pub fn add_scales(
     });
 }
 
-/// Elements of scratch that [`gradient`] needs: the weight's gradient of each group of rows.
+/// Elements of scratch that [`gradient`] needs: the weight gradient of each group of rows.
 pub fn gradient_scratch(rows: usize, width: usize, groups: usize) -> usize {
     rows.div_ceil(rows_in_group(rows, groups)) * width
 }
 
-/// Rows that one group of threads sums up for a weight's gradient.
+/// Rows per group in the sum for a weight's gradient.
 pub(super) fn rows_in_group(rows: usize, groups: usize) -> usize {
     rows.div_ceil(groups).max(1)
 }
@@ -69,7 +69,7 @@ pub struct Gradient<'a> {
     pub x: &'a [f32],
     pub weight: &'a [f32],
     pub dy: &'a [f32],
-    /// A gradient that reaches `x` on another way, added to `dx`.
+    /// A gradient that reaches `x` by another path, added to `dx`.
     pub also: Option<&'a [f32]>,
     pub dx: &'a mut [f32],
     pub dweight: &'a mut [f32],

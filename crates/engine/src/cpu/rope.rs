@@ -6,7 +6,7 @@ use headroom_graph::ops::rope::{Rope, RotationDirection};
 /// Rows handed to a thread at a time.
 const ROWS: usize = 32;
 
-/// `half`: half of a head's size, the width of the tables.
+/// `half` is half of a head's size, the width of the tables.
 pub fn run(team: &Team, op: &Rope, half: usize, x: &[f32], (cos, sin): (&[f32], &[f32]), y: &mut [f32]) {
     let width = op.heads * 2 * half;
     let seq = cos.len() / half;

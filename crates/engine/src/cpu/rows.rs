@@ -1,4 +1,4 @@
-//! Rows of a table added in turn and summed back; columns cut into parts and put together.
+//! Adds rows of a table cyclically and sums them back; splits columns into parts and joins them.
 
 use super::Team;
 use super::frame::Frame;
@@ -19,7 +19,7 @@ pub fn add(team: &Team, period: usize, width: usize, x: &[f32], table: &[f32], y
     });
 }
 
-/// Elements of scratch that [`sum`] needs where all rows go into one: a sum for each group of rows.
+/// Elements of scratch that [`sum`] needs if all rows are summed into one: one sum per group of rows.
 pub fn sum_scratch(rows: usize, width: usize, period: usize, groups: usize) -> usize {
     if period == 1 { rows.div_ceil(rows_in_group(rows, groups)) * width } else { 0 }
 }
@@ -31,7 +31,7 @@ fn rows_in_group(rows: usize, groups: usize) -> usize {
 pub fn sum(team: &Team, period: usize, width: usize, dy: &[f32], out: &mut [f32], scratch: &mut [f32]) {
     let rows = dy.len() / width;
     if period > 1 {
-        // Each row of the table has rows of its own, a period apart.
+        // Each row of the table has its own rows, a period apart.
         team.pool.for_each_chunk(out, width, |row, out| {
             out.fill(0.0);
             if row < period {

@@ -9,12 +9,12 @@ pub struct Update<'a> {
     pub weight: &'a mut [f32],
     pub gradient: &'a [f32],
     pub momentum: Option<&'a mut [f32]>,
-    /// As AdamW's; the learning rate is the first.
+    /// As AdamW's; the first is the learning rate.
     pub rates: &'a [f32],
     pub clip: f32,
 }
 
-/// `kept` is the share of the momentum that stays, `decay` that of this weight.
+/// `kept` is the momentum coefficient; `decay` applies to this weight.
 pub fn sgd(team: &Team, kept: f64, decay: f64, update: Update) {
     let Update { weight, gradient, momentum, rates, clip } = update;
     if rates[1] == 0.0 {

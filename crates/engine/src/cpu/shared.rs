@@ -1,4 +1,4 @@
-//! An output that several threads write, each a part of its own.
+//! An output that several threads write, each to its own part.
 
 use super::gemm::MatMut;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ pub struct Shared<'a> {
     life: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: it hands out parts only through `unsafe`, whose callers promise that no two threads use the same one.
+// SAFETY: parts are handed out only through `unsafe`, whose callers promise that no two threads use the same one.
 unsafe impl Sync for Shared<'_> {}
 
 impl<'a> Shared<'a> {
@@ -18,8 +18,8 @@ impl<'a> Shared<'a> {
     }
 
     /// # Safety
-    /// The `length` floats from `start` on may be written for as long as this is used, but for parts that are in use
-    /// through another one like it.
+    /// The `length` floats from `start` on may be written for as long as this is used, except parts that are in use
+    /// through another `Shared`.
     pub unsafe fn from_raw(start: *mut f32, length: usize) -> Shared<'a> {
         Shared { start, length, life: PhantomData }
     }
@@ -59,7 +59,7 @@ mod tests {
             for half in 0..2 {
                 let shared = &shared;
                 scope.spawn(move || {
-                    // SAFETY: each thread has two of the four columns.
+                    // SAFETY: each thread has its own two of the four columns.
                     let mut part = unsafe { shared.matrix(2 * half, 3, 2, 4) };
                     (0..3).for_each(|row| part.row(row).fill(half as f32 + 1.0));
                 });

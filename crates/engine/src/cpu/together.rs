@@ -1,17 +1,17 @@
-//! Takes part in the collectives of a program, and waits for those that were started.
+//! Takes part in a program's collectives, and waits for those that were started.
 
 use super::collective::PreparedCollective;
 use super::load::Loaded;
 use crate::ranks::{Ranks, RanksError};
 
-/// Takes part in a collective; false where the call is not one between ranks.
+/// Takes part in a collective; returns false if the call does not involve other ranks.
 pub(super) fn run(ranks: Option<&Ranks>, program: &mut Loaded, index: usize) -> Result<bool, RanksError> {
     let Some(together) = &mut program.calls[index].together else { return Ok(false) };
     let Some(ranks) = ranks else { return Err(RanksError::Left) };
     match together {
         PreparedCollective::Exchange { transfer, later, ticket } => {
-            // SAFETY: the plan keeps what is read and made apart from all else until the arrival, and the device leaves the ranks
-            // before its arena goes.
+            // SAFETY: the plan keeps inputs and outputs apart from everything else until the arrival, and the device
+            // leaves the ranks before its arena is freed.
             *ticket = unsafe { ranks.start(transfer) };
             if !*later {
                 ranks.wait_for(*ticket)?;

@@ -1,5 +1,5 @@
-//! From what CUPTI tells of a step to spans of the plan's calls and a list of kernels, copies, fills and driver calls.
-//! Nothing here asks a device: records in, spans out.
+//! Turns CUPTI's records of a step into spans of the plan's calls and a list of kernels, copies, fills and driver
+//! calls. Pure functions from records to spans; no device is queried.
 
 use crate::recorder::{Activity, ActivityKind, CallId, CallSpan};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,24 +18,24 @@ pub struct CuptiActivity {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// On the device; `node` is the node of the graph that launched it, 0 where none did.
+    /// On the device; `node` is the graph node that launched it, 0 if none did.
     OnDevice { what: ActivityKind, node: u64 },
     /// On the host.
     DriverCall,
-    /// Number of the push in force when the call of this correlation was made.
+    /// The number of the push that was active when the call with this correlation was made.
     Tie { pushed: u64 },
 }
 
-/// The host's purpose when it called the driver.
+/// The purpose of a driver call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// One of the plan's calls; none for what moves batches and losses.
+    /// One of the plan's calls; `None` for transfers of batches and losses.
     Call(Option<CallId>),
-    /// The replay of this number.
+    /// The replay with this index.
     Replay(usize),
 }
 
-/// CUPTI's clock at a moment of ours.
+/// A reading of CUPTI's clock paired with one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alignment {
     theirs: u64,
@@ -43,13 +43,13 @@ pub struct Alignment {
 }
 
 impl Alignment {
-    /// From readings of our clock, theirs, and ours again: the tightest, in the middle of which theirs was read.
+    /// Takes readings of our clock, theirs, and ours again; uses the tightest, assuming theirs was read in the middle.
     pub fn of(readings: &[(Duration, u64, Duration)]) -> Option<Alignment> {
         let (before, theirs, after) = readings.iter().min_by_key(|(before, _, after)| after.saturating_sub(*before))?;
         Some(Alignment { theirs: *theirs, ours: *before + after.saturating_sub(*before) / 2 })
     }
 
-    /// Nothing is before our clock's zero.
+    /// Converts to our clock; times before its zero become zero.
     fn ours(&self, theirs: u64) -> Duration {
         match theirs.checked_sub(self.theirs) {
             Some(later) => self.ours + Duration::from_nanos(later),
@@ -58,19 +58,20 @@ impl Alignment {
     }
 }
 
-/// A step, or several, as the device ran them.
+/// One or more steps as the device ran them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// A call from its first kernel's start to its last one's end, in order of time.
+    /// Each call from the start of its first kernel to the end of its last, in time order.
     pub spans: Vec<CallSpan>,
-    /// In order of time.
+    /// In time order.
     pub activities: Vec<Activity>,
-    /// Work of replays whose kernels are not as many as were captured, so that none could be told apart.
+    /// Number of activities in replays whose kernel count differs from the capture, so that none could be matched to a
+    /// call.
     pub untied: usize,
 }
 
-/// `pushed` is what was pushed, by number; `replays` says for each replay which call each of its nodes belongs to, in the
-/// order of their capture.
+/// `pushed` lists what was pushed, by number; `replays` gives for each replay the call that each of its nodes belongs
+/// to, in capture order.
 pub fn resolve(
     mut records: Vec<CuptiActivity>,
     pushed: &[Pushed],
@@ -90,7 +91,7 @@ pub fn resolve(
     };
     let (in_replays, untied) = calls_in_replays(&records, &about, replays);
     let mut resolved = Resolved { untied, ..Resolved::default() };
-    // By push and call, so that a call that runs again is another span.
+    // Keyed by push and call, so that a call that runs again gets another span.
     let mut spans: BTreeMap<(u64, CallId), (Duration, Duration)> = BTreeMap::new();
     for (index, record) in records.iter().enumerate() {
         let (start, end) = (alignment.ours(record.start), alignment.ours(record.end.max(record.start)));
@@ -118,7 +119,7 @@ pub fn resolve(
     resolved
 }
 
-/// By place in the list of records: the calls that kernels of replays belong to, and how many could not be told.
+/// Keyed by index in `records`: the calls that kernels of replays belong to; and the number that could not be matched.
 fn calls_in_replays(
     records: &[CuptiActivity],
     about: &dyn Fn(&CuptiActivity) -> Option<(u64, Pushed)>,
@@ -133,8 +134,8 @@ fn calls_in_replays(
     let (mut calls, mut untied) = (HashMap::new(), 0);
     for ((_, which), mut group) in groups {
         let nodes = replays.get(which).map_or(&[][..], |nodes| nodes);
-        // On one stream work starts in the order of its capture. Beside each other nodes start as they can: their numbers
-        // rise in the order of capture then, where they are told.
+        // On one stream, work starts in capture order. On several streams, nodes start in any order; node numbers, if
+        // present, rise in capture order.
         let one_stream = group.iter().all(|&index| stream(&records[index]) == stream(&records[group[0]]));
         let numbers: HashSet<u64> =
             group.iter().map(|&index| node(&records[index])).filter(|node| *node != 0).collect();
@@ -166,7 +167,7 @@ fn node(record: &CuptiActivity) -> u64 {
     }
 }
 
-/// A runtime call and the driver's within it share a correlation: the outer one stays.
+/// A runtime call and the driver call inside it share a correlation: keeps the outer one.
 fn outermost(activities: Vec<Activity>) -> Vec<Activity> {
     let mut longest: HashMap<u32, Duration> = HashMap::new();
     for one in activities.iter().filter(|one| one.what == ActivityKind::DriverCall) {
@@ -180,12 +181,12 @@ fn outermost(activities: Vec<Activity>) -> Vec<Activity> {
     activities.into_iter().filter(stays).collect()
 }
 
-/// Is a call of the driver worth a line of a trace: does it queue work or wait for it?
+/// Whether a driver call belongs in a trace: whether it queues work or waits for it.
 pub fn is_traced(name: &str) -> bool {
     ["Launch", "Memcpy", "Memset", "Synchronize"].iter().any(|word| name.contains(word))
 }
 
-/// `cuLaunchKernelEx_ptsz` and `cudaLaunchKernel_v7000` by the names that people know.
+/// Strips suffixes: `cuLaunchKernelEx_ptsz` and `cudaLaunchKernel_v7000` get the names that people know.
 pub fn plain_name(name: &str) -> &str {
     let end = name.find("_v").or_else(|| name.find("_pt")).unwrap_or(name.len());
     &name[..end]

@@ -1,4 +1,4 @@
-//! Tests of the way from CUPTI's records to spans, on records made up for them.
+//! Tests of the conversion from CUPTI records to spans, on synthetic records.
 
 use super::*;
 

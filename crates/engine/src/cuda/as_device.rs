@@ -1,4 +1,4 @@
-//! A GPU as a device like any other: values written and read, calls run, steps queued.
+//! Implements `Device` for a GPU: writes and reads values, runs calls, queues steps.
 
 use super::Cuda;
 use super::queue::Submitted;
@@ -78,7 +78,7 @@ impl Device for Cuda {
             self.queue(submission);
             return Taken::Queued;
         }
-        // Queued steps come before it.
+        // Steps that are already queued come first.
         if self.failed.is_none() {
             let collected = self.collect_all();
             self.note(collected);
@@ -92,7 +92,7 @@ impl Device for Cuda {
         Ok(())
     }
 
-    /// Not while calls are recorded by events: each is then waited for.
+    /// False while calls are recorded with events: each call is then waited for.
     fn works_ahead(&self) -> bool {
         self.recorder.is_none() || self.tracer().is_some()
     }

@@ -1,4 +1,4 @@
-//! Rates of attention alone, forward and backward, by each way that there is on the device.
+//! Measures attention alone, forward and backward, with each implementation that the device has.
 
 use super::either::Timed;
 use super::error::CudaError;
@@ -8,7 +8,7 @@ use crate::device::{EngineError, Program, Target};
 use headroom_graph::ops::flash_attention::{FlashAttention, FlashAttentionGrad, Rotation};
 use headroom_graph::{DType, Graph, GraphError, Precision, TensorType};
 
-/// Shape that is measured: causal attention in bf16.
+/// The shape to measure: causal attention in bf16.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionShape {
     pub batch: usize,
@@ -18,7 +18,7 @@ pub struct AttentionShape {
     pub head_dim: usize,
 }
 
-/// One way and its useful operations per second: above the diagonal nothing counts.
+/// One implementation and its useful FLOP/s: work above the diagonal does not count.
 #[derive(Clone, Debug)]
 pub struct AttentionRate {
     pub what: String,
@@ -42,7 +42,7 @@ fn graph_of(shape: &AttentionShape) -> Result<Graph, GraphError> {
     Ok(graph)
 }
 
-/// Forward, then backward; each by our kernels and, where it is offered, by cuDNN.
+/// Measures forward, then backward, each with our kernels and, if available, with cuDNN.
 pub fn attention_rates(options: &Options, shape: &AttentionShape) -> Result<Vec<AttentionRate>, EngineError> {
     let graph = graph_of(shape).map_err(|error| CudaError::Unsupported {
         op: "attention",

@@ -1,4 +1,4 @@
-//! Kernels compiled at run time for the device that is there, and kept on disk for the next time.
+//! Compiles kernels at run time for the device at hand, and caches them on disk.
 
 use super::driver::cu;
 use super::error::CudaError;
@@ -59,14 +59,14 @@ impl Source {
     }
 }
 
-/// A source and what it is compiled with.
+/// A source and its compile options.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
     pub source: Source,
     pub options: Vec<String>,
 }
 
-/// Every way in which a source is compiled, for a check without a device.
+/// Every way in which a source is compiled, for a check that needs no device.
 pub fn all_units() -> Vec<Unit> {
     let unit = |source: Source, options: &[&str]| Unit {
         source,
@@ -76,7 +76,7 @@ pub fn all_units() -> Vec<Unit> {
     for source in [ELEMENTWISE, NORM, LAYER_NORM, TABLES, LOSS, ATTENTION] {
         all.extend([unit(source, &[]), unit(source, &["-DACT_BF16"])]);
     }
-    // Compiled once a head size: a small, an odd and the largest one stand for all.
+    // Compiled once per head size: a small, an odd and the largest one stand for all.
     all.extend([unit(FLASH_FORWARD, &["-DHEAD_DIM=32"]), unit(FLASH_BACKWARD, &["-DHEAD_DIM=128"])]);
     all.extend([unit(FLASH_ROTATE, &["-DHEAD_DIM=64"]), unit(FLASH_FORWARD_MMA, &["-DHEAD_DIM=32"])]);
     all.extend([unit(FLASH_FORWARD_MMA, &[LARGEST]), unit(FLASH_BACKWARD_MMA, &["-DHEAD_DIM=32"])]);
@@ -94,25 +94,27 @@ pub fn all_units() -> Vec<Unit> {
 
 const LARGEST: &str = "-DHEAD_DIM=128";
 
-/// Partial sums of attention's gradients are added as they come.
+/// Adds partial sums of attention's gradients in the order in which they arrive.
 pub const ANY_ORDER: &str = "-DANY_ORDER=1";
 
-/// Devices that kernels are compiled for where none is there to ask: Turing, Ampere's two, Ada, Hopper, Blackwell's three.
+/// Devices that kernels are compiled for without a device at hand: Turing, Ampere's two, Ada, Hopper, Blackwell's
+/// three.
 pub const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
 
-/// Is it to be compiled for such a device, where none is there to ask? Tensor-core attention exists from Ampere on, and
-/// Hopper's for Hopper alone. The slowest parts to compile are compiled once per generation: another size brings no other instruction.
+/// Whether to compile the unit for such a device without one at hand. Tensor-core attention exists from Ampere on, and
+/// Hopper's for Hopper only. The parts that are slowest to compile are compiled once per generation: another size uses
+/// no other instructions.
 pub fn compiles_for(unit: &Unit, capability: (u32, u32)) -> bool {
     let largest = unit.options.iter().any(|option| option == LARGEST);
     match unit.source {
-        // Numbers of eight bits came with Ada.
+        // Eight-bit floats came with Ada.
         FP8 => capability >= (8, 9),
         FLASH_FORWARD | FLASH_BACKWARD => capability == (9, 0),
         FLASH_PLAIN => capability == (9, 0) || unit.options.len() > 1,
         FLASH_BACKWARD_MMA if unit.options.iter().any(|option| option == ANY_ORDER) => {
             [(8, 0), (9, 0)].contains(&capability)
         }
-        // Less shared memory than on the large devices: fewer tiles at a time.
+        // These devices have less shared memory than the large ones: fewer tiles at a time.
         FLASH_BACKWARD_MMA if unit.options.len() > 1 => [(8, 6), (12, 0)].contains(&capability),
         FLASH_FORWARD_MMA | FLASH_BACKWARD_MMA if largest => [(8, 0), (9, 0), (10, 0)].contains(&capability),
         FLASH_FORWARD_MMA | FLASH_BACKWARD_MMA | FLASH_ROTATE => capability >= (8, 0),
@@ -120,7 +122,7 @@ pub fn compiles_for(unit: &Unit, capability: (u32, u32)) -> bool {
     }
 }
 
-/// Hash of all sources: a verification holds for these alone.
+/// Hash of all sources: a verification is valid only for these.
 pub fn fingerprint() -> String {
     let units = all_units();
     let texts: Vec<String> = units.iter().map(|unit| unit.source.whole() + &unit.options.join(" ")).collect();
@@ -135,16 +137,16 @@ fn hashed<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
     hash
 }
 
-/// Random numbers are the host's to the bit only without fused multiply-adds.
+/// Random numbers match the host's bit for bit only without fused multiply-adds.
 pub const NO_CONTRACTION: &[&str] = &["--fmad=false"];
 
-/// `sm_90a` for Hopper, whose own instructions need the `a`; plain before it.
+/// `sm_90a` for Hopper, whose own instructions need the `a`; without it before Hopper.
 pub fn architecture((major, minor): (u32, u32)) -> String {
     let own = if major >= 9 { "a" } else { "" };
     format!("sm_{major}{minor}{own}")
 }
 
-/// Loaded kernels, by where they come from.
+/// Loaded kernels, by source and options.
 pub struct Kernels {
     architecture: String,
     cache: Option<PathBuf>,
@@ -158,7 +160,7 @@ impl Kernels {
         Kernels { architecture: architecture(capability), cache, modules: HashMap::new(), functions: HashMap::new() }
     }
 
-    /// A kernel by name, allowed as much shared memory as `shared` bytes.
+    /// A kernel by name, with permission to use `shared` bytes of shared memory.
     pub fn function(&mut self, unit: &Unit, name: &str, shared: u32) -> Result<CUfunction, CudaError> {
         let key = (unit.clone(), name.to_string());
         let function = match self.functions.get(&key) {
@@ -187,7 +189,7 @@ impl Kernels {
         let file = self.cache.as_ref().map(|folder| folder.join(kept_name(unit, &self.architecture)));
         let kept = file.as_ref().and_then(|file| std::fs::read(file).ok());
         let mut module = null_mut();
-        // A kept file that does not load (cut short, another driver's) is compiled anew.
+        // A cached file that does not load (truncated, or from another driver) is recompiled.
         let loaded = kept.is_some_and(|image| cu!(cuModuleLoadData(&mut module, image.as_ptr().cast())).is_ok());
         if loaded {
             file.iter().for_each(|file| used(file));
@@ -204,7 +206,7 @@ impl Kernels {
     }
 }
 
-/// Written under another name first, so that nobody reads half a file. A failure to save it is not a reason to stop.
+/// Writes under another name first, so that nobody reads a partial file. A failure to save is not a reason to stop.
 fn keep(file: &Path, image: &[u8]) {
     let partial = file.with_extension(format!("{}.partial", std::process::id()));
     let made = file.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok());
@@ -214,16 +216,16 @@ fn keep(file: &Path, image: &[u8]) {
     }
 }
 
-/// Bytes of compiled kernels on disk; those of one binary and device take about 5 MB.
+/// Most bytes of compiled kernels on disk; one binary on one device takes about 5 MB.
 const MOST_KEPT: u64 = 64 << 20;
 
-/// So that it is not the first to go.
+/// Marks a file as used, so that it is not the first to be deleted.
 fn used(file: &Path) {
     let opened = std::fs::File::options().append(true).open(file);
     let _ = opened.and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// Those that were not used for the longest time go, until the rest fits.
+/// Deletes the least recently used files until the rest fits.
 fn prune(folder: &Path, most: u64) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let known = |entry: std::fs::DirEntry| {
@@ -277,7 +279,8 @@ pub fn compile(unit: &Unit, architecture: &str) -> Result<Vec<u8>, CudaError> {
             .collect();
     let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
     let mut program = null_mut();
-    // SAFETY: all pointers are to live locals, strings end with a zero, and each buffer has the size that NVRTC asked for.
+    // SAFETY: all pointers are to live locals, strings end with a zero, and each buffer has the size that NVRTC asked
+    // for.
     unsafe {
         let made = nvrtc::nvrtcCreateProgram(&mut program, text.as_ptr(), name.as_ptr(), 0, null(), null());
         if made != nvrtc::nvrtcResult::NVRTC_SUCCESS {

@@ -1,4 +1,4 @@
-//! cuDNN's graph API, opened where it is installed: opaque descriptors, graphs of operations, and plans that run them.
+//! cuDNN's graph API, loaded if it is installed: opaque descriptors, graphs of operations, and plans that run them.
 
 pub mod attention;
 
@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 type Raw = *mut c_void;
 
-/// Kinds of descriptors, by cuDNN's numbers.
+/// Descriptor kinds, by cuDNN's numbers.
 mod kind {
     pub const POINTWISE: i32 = 0;
     pub const ENGINE_CONFIGURATION: i32 = 3;
@@ -31,7 +31,7 @@ mod kind {
     pub const RESHAPE_OPERATION: i32 = 31;
 }
 
-/// Types of attributes.
+/// Attribute types.
 mod of_type {
     pub const HANDLE: i32 = 0;
     pub const DATA: i32 = 1;
@@ -54,7 +54,7 @@ pub enum Data {
     Boolean = 11,
 }
 
-/// An operation that is done element by element.
+/// An element-wise operation.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub enum Pointwise {
@@ -92,18 +92,18 @@ struct Functions {
     destroy: unsafe extern "C" fn(Raw) -> c_int,
 }
 
-/// The library with a handle of its own.
+/// The library with its own handle.
 pub struct Cudnn {
     functions: Functions,
     handle: Raw,
-    /// Such as 91900.
+    /// For example 91900.
     pub version: usize,
-    /// Its functions live as long as it is open.
+    /// Keeps the functions loaded.
     _library: Library,
 }
 
 impl Cudnn {
-    /// Why not, where it cannot be had.
+    /// Opens the library; the error says why it is not available.
     pub fn open() -> Result<Rc<Cudnn>, String> {
         let library = library::optional("libcudnn.so.9")?;
         fn function<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
@@ -137,7 +137,7 @@ impl Cudnn {
             return Ok(());
         }
         let mut text = [0; 1024];
-        // SAFETY: cuDNN writes at most so many bytes and ends them with a zero.
+        // SAFETY: cuDNN writes at most this many bytes and ends them with a zero.
         let text = unsafe {
             (self.functions.last_error)(text.as_mut_ptr(), text.len());
             CStr::from_ptr(text.as_ptr()).to_string_lossy().trim().replace('\n', "; ")
@@ -153,7 +153,7 @@ impl Drop for Cudnn {
     }
 }
 
-/// A descriptor, ended when nobody holds it any more.
+/// A descriptor that is destroyed when nobody holds it any more.
 struct Descriptor {
     cudnn: Rc<Cudnn>,
     raw: Raw,
@@ -161,7 +161,7 @@ struct Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: made by cuDNN and ended once.
+        // SAFETY: created by cuDNN and destroyed once.
         unsafe { (self.cudnn.functions.end)(self.raw) };
     }
 }
@@ -176,7 +176,7 @@ impl Descriptor {
 
     fn set<T>(&self, name: i32, of: i32, values: &[T]) -> Result<(), CudaError> {
         let (count, from) = (values.len() as i64, values.as_ptr().cast());
-        // SAFETY: so many values of the attribute's type lie at `from`.
+        // SAFETY: `from` holds this many values of the attribute's type.
         let status = unsafe { (self.cudnn.functions.set)(self.raw, name, of, count, from) };
         self.cudnn.check("cudnnBackendSetAttribute", status)
     }
@@ -185,11 +185,11 @@ impl Descriptor {
         self.set(name, of_type::DESCRIPTOR, &[other.raw])
     }
 
-    /// How many there are; as many as `into` has room for are written there.
+    /// Returns how many there are, and writes as many as fit to `into`.
     fn get<T>(&self, name: i32, of: i32, into: &mut [T]) -> Result<i64, CudaError> {
         let mut count = 0;
         let (room, to) = (into.len() as i64, into.as_mut_ptr().cast());
-        // SAFETY: there is room for so many values of the attribute's type.
+        // SAFETY: there is room for this many values of the attribute's type.
         let status = unsafe { (self.cudnn.functions.get)(self.raw, name, of, room, &mut count, to) };
         self.cudnn.check("cudnnBackendGetAttribute", status).map(|()| count)
     }
@@ -214,15 +214,15 @@ pub struct Tensor {
 /// Where the elements of a tensor come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
-    /// Memory that is named, by this number, when the graph runs.
+    /// Memory that is bound under this number when the graph runs.
     Given(i64),
-    /// One number, known now.
+    /// One number, known at build time.
     Value(f32),
-    /// Between operations; never in memory.
+    /// Intermediate between operations; never in memory.
     Between,
 }
 
-/// A graph as it grows, operation by operation.
+/// A graph under construction.
 pub struct Graph {
     cudnn: Rc<Cudnn>,
     operations: Vec<Descriptor>,
@@ -257,17 +257,17 @@ impl Graph {
         Ok(Tensor { descriptor: Rc::new(descriptor.finished()?), dims, strides })
     }
 
-    /// One number for all elements.
+    /// One number, broadcast to all elements.
     pub fn value(&mut self, value: f32) -> Result<Tensor, CudaError> {
         self.tensor(Place::Value(value), Data::Float, [1; 4], [1; 4])
     }
 
-    /// A tensor between operations that lies like another.
+    /// An intermediate tensor with the layout of another.
     pub fn like(&mut self, other: &Tensor, data: Data) -> Result<Tensor, CudaError> {
         self.tensor(Place::Between, data, other.dims, other.strides)
     }
 
-    /// `inputs` are one, two, or for a selection three; `axis` is for an index.
+    /// Takes one or two `inputs`, or three for a selection; `axis` is for an index.
     pub fn pointwise_to(
         &mut self,
         mode: Pointwise,
@@ -293,7 +293,7 @@ impl Graph {
         Ok(())
     }
 
-    /// In floats, to a new tensor like the first input.
+    /// Computes in floats, into a new tensor like the first input.
     pub fn pointwise(&mut self, mode: Pointwise, inputs: &[&Tensor]) -> Result<Tensor, CudaError> {
         let output = self.like(inputs[0], Data::Float)?;
         self.pointwise_to(mode, (Data::Float, None), inputs, &output)?;
@@ -328,7 +328,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The same elements, looked at through other sizes and strides.
+    /// Views the same elements with other sizes and strides.
     pub fn reshape_to(&mut self, input: &Tensor, output: &Tensor) -> Result<(), CudaError> {
         let operation = Descriptor::new(&self.cudnn, kind::RESHAPE_OPERATION)?;
         operation.set_descriptor(2200, &input.descriptor)?;
@@ -337,10 +337,10 @@ impl Graph {
         Ok(())
     }
 
-    /// The first of cuDNN's proposals that it can build within so much workspace.
+    /// The first of cuDNN's proposals that it can build with at most this much workspace.
     pub fn planned(self, most_workspace: usize) -> Result<Plan, CudaError> {
         const PROPOSALS: usize = 8;
-        /// Its quick heuristic.
+        /// cuDNN's quick heuristic.
         const MODE: i32 = 3;
         let cudnn = &self.cudnn;
         let graph = Descriptor::new(cudnn, kind::GRAPH)?;
@@ -385,7 +385,7 @@ impl Graph {
     }
 }
 
-/// A graph made ready to run.
+/// A graph that is ready to run.
 pub struct Plan {
     plan: Descriptor,
     pub workspace: usize,
@@ -394,7 +394,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// With the places of what was given, by number.
+    /// Binds the plan to these addresses, by number.
     pub fn at(self: &Rc<Self>, places: &[(i64, u64)], workspace: u64) -> Result<Placed, CudaError> {
         let values =
             self.values.iter().map(|(number, value)| (*number, (&raw const **value).cast_mut().cast::<c_void>()));
@@ -408,7 +408,7 @@ impl Plan {
     }
 }
 
-/// A plan that knows where its tensors lie.
+/// A plan bound to the addresses of its tensors.
 pub struct Placed {
     pack: Descriptor,
     plan: Rc<Plan>,
@@ -417,7 +417,8 @@ pub struct Placed {
 impl Placed {
     pub fn run(&self, stream: &Stream) -> Result<(), CudaError> {
         let cudnn = &self.pack.cudnn;
-        // SAFETY: handle, plan and pack are live; the pack's places are the arena's and the scratch's, or the plan's own.
+        // SAFETY: handle, plan and pack are live; the pack's addresses are in the arena, the scratch or the plan
+        // itself.
         let (set, ran) = unsafe {
             let set = (cudnn.functions.set_stream)(cudnn.handle, stream.0.cast());
             (set, (cudnn.functions.execute)(cudnn.handle, self.plan.plan.raw, self.pack.raw))
@@ -427,7 +428,7 @@ impl Placed {
     }
 }
 
-/// Named by HEADROOM_CUDNN, for comparisons and checks: what is otherwise measured.
+/// Set by HEADROOM_CUDNN for comparisons and checks; replaces the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forced {
     Never,
@@ -442,12 +443,12 @@ pub fn forced() -> Option<Forced> {
     }
 }
 
-/// cuDNN where it is there, and the plans made so far; layers share them.
+/// cuDNN, if available, and the plans built so far; layers share them.
 pub struct Plans {
     cudnn: Option<Rc<Cudnn>>,
     made: BTreeMap<String, Option<Rc<Plan>>>,
     pub order: SumOrder,
-    /// Why something is not done by cuDNN.
+    /// Why cuDNN does not run something.
     pub notes: Vec<String>,
 }
 
@@ -456,7 +457,7 @@ impl Plans {
         Plans { cudnn: None, made: BTreeMap::new(), order: SumOrder::Fixed, notes: vec![] }
     }
 
-    /// That it is not there is a note.
+    /// A missing library becomes a note.
     pub fn open(order: SumOrder) -> Plans {
         if forced() == Some(Forced::Never) {
             return Plans::none();
@@ -467,7 +468,7 @@ impl Plans {
         }
     }
 
-    /// The key with the library's version, and the plan; none where cuDNN is not there or refuses.
+    /// The key with the library's version, and the plan; `None` if cuDNN is missing or rejects it.
     pub fn plan(
         &mut self,
         key: &str,

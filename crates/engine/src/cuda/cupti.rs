@@ -1,5 +1,5 @@
-//! CUPTI, found when it is asked for: what the GPU and its driver do between a start and a stop. Only the fields that all
-//! versions since CUDA 11 have at the same place are read.
+//! CUPTI, loaded on demand: records what the GPU and its driver do between a start and a stop. Reads only fields that
+//! have the same offset in all versions since CUDA 11.
 
 use super::activity::{Alignment, CuptiActivity, Kind, Pushed, is_traced, plain_name};
 use super::library;
@@ -16,7 +16,7 @@ type Status = u32;
 const SUCCESS: Status = 0;
 const MULTIPLE_SUBSCRIBERS: Status = 39;
 
-/// Kinds of records, by CUPTI's numbers: copies, fills, kernels, calls of the driver and the runtime, what was pushed.
+/// Record kinds, by CUPTI's numbers: copies, fills, kernels, driver and runtime calls, external correlations.
 const COPY: u32 = 1;
 const FILL: u32 = 2;
 const DRIVER: u32 = 4;
@@ -25,10 +25,10 @@ const KERNEL: u32 = 10;
 const EXTERNAL: u32 = 39;
 const KINDS: [u32; 6] = [COPY, FILL, KERNEL, DRIVER, RUNTIME, EXTERNAL];
 
-/// Kind of the external ids that we push: one that CUPTI leaves to programs.
+/// Kind of the external ids that we push: one that CUPTI reserves for programs.
 const OURS: u32 = 3;
 
-/// Bytes of a buffer that CUPTI fills; a kernel takes about 200.
+/// Bytes of a buffer that CUPTI fills; a kernel's record takes about 200.
 const BUFFER: usize = 4 << 20;
 
 type Ask = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
@@ -49,7 +49,7 @@ struct Functions {
 
 static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
 
-/// Records of completed buffers, until they are fetched. Buffers come on whatever thread CUPTI likes.
+/// Records of completed buffers, until they are fetched. CUPTI delivers buffers on any thread.
 static TOLD: Mutex<Vec<CuptiActivity>> = Mutex::new(vec![]);
 
 /// CUPTI with its callbacks registered.
@@ -58,16 +58,16 @@ pub struct Tracer {
     pushed: RefCell<Vec<Pushed>>,
 }
 
-/// CUPTI is one for all devices of the process. The first launch after it was turned on takes a millisecond or more, so it
+/// CUPTI is shared by all devices of the process. The first launch after enabling it takes a millisecond or more, so it
 /// stays on from one recorded step to the next.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 impl Tracer {
-    /// Why not, where it cannot be had.
+    /// Opens CUPTI; the error says why it is not available.
     pub fn open() -> Result<Tracer, String> {
         let functions = FUNCTIONS.get_or_init(load).as_ref().map_err(String::clone)?;
         let tracer = Tracer { functions, pushed: RefCell::new(vec![]) };
-        // Tried once, so that a refusal is known before the first recorded step.
+        // Starts once now, so that a refusal is known before the first recorded step.
         tracer.start()?;
         Ok(tracer)
     }
@@ -83,7 +83,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// To be called before work that is not recorded: it then runs as if there were no CUPTI.
+    /// Call before work that is not recorded: it then runs as if there were no CUPTI.
     pub fn rest(&self) -> Result<(), String> {
         if IS_ON.swap(false, Ordering::Relaxed) {
             self.stop()?;
@@ -95,7 +95,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// All that was done since the start, and what was pushed meanwhile. The device must be done with it.
+    /// All activities since the start, and what was pushed meanwhile. The device must have finished them.
     pub fn stop(&self) -> Result<(Vec<CuptiActivity>, Vec<Pushed>), String> {
         const EVERYTHING: u32 = 1;
         // SAFETY: takes a number; completed buffers come through `give`.
@@ -104,10 +104,10 @@ impl Tracer {
         Ok((records, self.pushed.take()))
     }
 
-    /// Ties the driver calls up to `pop` to `what`.
+    /// Associates the driver calls until `pop` with `what`.
     pub fn push(&self, what: Pushed) {
         let mut pushed = self.pushed.borrow_mut();
-        // SAFETY: takes numbers. A refusal shows as work that is tied to no call.
+        // SAFETY: takes numbers. A refusal shows up as work that belongs to no call.
         unsafe { (self.functions.push)(OURS, pushed.len() as u64) };
         pushed.push(what);
     }
@@ -118,7 +118,7 @@ impl Tracer {
         unsafe { (self.functions.pop)(OURS, &mut last) };
     }
 
-    /// How CUPTI's clock stands to the one that began at `started`.
+    /// The offset between CUPTI's clock and the one that began at `started`.
     pub fn alignment(&self, started: Instant) -> Option<Alignment> {
         const READINGS: usize = 16;
         let read = |_| {
@@ -145,7 +145,7 @@ impl Tracer {
 
 fn load() -> Result<Functions, String> {
     let library = library::optional("libcupti.so")?;
-    // Lives as long as the process: buffers may come at any time.
+    // Lives as long as the process: buffers may arrive at any time.
     let library: &'static Library = Box::leak(Box::new(library));
     macro_rules! function {
         ($name:literal) => {
@@ -165,17 +165,17 @@ fn load() -> Result<Functions, String> {
         call_name: function!(b"cuptiGetCallbackName\0"),
         status_name: function!(b"cuptiGetResultString\0"),
     };
-    // SAFETY: both functions live as long as the program and keep to what CUPTI asks of them.
+    // SAFETY: both functions live as long as the program and follow CUPTI's requirements.
     match unsafe { (functions.register)(ask, give) } {
         SUCCESS => Ok(functions),
         status => Err(format!("cuptiActivityRegisterCallbacks was refused with {status}")),
     }
 }
 
-/// CUPTI wants an empty buffer. Words keep it aligned.
+/// Callback: CUPTI requests an empty buffer. Allocating `u64` words keeps it aligned.
 extern "C" fn ask(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
     let words = vec![0u64; BUFFER / 8].into_boxed_slice();
-    // SAFETY: CUPTI hands three places to be written to; the buffer comes back through `give`.
+    // SAFETY: CUPTI passes three locations to write to; the buffer comes back through `give`.
     unsafe {
         *buffer = Box::into_raw(words).cast();
         *size = BUFFER;
@@ -183,17 +183,17 @@ extern "C" fn ask(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usi
     }
 }
 
-/// CUPTI gives a buffer back.
+/// Callback: CUPTI returns a buffer.
 extern "C" fn give(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
-    // SAFETY: every buffer was made by `ask`, with just this many words.
+    // SAFETY: every buffer was allocated by `ask`, with exactly this many words.
     let words = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), BUFFER / 8)) };
     let Some(Ok(functions)) = FUNCTIONS.get() else { return };
     let mut records = vec![];
     let mut names = Names { functions, calls: HashMap::new(), kernels: HashMap::new() };
     let mut record = std::ptr::null_mut();
-    // SAFETY: the buffer is CUPTI's own, `record` is null or the record before.
+    // SAFETY: the buffer is CUPTI's own; `record` is null or the previous record.
     while unsafe { (functions.next)(buffer, valid, &mut record) } == SUCCESS {
-        // SAFETY: a record of CUPTI's begins with its kind, and one of these kinds is at least so long.
+        // SAFETY: a CUPTI record begins with its kind, and a record of one of these kinds is at least this long.
         let fields = unsafe { Fields::of(record) };
         records.extend(fields.and_then(|fields| read(&fields, &mut names)));
     }
@@ -203,17 +203,17 @@ extern "C" fn give(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: 
     }
 }
 
-/// The part of a record that all versions have alike.
+/// The part of a record that all versions share.
 struct Fields<'a> {
     kind: u32,
     bytes: &'a [u8],
 }
 
 impl Fields<'_> {
-    /// Returns `None` for a kind that was not asked for.
+    /// Returns `None` for a kind that was not enabled.
     ///
     /// # Safety
-    /// `record` is one of CUPTI's.
+    /// `record` points to a CUPTI record.
     unsafe fn of<'a>(record: *const u8) -> Option<Fields<'a>> {
         // SAFETY: every record begins with its kind.
         let kind = unsafe { record.cast::<u32>().read() };
@@ -224,7 +224,7 @@ impl Fields<'_> {
             EXTERNAL => 24,
             _ => return None,
         };
-        // SAFETY: records of these kinds are at least so long.
+        // SAFETY: records of these kinds are at least this long.
         Some(Fields { kind, bytes: unsafe { std::slice::from_raw_parts(record, length) } })
     }
 
@@ -241,7 +241,7 @@ impl Fields<'_> {
     }
 }
 
-/// Names are told once a name.
+/// Caches names, so that each is looked up once.
 struct Names {
     functions: &'static Functions,
     calls: HashMap<(u32, u32), Arc<str>>,
@@ -249,7 +249,7 @@ struct Names {
 }
 
 impl Names {
-    /// By the number of a callback, in the driver's domain or the runtime's.
+    /// Looks up a callback number in the driver's or the runtime's domain.
     fn call(&mut self, domain: u32, number: u32) -> Arc<str> {
         let functions = self.functions;
         let name = self.calls.entry((domain, number)).or_insert_with(|| {
@@ -261,7 +261,7 @@ impl Names {
         Arc::clone(name)
     }
 
-    /// By its address, at which CUPTI keeps the text.
+    /// Looks up a kernel's name by the address at which CUPTI keeps the text.
     fn kernel(&mut self, at: u64) -> Arc<str> {
         let name =
             self.kernels.entry(at).or_insert_with(|| owned(at as *const c_char).unwrap_or_else(|| "?".into()).into());
@@ -269,7 +269,7 @@ impl Names {
     }
 }
 
-/// Returns `None` for a driver call that nobody needs to know of.
+/// Returns `None` for a driver call that is not traced.
 fn read(fields: &Fields, names: &mut Names) -> Option<CuptiActivity> {
     Some(match fields.kind {
         KERNEL => CuptiActivity {
@@ -312,7 +312,7 @@ fn read(fields: &Fields, names: &mut Names) -> Option<CuptiActivity> {
     })
 }
 
-/// As PyTorch's profiler names them.
+/// Names copies as PyTorch's profiler does.
 fn copy_name(kind: u8) -> &'static str {
     match kind {
         1 => "Memcpy HtoD (Pageable -> Device)",
@@ -323,7 +323,7 @@ fn copy_name(kind: u8) -> &'static str {
 }
 
 fn owned(text: *const c_char) -> Option<String> {
-    // SAFETY: null, or a text of CUPTI's that ends with a zero and stays.
+    // SAFETY: null, or a text of CUPTI's that ends with a zero and stays valid.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
@@ -331,7 +331,7 @@ fn owned(text: *const c_char) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A record's bytes from (place, value) of its words.
+    /// Builds a record's bytes from (offset, value) pairs of its words.
     fn bytes(length: usize, words: &[(usize, u32)]) -> Vec<u8> {
         let mut bytes = vec![0; length];
         for (at, word) in words {

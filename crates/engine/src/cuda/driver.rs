@@ -1,4 +1,4 @@
-//! The driver's calls as safe functions on owned things: context, streams, events, memory, graphs.
+//! Safe wrappers around the driver API: context, streams, events, memory, graphs.
 
 use super::error::CudaError;
 use super::level::{self, Level};
@@ -7,10 +7,10 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 
-/// Calls the driver and turns its answer into a result that names the call.
+/// Calls the driver and converts its status into a result that names the call.
 macro_rules! cu {
     ($call:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: pointers handed over are to live locals or to memory that this module owns; the driver checks handles.
+        // SAFETY: pointers passed are to live locals or to memory that this module owns; the driver checks handles.
         $crate::cuda::driver::check(stringify!($call), unsafe { cudarc::driver::sys::$call($($argument),*) })
     };
 }
@@ -42,15 +42,15 @@ pub struct Context {
     /// Level of the attention kernels that it runs.
     pub level: Level,
     pub multiprocessors: u32,
-    /// Shared memory that a block may have when it asks, in bytes.
+    /// Opt-in limit of shared memory per block, in bytes.
     pub shared_memory: usize,
     pub driver_version: i32,
-    /// Where it sits, by which NVML knows it: `0000:1B:00.0`.
+    /// PCI bus address, by which NVML identifies it: `0000:1B:00.0`.
     pub bus: String,
     device: sys::CUdevice,
 }
 
-/// Names of all devices, without a context on any.
+/// Names of all devices, without creating a context.
 pub fn names() -> Result<Vec<String>, CudaError> {
     (0..count()?).map(|ordinal| named(ordinal).map(|(_, name)| name)).collect()
 }
@@ -122,11 +122,11 @@ pub struct Stream(pub sys::CUstream, Early);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     First,
-    /// Takes what the other leaves.
+    /// Takes the resources that the other leaves.
     Last,
 }
 
-/// May kernels be launched before the one before them has ended, and was a kernel queued last?
+/// Whether kernels may be launched before the previous one has ended, and whether a kernel was queued last.
 #[derive(Debug, Default)]
 struct Early {
     is_allowed: Cell<bool>,
@@ -148,23 +148,24 @@ impl Stream {
         Ok(Stream(stream, Early::default()))
     }
 
-    /// From here on kernels may, or may not, be launched early.
+    /// Sets whether kernels may be launched early from here on.
     pub fn allow_early(&self, is_allowed: bool) {
         self.1.is_allowed.set(is_allowed);
         self.1.follows_kernel.set(false);
     }
 
-    /// May the next kernel be launched before the last thing queued has ended? Only a kernel can be overtaken so.
+    /// Whether the next kernel may be launched before the previous work has ended. Only a kernel may be overlapped this
+    /// way.
     pub fn takes_early(&self) -> bool {
         self.1.is_allowed.get() && self.1.follows_kernel.get()
     }
 
-    /// A kernel was queued.
+    /// Notes that a kernel was queued.
     pub fn queued_kernel(&self) {
         self.1.follows_kernel.set(true);
     }
 
-    /// Something else was queued, or several things.
+    /// Notes that something other than a single kernel was queued.
     pub fn queued_other(&self) {
         self.1.follows_kernel.set(false);
     }
@@ -173,7 +174,7 @@ impl Stream {
         cu!(cuStreamSynchronize(self.0))
     }
 
-    /// Is all done that was queued?
+    /// Whether all queued work is done.
     pub fn is_idle(&self) -> bool {
         cu!(cuStreamQuery(self.0)).is_ok()
     }
@@ -183,7 +184,7 @@ impl Stream {
         cu!(cuStreamWaitEvent(self.0, event.0, 0))
     }
 
-    /// Nodes of the graph that is being captured from it.
+    /// Number of nodes in the graph that is being captured from this stream.
     pub fn captured_nodes(&self) -> Result<usize, CudaError> {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let (mut graph, mut count) = (null_mut(), 0);
@@ -195,7 +196,7 @@ impl Stream {
         Ok(count)
     }
 
-    /// Captures the work that `queue` puts on this stream, as a graph to be launched again and again.
+    /// Captures the work that `queue` puts on this stream as a graph that can be launched repeatedly.
     pub fn captured(&self, queue: impl FnOnce() -> Result<(), CudaError>) -> Result<Replay, CudaError> {
         cu!(cuStreamBeginCapture_v2(self.0, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))?;
         let queued = queue();
@@ -217,7 +218,7 @@ impl Drop for Stream {
     }
 }
 
-/// A captured graph, ready to be launched.
+/// A captured graph, ready to launch.
 #[derive(Debug)]
 pub struct Replay(sys::CUgraphExec);
 
@@ -237,12 +238,12 @@ impl Drop for Replay {
 pub struct Event(pub sys::CUevent);
 
 impl Event {
-    /// One that tells the time.
+    /// An event that records a time.
     pub fn timed() -> Result<Event, CudaError> {
         Event::with(sys::CUevent_flags::CU_EVENT_DEFAULT)
     }
 
-    /// One that only orders.
+    /// An event that only orders work.
     pub fn untimed() -> Result<Event, CudaError> {
         Event::with(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
@@ -257,7 +258,7 @@ impl Event {
         cu!(cuEventRecord(self.0, stream.0))
     }
 
-    /// While a stream is captured: the time is taken at every replay.
+    /// Records during a capture: the time is taken at every replay.
     pub fn record_from_a_graph(&self, stream: &Stream) -> Result<(), CudaError> {
         const EXTERNAL: u32 = 1;
         stream.queued_other();
@@ -281,7 +282,7 @@ impl Drop for Event {
     }
 }
 
-/// Memory of the device.
+/// Device memory.
 #[derive(Debug)]
 pub struct Memory {
     pub at: u64,
@@ -301,7 +302,7 @@ impl Memory {
         }
     }
 
-    /// Holds a copy of these bytes.
+    /// Allocates a copy of these bytes.
     pub fn of(context: &Context, data: &[u8]) -> Result<Memory, CudaError> {
         let memory = Memory::new(context, data.len())?;
         write(memory.at, data)?;
@@ -315,7 +316,7 @@ impl Drop for Memory {
     }
 }
 
-/// Memory of the host that the device reads and writes by itself.
+/// Pinned host memory that the device reads and writes directly.
 #[derive(Debug)]
 pub struct Pinned {
     at: *mut u32,
@@ -327,19 +328,20 @@ impl Pinned {
         let mut at = null_mut();
         let words = words.max(1);
         cu!(cuMemHostAlloc(&mut at, words * 4, 0))?;
-        // SAFETY: the driver gave `words` words at `at`.
+        // SAFETY: the driver allocated `words` words at `at`.
         unsafe { std::ptr::write_bytes(at.cast::<u32>(), 0, words) };
         Ok(Pinned { at: at.cast(), words })
     }
 
-    /// Its address, which on 64-bit systems is the device's as well.
+    /// Its address, which on 64-bit systems is also the device's.
     pub fn device(&self) -> u64 {
         self.at as u64
     }
 
     pub fn write(&mut self, first: usize, data: &[u32]) {
         assert!(first + data.len() <= self.words, "within the ring");
-        // SAFETY: in bounds by the check above; the device reads a slot only after it was filled and before it is reused.
+        // SAFETY: in bounds by the check above; the device reads a slot only after it was filled and before it is
+        // reused.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.at.add(first), data.len()) }
     }
 
@@ -356,8 +358,8 @@ impl Drop for Pinned {
     }
 }
 
-/// Copies to the device and waits. The copy itself returns once the driver has the bytes; the rest of their way goes by the default
-/// stream, for which our own streams do not wait.
+/// Copies to the device and waits. The copy call returns once the driver has the bytes; the transfer finishes on the
+/// default stream, which our own streams do not wait for.
 pub fn write(at: u64, data: &[u8]) -> Result<(), CudaError> {
     cu!(cuMemcpyHtoD_v2(at, data.as_ptr().cast(), data.len()))?;
     cu!(cuStreamSynchronize(null_mut()))

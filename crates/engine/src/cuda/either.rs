@@ -1,4 +1,4 @@
-//! Chooses the faster of two ways to do the same work: ours and a library's, each measured.
+//! Chooses the faster of two implementations of the same work by measurement: ours and a library's.
 
 use super::cudnn::{Forced, forced};
 use super::driver::{Event, Replay, Stream};
@@ -6,14 +6,14 @@ use super::error::CudaError;
 use super::launch::{Action, Either, Side};
 use super::product::Products;
 
-/// A library is worth it only where its time is below this share of ours.
+/// A library is chosen only if its time is below this fraction of ours.
 const WORTH: f64 = 0.98;
 
-/// Seconds that each side is timed for at least, after a first run.
+/// Minimum timing per side in seconds, after a first run.
 const SECONDS: f64 = 0.02;
 
 impl Either {
-    /// Takes the kept choice, or times both, in turns. A side that cannot run or be captured is not taken.
+    /// Uses the kept choice, or times both sides alternately. A side that cannot run or be captured is not chosen.
     pub fn choose(&mut self, stream: &Stream, products: &mut Products) -> Result<(), CudaError> {
         self.side = match products.kept_choice(&self.key) {
             _ if forced() == Some(Forced::Always) => Side::Theirs,
@@ -29,7 +29,7 @@ impl Either {
         Ok(())
     }
 
-    /// Seconds of our side, and of theirs where it runs.
+    /// Seconds of our side, and of theirs if it runs.
     pub fn seconds(&self, stream: &Stream, products: &Products) -> Result<(f64, Option<f64>), CudaError> {
         let mut ours = Timed::new(&self.ours, stream, products)?;
         let Ok(mut theirs) = Timed::new(&self.theirs, stream, products) else { return Ok((ours.least, None)) };
@@ -41,7 +41,7 @@ impl Either {
     }
 }
 
-/// Actions captured so often that a replay takes a while.
+/// Actions captured repeatedly, so that a replay takes long enough to time.
 pub struct Timed {
     replay: Replay,
     times: usize,
@@ -51,7 +51,7 @@ pub struct Timed {
 impl Timed {
     pub fn new(actions: &[Action], stream: &Stream, products: &Products) -> Result<Timed, CudaError> {
         let run = || actions.iter().try_for_each(|action| action.run(stream, 0, products));
-        // Libraries set themselves up on first use, which cannot be captured.
+        // Libraries initialise themselves on first use, and that cannot be captured.
         run()?;
         stream.wait()?;
         let once = seconds_of(stream, run)?;

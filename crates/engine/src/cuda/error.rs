@@ -1,4 +1,4 @@
-//! Failures of a GPU, each with what was tried and what to do.
+//! Failures of a GPU; each says what was tried and what to do.
 
 use super::nccl_error::NcclError;
 use thiserror::Error;

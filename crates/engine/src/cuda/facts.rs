@@ -5,30 +5,30 @@ use super::error::CudaError;
 use super::level::Level;
 use super::{health, library};
 
-/// Facts known of a device before anything runs on it.
+/// Properties of a device, known before anything runs on it.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub name: String,
     pub capability: (u32, u32),
     /// Level of the tensor-core kernels that attention uses.
     pub level: Level,
-    /// Shared memory that a block may have, in bytes.
+    /// Limit of shared memory per block, in bytes.
     pub shared_memory: usize,
     pub multiprocessors: u32,
     pub free_bytes: usize,
     pub total_bytes: usize,
     pub driver_version: String,
-    /// Where it sits, by which NVML knows it.
+    /// PCI bus address, by which NVML identifies it.
     pub bus: String,
 }
 
-/// GPUs as the driver names them, in the order of their numbers. Only the driver is opened, and nothing is made on a device.
+/// Names of the GPUs, in the driver's order. Opens only the driver and creates nothing on a device.
 pub fn listed() -> Result<Vec<String>, CudaError> {
     library::driver()?;
     driver::names()
 }
 
-/// Opens the driver and asks for the device; says what was looked for where there is none.
+/// Opens the driver and queries the device; if there is none, the error says what was looked for.
 pub fn facts(ordinal: usize) -> Result<Facts, CudaError> {
     library::open()?;
     let context = Context::new(ordinal)?;

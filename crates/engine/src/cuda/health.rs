@@ -1,5 +1,5 @@
-//! How the GPU was while a run went on: clocks, power, temperature, and what held the clocks down. From NVML, the driver's
-//! own library of such figures; a machine without it does without.
+//! The GPU's state during a run: clocks, power, temperature, and what throttled the clocks. Read from NVML, the
+//! driver's own monitoring library; optional.
 
 use super::library;
 use libloading::Library;
@@ -9,18 +9,18 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, park_timeout, spawn};
 use std::time::Duration;
 
-/// One look.
+/// One sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     pub multiprocessor_megahertz: u32,
     pub memory_megahertz: u32,
     pub watts: f64,
     pub celsius: u32,
-    /// NVML's bits.
+    /// NVML's bit mask.
     pub reasons: u64,
 }
 
-/// Some looks, summed up.
+/// Summary of several samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
     pub samples: usize,
@@ -33,7 +33,7 @@ pub struct Health {
     pub watts_most: f64,
     pub watts_limit: f64,
     pub celsius_most: f64,
-    /// Causes that held the clocks down, each with its share of the samples, the most frequent first.
+    /// Causes of throttling, each with its share of the samples, the most frequent first.
     pub held_back_by: Vec<(&'static str, f64)>,
 }
 
@@ -44,7 +44,7 @@ pub struct Limits {
     pub watts: f64,
 }
 
-/// Bits of NVML that mean a clock below what was asked for. Idle and an application's own setting do not count.
+/// NVML's bits for a clock below the requested one. Idle and an application's own setting do not count.
 const REASONS: [(u64, &str); 7] = [
     (0x4, "power limit"),
     (0x8, "hardware slowdown"),
@@ -89,17 +89,17 @@ impl Health {
     }
 }
 
-/// Looks at a GPU again and again, from a thread of its own, until it is ended.
+/// Samples a GPU periodically from its own thread until ended.
 pub struct Watch {
     limits: Limits,
     ends: Arc<AtomicBool>,
     looking: JoinHandle<Vec<Sample>>,
 }
 
-/// Between two looks: a look takes a millisecond or less.
+/// Time between two samples; taking one takes a millisecond or less.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A run of days needs no more than this.
+/// Sampling stops after this many: a run of days needs no more.
 const MOST_SAMPLES: usize = 100_000;
 
 impl Watch {
@@ -121,7 +121,7 @@ impl Watch {
         Ok(Watch { limits, ends, looking })
     }
 
-    /// Returns `None` where no sample could be taken.
+    /// Returns `None` if no sample could be taken.
     pub fn end(self) -> Option<Health> {
         self.ends.store(true, Ordering::Relaxed);
         self.looking.thread().unpark();
@@ -133,9 +133,9 @@ impl Watch {
 pub fn driver_version() -> Option<String> {
     let functions = functions().ok()?;
     let mut text = [0 as c_char; 96];
-    // SAFETY: NVML writes at most so many letters, the last a zero.
+    // SAFETY: NVML writes at most this many bytes, the last a zero.
     let status = unsafe { (functions.driver_version)(text.as_mut_ptr(), text.len() as u32) };
-    // SAFETY: ended by a zero.
+    // SAFETY: the text ends with a zero.
     (status == 0).then(|| unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
@@ -197,7 +197,7 @@ impl Functions {
     }
 }
 
-/// A GPU as NVML has it.
+/// A GPU and its NVML handle.
 struct Looked {
     functions: &'static Functions,
     handle: Handle,

@@ -16,11 +16,11 @@ pub enum Action {
         at: u64,
         bytes: usize,
     },
-    /// A graph of cuDNN's.
+    /// A cuDNN graph.
     Cudnn(Box<Placed>),
-    /// The faster of two.
+    /// The faster of two implementations.
     Either(Box<Either>),
-    /// One that does something only before the first step is done: a replay of later steps leaves it out.
+    /// A kernel that only has an effect before the first step is done: replays of later steps leave it out.
     FirstUse(Kernel),
 }
 
@@ -30,7 +30,7 @@ pub enum Side {
     Theirs,
 }
 
-/// Two ways to do the same work; `either` measures which is faster.
+/// Two implementations of the same work; `either` measures which is faster.
 pub struct Either {
     /// Names the work and the library: choices are kept under it.
     pub key: String,
@@ -58,7 +58,7 @@ pub struct Kernel {
     pub arguments: Arguments,
 }
 
-/// Arguments of a kernel, a word each; small types use the low bytes.
+/// Arguments of a kernel, one word each; small types use the low bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments(Vec<u64>);
 
@@ -93,7 +93,7 @@ impl Arguments {
     }
 }
 
-/// No kernel has more.
+/// Upper limit for all kernels.
 const MOST_ARGUMENTS: usize = 32;
 
 impl Kernel {

@@ -1,10 +1,10 @@
-//! Capabilities of a GPU's generation: the tensor-core kernels that it runs, and the precisions that it has.
+//! Capabilities of a GPU's generation: the tensor-core kernels that it runs, and the precisions that it supports.
 
 use super::error::CudaError;
 use headroom_graph::Precision;
 use std::fmt;
 
-/// Names a lower level than the device's own, so that its kernels can be tried on a newer device.
+/// Environment variable that selects a lower level than the device's own, to test its kernels on a newer device.
 pub const FORCED: &str = "HEADROOM_CUDA_LEVEL";
 
 /// Tensor-core instructions that the attention kernels use.
@@ -12,9 +12,9 @@ pub const FORCED: &str = "HEADROOM_CUDA_LEVEL";
 pub enum Level {
     /// No tensor-core instructions.
     Plain,
-    /// `mma.sync`, `ldmatrix` and `cp.async`, of every device from Ampere on.
+    /// `mma.sync`, `ldmatrix` and `cp.async`, on every device from Ampere on.
     Ampere,
-    /// `wgmma`, of Hopper alone.
+    /// `wgmma`, on Hopper only.
     Hopper,
 }
 
@@ -37,7 +37,7 @@ impl Level {
         }
     }
 
-    /// The device's own, or a lower one that was named.
+    /// The device's own level, or a lower one if it was requested.
     pub fn chosen(capability: (u32, u32), named: Option<&str>) -> Result<Level, CudaError> {
         let own = Level::of(capability);
         let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(own) };
@@ -57,7 +57,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// Tensor cores know bf16 and TF32 from Ampere on, 8-bit floats from Ada on.
+/// Tensor cores support bf16 and TF32 from Ampere on, 8-bit floats from Ada on.
 fn needs(precision: Precision) -> (u32, u32) {
     match precision {
         Precision::Fp32 => (0, 0),
@@ -66,12 +66,12 @@ fn needs(precision: Precision) -> (u32, u32) {
     }
 }
 
-/// Are there kernels for a precision on a device of this capability?
+/// Whether there are kernels for a precision on a device of this capability.
 pub fn has(capability: (u32, u32), precision: Precision) -> bool {
     capability >= needs(precision)
 }
 
-/// Refuses a precision that the device lacks.
+/// Rejects a precision that the device lacks.
 pub fn check(name: &str, capability: (u32, u32), precision: Precision) -> Result<(), CudaError> {
     if has(capability, precision) {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Finds the driver and CUDA's libraries where a machine may have them, and opens them before they are used.
+//! Finds the driver and the CUDA libraries, and opens them before they are used.
 
 use super::error::CudaError;
 use cudarc::{cublaslt, driver, nvrtc};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Opens the driver, NVRTC and cuBLASLt, or says what was looked for.
+/// Opens the driver, NVRTC and cuBLASLt; the error says what was looked for.
 pub fn open() -> Result<(), CudaError> {
     driver()?;
     compiler()?;
@@ -13,7 +13,7 @@ pub fn open() -> Result<(), CudaError> {
     find("cuBLASLt", &["libcublasLt.so"], || unsafe { cublaslt::sys::is_culib_present() })
 }
 
-/// The driver alone.
+/// Opens only the driver.
 pub fn driver() -> Result<(), CudaError> {
     // SAFETY: opening a library runs its initialisers; these are the vendor's own and have no preconditions.
     if unsafe { driver::sys::is_culib_present() } {
@@ -24,13 +24,13 @@ pub fn driver() -> Result<(), CudaError> {
     Err(CudaError::NoLibrary { what: "NVIDIA driver", tried, help })
 }
 
-/// NVRTC alone: kernels compile without a driver or a GPU.
+/// Opens only NVRTC: kernels compile without a driver or a GPU.
 pub fn compiler() -> Result<(), CudaError> {
     // SAFETY: as in `driver`.
     find("NVRTC", &["libnvrtc-builtins.so", "libnvrtc.so"], || unsafe { nvrtc::sys::is_culib_present() })
 }
 
-/// Libraries that are not on the library path are opened by their full path; they are then found by name.
+/// Opens libraries that are not on the library path by their full path; later lookups then find them by name.
 fn find(what: &'static str, names: &[&str], is_there: impl Fn() -> bool) -> Result<(), CudaError> {
     let folders = folders();
     for folder in folders {
@@ -52,7 +52,7 @@ fn find(what: &'static str, names: &[&str], is_there: impl Fn() -> bool) -> Resu
     Err(CudaError::NoLibrary { what, tried, help })
 }
 
-/// A library that a run does without, kept open by who asks; where it was looked for, where it is not.
+/// Opens an optional library, kept open by the caller; the error says where it was looked for.
 pub fn optional(name: &str) -> Result<libloading::Library, String> {
     let by_path = folders().iter().filter_map(|folder| newest(folder, name));
     let versions = ["", ".1", ".13", ".12"].map(|version| PathBuf::from(format!("{name}{version}")));
@@ -67,12 +67,12 @@ pub fn optional(name: &str) -> Result<libloading::Library, String> {
     Err(format!("{name} is not on the library path{in_folders}"))
 }
 
-/// Files of this name in every folder where CUDA's libraries may lie.
+/// Files of this name in every folder that may hold CUDA libraries.
 pub fn files(name: &str) -> Vec<PathBuf> {
     folders().iter().filter_map(|folder| newest(folder, name)).collect()
 }
 
-/// The file of this name in the folder, with or without a version behind it; the highest where there are several.
+/// The file of this name in the folder, with or without a version suffix; the highest version if there are several.
 fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
     let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     let named = |path: &PathBuf| {
@@ -99,7 +99,7 @@ fn keep_open(file: &Path) {
     }
 }
 
-/// Folders of libraries, most specific first: what the environment names, toolkits, and Python's packages.
+/// Library folders, most specific first: those named by the environment, toolkits, and Python packages.
 fn folders() -> &'static [PathBuf] {
     static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     FOLDERS.get_or_init(|| {

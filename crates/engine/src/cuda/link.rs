@@ -1,4 +1,4 @@
-//! How long exchanges between GPUs take, from a few bytes to many.
+//! Measures how long exchanges between GPUs take, from a few bytes to many.
 
 use super::driver::{self, Context, Memory, Stream};
 use super::error::CudaError;
@@ -10,10 +10,10 @@ use crate::ranks::measure::{Exchanged, medians};
 use crate::ranks::{Ranks, RanksError};
 use std::sync::Arc;
 
-/// Elements of the tensors that are tried: links between GPUs are fast, so that the largest is 64 MiB.
+/// Sizes of the tensors that are measured, in elements: links between GPUs are fast, so the largest is 64 MiB.
 const ELEMENTS: [usize; 6] = [1, 1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 24];
 
-/// NCCL's version, and the median time of an all-reduce of each size. Every rank comes here at the same time.
+/// NCCL's version, and the median time of an all-reduce of each size. All ranks must call this together.
 pub fn measure_link(options: &Options, ranks: &Arc<Ranks>) -> Result<(String, Vec<Exchanged>), CudaError> {
     library::open()?;
     let context = Context::new(options.ordinal)?;

@@ -1,4 +1,4 @@
-//! Programs made ready: every call as actions with addresses, and the memory that it touches.
+//! Prepares programs: every call as actions with addresses, and the memory that it touches.
 
 use super::compile::Kernels;
 use super::cudnn::Plans;
@@ -18,7 +18,7 @@ use headroom_graph::{Graph, Node, Op, Phase, ValueId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Is it a product whose result only the update reads?
+/// Whether it is a product whose result only the update reads.
 fn is_weight_gradient(node: &Node) -> bool {
     let form = match node.op {
         Op::MatMul(op) => op.form == Form::Tn,
@@ -29,8 +29,8 @@ fn is_weight_gradient(node: &Node) -> bool {
     form && node.phase == Phase::Backward
 }
 
-/// Are the sums over rows that a backward call makes (a bias's gradient, those of a norm's weights beside its input's) read by no other
-/// before the end of the backward pass?
+/// Whether nothing before the end of the backward pass reads the sums over rows that a backward call produces: a bias's
+/// gradient, or the weight gradients of a norm.
 fn only_update_reads(graph: &Graph, number: usize, last: usize) -> bool {
     let node = &graph.nodes()[number];
     let sums = if matches!(node.op, Op::SumRows(_)) { &node.outputs[..] } else { node.outputs.get(1..).unwrap_or(&[]) };
@@ -38,7 +38,8 @@ fn only_update_reads(graph: &Graph, number: usize, last: usize) -> bool {
     node.phase == Phase::Backward && number < last && !sums.is_empty() && !sums.iter().any(is_read)
 }
 
-/// One update of all parameters, unclipped, in pieces that can run as soon as nothing else of the step touches them.
+/// Splits one unclipped update of all parameters into pieces that can run as soon as nothing else in the step touches
+/// them.
 fn pieces_of(
     lowering: &mut Lowering,
     graph: &Graph,
@@ -73,7 +74,8 @@ fn pieces_of(
     Ok(Some(Pieces { call: number, pieces }))
 }
 
-/// Every program's calls as actions, and the most scratch that one of them needs. `rank` is this one's among several.
+/// Lowers every program's calls to actions, and returns the most scratch that a call needs. `rank` is this process's
+/// rank.
 pub fn lower_all(
     context: &Context,
     (kernels, plans): (&mut Kernels, &mut Plans),

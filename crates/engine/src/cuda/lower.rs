@@ -1,4 +1,4 @@
-//! Each op as what the device does for it: which kernels, on which grid, with which arguments.
+//! Lowers each op to device actions: kernels with their grids and arguments.
 
 mod attention;
 mod cached_attention;
@@ -24,17 +24,17 @@ use rows::Lines;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A value where it lies.
+/// A value at its address.
 #[derive(Clone, Debug)]
 pub struct Operand {
     pub at: u64,
     pub ty: TensorType,
-    /// From one row to the next, in elements.
+    /// Row stride in elements.
     pub pitch: usize,
 }
 
 impl Operand {
-    /// All but the innermost axis.
+    /// Number of rows: all axes but the innermost.
     pub fn rows(&self) -> usize {
         self.ty.elements() / self.columns().max(1)
     }
@@ -47,7 +47,7 @@ impl Operand {
         self.pitch == self.columns()
     }
 
-    /// The bytes that it lies in, gaps between rows included.
+    /// The bytes that it occupies, including gaps between rows.
     pub fn range(&self) -> Range<u64> {
         let bytes = self.rows().saturating_sub(1) * self.pitch + self.columns();
         self.at..self.at + (bytes * self.ty.dtype.bytes()) as u64
@@ -63,21 +63,22 @@ impl Operand {
     }
 }
 
-/// State that lowering works with.
+/// State used during lowering.
 pub struct Lowering<'a> {
     pub context: &'a Context,
     pub kernels: &'a mut Kernels,
-    /// Attention that cuDNN may do.
+    /// cuDNN plans, for attention.
     pub plans: &'a mut Plans,
     pub precision: Precision,
-    /// Where kernels keep partial results within a call, and how much of it the call before asked for at most.
+    /// Where kernels keep partial results within a call, and the most that any call has requested so far.
     pub scratch: u64,
     pub scratch_needed: usize,
-    /// Addresses of queries that the attention before has turned where they lie, for its gradient to know.
+    /// Addresses of queries that an attention call rotated in place; its gradient needs to know.
     pub rotated: BTreeSet<u64>,
     /// Tables that kernels read; they live as long as the program.
     pub tables: Vec<Memory>,
-    /// May the next norm's sum for its weight wait for the end of the backward pass? And those that do.
+    /// Whether the next norm may defer its weight's sum to the end of the backward pass, and the sums that were
+    /// deferred.
     pub sums_later: bool,
     pub later: Vec<Lines>,
 }
@@ -91,7 +92,7 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Is it stored in half precision? The first matrix says so for all of them.
+    /// Whether it stores values in half precision: one operand in bf16 decides it.
     fn is_half(&self) -> bool {
         self.inputs.iter().chain(self.outputs).any(|operand| operand.ty.dtype == DType::Bf16)
     }
@@ -102,7 +103,7 @@ impl Call<'_> {
 }
 
 impl Lowering<'_> {
-    /// A kernel of `source`, compiled for how `call` stores its values.
+    /// A kernel of `source`, compiled for the storage type of `call`.
     fn kernel(
         &mut self,
         call: &Call,
@@ -121,13 +122,13 @@ impl Lowering<'_> {
         Ok(Action::Kernel(Kernel { function, name: name.into(), grid, block, shared, arguments }))
     }
 
-    /// Scratch of a call, `bytes` from `first` on.
+    /// Scratch of a call: `bytes` bytes, starting at `first`.
     fn scratch(&mut self, first: usize, bytes: usize) -> u64 {
         self.scratch_needed = self.scratch_needed.max(first + bytes);
         self.scratch + first as u64
     }
 
-    /// Memory of a call's own, for what lives longer than the call.
+    /// Memory owned by one call, for data that outlives the call.
     fn own_memory(&mut self, bytes: usize) -> Result<u64, CudaError> {
         let memory = Memory::new(self.context, bytes)?;
         let at = memory.at;
@@ -189,7 +190,7 @@ impl Lowering<'_> {
             Op::Embedding(_) | Op::EmbeddingGrad(_) => self.embedding(call),
             Op::CrossEntropy(_) | Op::CrossEntropyGrad(_) => self.cross_entropy(call),
             Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_) => self.linear_cross_entropy(call),
-            // The wire takes tensors to the other ranks; actions come after it.
+            // The wire exchanges tensors with the other ranks before these actions.
             Op::AllReduce(AllReduce { ranks: 2.., .. })
             | Op::ReduceScatter(ReduceScatter { ranks: 2.., .. })
             | Op::AllGather(AllGather { ranks: 2.., bf16_copies: 0, .. }) => Ok(vec![]),
@@ -217,7 +218,7 @@ impl Lowering<'_> {
     }
 }
 
-/// How a kernel is launched.
+/// Launch configuration of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     pub grid: [u32; 3],
@@ -239,7 +240,7 @@ impl Grid {
     }
 }
 
-/// Scratch that the hungriest call needs at most, known without a device.
+/// Upper bound of the scratch that any call needs, known without a device.
 pub fn scratch_bound(graph: &Graph) -> usize {
     const MOST_BLOCKS: usize = 6 * 256;
     let need = |node: &Node| {

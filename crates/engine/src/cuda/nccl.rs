@@ -1,4 +1,4 @@
-//! The dozen functions of NCCL that are needed, found at run time.
+//! Bindings for the dozen NCCL functions that are needed, found at run time.
 
 use super::library;
 use super::nccl_error::NcclError;
@@ -6,17 +6,17 @@ use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
-/// Names a library in place of those that are looked for.
+/// Environment variable that names a library to use instead of searching.
 const NAMED: &str = "HEADROOM_NCCL_LIBRARY";
 
 const NAME: &str = "libnccl.so.2";
 
-/// The ticket by which ranks find each other.
+/// The id by which ranks find each other.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UniqueId(pub [u8; 128]);
 
-/// NCCL's handle of the joined ranks.
+/// NCCL's communicator handle.
 pub type Comm = *mut c_void;
 
 type Status = c_int;
@@ -49,11 +49,11 @@ pub struct Nccl {
     all_gather: AllGatherCall,
     reduce: ReduceCall,
     broadcast: BroadcastCall,
-    /// Never closed: its threads may outlive who asked for it.
+    /// Never closed: its threads may outlive the caller.
     _library: std::mem::ManuallyDrop<Library>,
 }
 
-/// Numbers that are summed or moved.
+/// Number type of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
     F32,
@@ -168,7 +168,7 @@ impl Nccl {
             abort: function!("ncclCommAbort"),
             async_error: function!("ncclCommGetAsyncError"),
             error_text: function!("ncclGetErrorString"),
-            // SAFETY: as above; it came with 2.13.
+            // SAFETY: as above; the function exists since 2.13.
             last_error: unsafe { library.get(b"ncclGetLastError\0") }.ok().map(|symbol| *symbol),
             group_start: function!("ncclGroupStart"),
             group_end: function!("ncclGroupEnd"),
@@ -189,7 +189,7 @@ impl Nccl {
     }
 
     fn text(&self, status: Status) -> String {
-        // SAFETY: NCCL gives a constant text for any number.
+        // SAFETY: NCCL returns a constant text for any number.
         let short = unsafe { text_at((self.error_text)(status)) };
         // SAFETY: the last error of this process is asked for, which needs no handle.
         let long = self.last_error.map_or(String::new(), |last| unsafe { text_at(last(std::ptr::null_mut())) });
@@ -197,7 +197,7 @@ impl Nccl {
         if long.is_empty() { short } else { format!("{short} ({long})") }
     }
 
-    /// `2.28.3`.
+    /// For example `2.28.3`.
     pub fn version(&self) -> Result<String, NcclError> {
         let mut number = 0;
         // SAFETY: `number` outlives the call.
@@ -215,16 +215,16 @@ impl Nccl {
         Ok(id)
     }
 
-    /// Joins the others; the calling thread's device is this rank's.
+    /// Joins the other ranks; the calling thread's current device becomes this rank's.
     pub fn init(&self, id: UniqueId, rank: usize, size: usize) -> Result<Comm, NcclError> {
         let mut comm = std::ptr::null_mut();
-        // SAFETY: `comm` outlives the call; rank and size are of the launcher.
+        // SAFETY: `comm` outlives the call; rank and size come from the launcher.
         let status = unsafe { (self.init_rank)(&mut comm, size as c_int, id, rank as c_int) };
         self.check("ncclCommInitRank", status)?;
         Ok(comm)
     }
 
-    /// An error that happened beside the calls.
+    /// An asynchronous error.
     ///
     /// # Safety
     /// The handle was not aborted.
@@ -235,7 +235,7 @@ impl Nccl {
         self.check("ncclCommGetAsyncError", asked).and_then(|()| self.check("a collective", status)).err()
     }
 
-    /// Ends all that is under way. The handle is gone afterwards.
+    /// Aborts everything in flight. The handle is invalid afterwards.
     ///
     /// # Safety
     /// The handle was not aborted before.
@@ -244,10 +244,11 @@ impl Nccl {
         unsafe { (self.abort)(comm) };
     }
 
-    /// Queues calls as one.
+    /// Queues calls as one group.
     ///
     /// # Safety
-    /// The handle is alive; addresses are of this rank's device, with room for the counts, until the stream has done them.
+    /// The handle is alive; addresses are on this rank's device, with room for the counts, until the stream has
+    /// finished them.
     pub unsafe fn queue(&self, comm: Comm, calls: &[WireCall], stream: *mut c_void) -> Result<(), NcclError> {
         // SAFETY: it has no preconditions.
         self.check("ncclGroupStart", unsafe { (self.group_start)() })?;

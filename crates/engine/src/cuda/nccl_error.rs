@@ -1,9 +1,9 @@
-//! Failures between GPUs of several ranks, each with what to do.
+//! Failures of communication between GPUs; each says what to do.
 
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Failures of NCCL and of what it needs, each with what to do.
+/// Failures of NCCL and of its requirements; each says what to do.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum NcclError {
     #[error(

@@ -1,5 +1,5 @@
-//! NVTX ranges by phase and module, so that the vendors' own profilers show our names. A tool that listens is named by
-//! `NVTX_INJECTION64_PATH`, as NVIDIA's headers do it: it is loaded and writes its functions into a table of ours.
+//! NVTX ranges by phase and module, so that the vendors' profilers show our names. `NVTX_INJECTION64_PATH` names a tool
+//! that listens, as in NVIDIA's headers: it is loaded and writes its functions into our table.
 
 use libloading::Library;
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The phase and the module of a call: a range each, one within the other.
+/// The phase and the module of a call: one range each, nested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
     phase: CString,
@@ -18,12 +18,12 @@ pub struct Labels {
 impl Labels {
     pub fn of(phase: &str, op: &str, module: &str) -> Labels {
         let text = |text: &str| CString::new(text).unwrap_or_default();
-        // A call outside every module is known by its op.
+        // A call outside any module is named by its op.
         Labels { phase: text(phase), module: text(if module.is_empty() { op } else { module }) }
     }
 }
 
-/// How many ranges are closed, and which are opened, when one call follows another.
+/// How many ranges to close, and which to open, between one call and the next.
 fn changes<'a>(open: Option<&Labels>, next: Option<&'a Labels>) -> (usize, Vec<&'a CString>) {
     match (open, next) {
         (Some(open), Some(next)) if open == next => (0, vec![]),
@@ -54,14 +54,14 @@ impl Ranges {
         Some(format!("NVTX ranges were marked, but no tool listens: {why}"))
     }
 
-    /// Before a call.
+    /// Call before a call.
     pub fn enter(&self, call: &Labels) {
         self.change(Some(call));
     }
 
-    /// After a call; `next` is the one that follows it in the plan.
+    /// Call after a call; `next` is the one that follows it in the plan.
     pub fn leave(&self, call: &Labels, next: Option<&Labels>) {
-        // The work after the last call of a phase is not known here: another micro-batch, an update, or nothing.
+        // The work after the last call of a phase is unknown here: another micro-batch, an update, or nothing.
         if next.is_none_or(|next| next.phase != call.phase) {
             self.change(None);
         }
@@ -76,7 +76,7 @@ impl Ranges {
     }
 }
 
-/// Functions of NVTX's core, by number; the tool fills in what it listens to.
+/// Functions of NVTX's core module, by number; the tool fills in those it listens to.
 const CORE: u32 = 1;
 const CORE_FUNCTIONS: usize = 16;
 const RANGE_PUSH: usize = 9;
@@ -110,14 +110,14 @@ struct Callbacks {
     function_table: extern "C" fn(u32, *mut *const *const AtomicPtr<c_void>, *mut u32) -> i32,
 }
 
-/// The one table of ours that a tool needs.
+/// Returns the one table that a tool needs from us.
 extern "C" fn export_table(which: u32) -> *const c_void {
     const CALLBACKS: u32 = 1;
     static TABLE: Callbacks = Callbacks { size: size_of::<Callbacks>(), function_table };
     if which == CALLBACKS { (&raw const TABLE).cast() } else { null_mut() }
 }
 
-/// Where the tool is to write its functions: a list of places, the first unused.
+/// Returns the locations where the tool writes its functions; the first is unused.
 extern "C" fn function_table(module: u32, table: *mut *const *const AtomicPtr<c_void>, size: *mut u32) -> i32 {
     static PLACES: OnceLock<usize> = OnceLock::new();
     if module != CORE {
@@ -128,7 +128,7 @@ extern "C" fn function_table(module: u32, table: *mut *const *const AtomicPtr<c_
             SLOTS.iter().map(std::ptr::from_ref).chain([std::ptr::null()]).collect();
         Box::leak(places.into_boxed_slice()).as_ptr() as usize
     });
-    // SAFETY: a tool hands two places to be written to, or none.
+    // SAFETY: a tool passes two locations to write to, or null.
     unsafe {
         if !table.is_null() {
             *table = *places as *const *const AtomicPtr<c_void>;

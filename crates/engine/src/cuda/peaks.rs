@@ -1,4 +1,4 @@
-//! Measured peaks of a GPU: the rate of large GEMMs in each precision, of memory, and the cost of a launch.
+//! Measured peaks of a GPU: the rate of large GEMMs in each precision, memory bandwidth, and the cost of a launch.
 
 use super::driver::{self, Context, Event, Memory, Stream};
 use super::error::CudaError;
@@ -10,9 +10,9 @@ use headroom_graph::Precision;
 
 #[derive(Clone, Debug)]
 pub struct Peaks {
-    /// FLOPs a second by precision: fp32, tf32, bf16, and fp8 where there is such.
+    /// FLOP/s by precision: fp32, tf32, bf16, and fp8 if supported.
     pub products: Vec<(&'static str, f64)>,
-    /// Bytes a second, read and written, of a large copy.
+    /// Bytes per second, read plus written, of a large copy.
     pub bytes: f64,
     /// Seconds from one small kernel to the next: launched by the host, and replayed.
     pub launch_seconds: f64,
@@ -87,7 +87,7 @@ pub fn measure_peaks(options: &Options) -> Result<Peaks, CudaError> {
     })
 }
 
-/// Rates of bf16 products `[m, n, k]` in the three forms of a layer, sustained for a while: what a model's own shapes can do.
+/// Sustained rates of bf16 products `[m, n, k]` in the three forms of a layer: what a model's own shapes can reach.
 pub fn product_rates(options: &Options, shapes: &[[usize; 3]]) -> Result<Vec<(String, f64)>, CudaError> {
     library::open()?;
     let context = Context::new(options.ordinal)?;
@@ -133,7 +133,7 @@ struct Timer<'a> {
 }
 
 impl Timer<'_> {
-    /// The shortest of some runs, after one that does not count.
+    /// The shortest of several runs, after one warm-up.
     fn least(&self, times: usize, mut run: impl FnMut() -> Result<(), CudaError>) -> Result<f64, CudaError> {
         run()?;
         let mut least = f64::INFINITY;
@@ -148,7 +148,7 @@ impl Timer<'_> {
     }
 }
 
-/// Random numbers: products of zeros are faster than real ones.
+/// Fills with random numbers: products of zeros are faster than real ones.
 fn fill(
     context: &Context,
     kernels: &mut Kernels,
@@ -172,7 +172,7 @@ fn fill(
     };
     launch("draw_normal", function, arguments)?;
     if element == Element::E4m3 {
-        // From the upper half of the memory to the lower one.
+        // Converts from the upper half of the memory to the lower one.
         let (function, half) = (kernels.function(&lower::fp8::unit(), "as_codes", 0)?, room.bytes as u64 / 2);
         let arguments = Arguments::default().pointer(room.at + half).pointer(room.at).u64(half as usize / 2);
         launch("as_codes", function, arguments)?;

@@ -1,11 +1,12 @@
-//! The update in pieces: parameters that nothing of the step touches any more are updated beside the rest of the backward pass.
+//! The update in pieces: parameters that nothing in the step touches any more are updated beside the rest of the
+//! backward pass.
 
 use super::Prepared;
 use std::ops::Range;
 
-/// The pieces of one update call; together they do all that it does.
+/// The pieces of one update call; together they are equivalent to it.
 pub struct Pieces {
-    /// The call that they stand for.
+    /// The call that they replace.
     pub call: usize,
     pub pieces: Vec<Piece>,
 }
@@ -16,10 +17,10 @@ pub struct Piece {
     pub work: Prepared,
 }
 
-/// Pieces of an update: more launches bring nothing once the first of them start early.
+/// Most pieces per update: more launches gain nothing once the first pieces start early.
 const MOST: usize = 12;
 
-/// The last of `calls` that touches any of these ranges; the first where none does.
+/// Index of the last of `calls` that touches any of these ranges; 0 if none does.
 pub fn last_touch(calls: &[Prepared], ranges: &[Range<u64>]) -> usize {
     let meets = |call: &Prepared| {
         let mut touched = call.reads.iter().chain(&call.writes);
@@ -28,8 +29,8 @@ pub fn last_touch(calls: &[Prepared], ranges: &[Range<u64>]) -> usize {
     calls.iter().rposition(meets).unwrap_or(0)
 }
 
-/// Parameters by when they are free and how many elements they have, in groups of about equal size: when each group is free, and
-/// who is in it.
+/// Splits parameters, given as (free after call, elements), into groups of about equal size: returns when each group is
+/// free, and its members.
 pub fn grouped(free: &[(usize, usize)]) -> Vec<(usize, Vec<usize>)> {
     let mut order: Vec<usize> = (0..free.len()).collect();
     order.sort_by_key(|&index| free[index].0);
@@ -64,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_parameter_is_free_after_the_last_call_that_reads_or_writes_it() {
-        // Forward reads the weight, its gradient is made, the input's gradient reads the weight once more, and something else.
+        // The forward pass reads the weight, its gradient is produced, the input's gradient reads the weight again, and
+        // an unrelated call follows.
         let calls =
             [call(Some(0..8), None), call(None, Some(16..24)), call(Some(4..6), None), call(Some(8..16), Some(24..32))];
         assert_eq!(last_touch(&calls, &[0..8, 16..24]), 2);

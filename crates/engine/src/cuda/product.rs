@@ -1,4 +1,5 @@
-//! Matrix products through cuBLASLt: descriptors made once a shape, the algorithm chosen by measurement and kept on disk.
+//! Matrix products through cuBLASLt: descriptors created once per shape, the algorithm chosen by measurement and kept
+//! on disk.
 
 use super::driver::{Context, Event, Memory, Replay, Stream};
 use super::error::CudaError;
@@ -12,11 +13,11 @@ use std::ptr::null_mut;
 /// Bytes of workspace that a product may use beside its operands.
 pub const WORKSPACE: usize = 32 << 20;
 
-/// How many of cuBLASLt's proposals are timed, and how often each.
+/// Number of cuBLASLt's proposals that are timed, and repetitions of each.
 const CANDIDATES: usize = 16;
 const REPEATS: usize = 10;
 
-/// How many of them are timed again, for so long each.
+/// Number of finalists that are timed again, and for how long each.
 const FINALISTS: usize = 4;
 const FINAL_SECONDS: f64 = 0.03;
 
@@ -24,7 +25,7 @@ const FINAL_SECONDS: f64 = 0.03;
 pub enum Element {
     F32,
     Bf16,
-    /// Eight bits; of two operands the right one is `e4m3` in any case.
+    /// Eight bits; the right operand of a product is always `e4m3`.
     E4m3,
     E5m2,
 }
@@ -35,19 +36,20 @@ pub enum Arithmetic {
     Tf32,
     /// Operands in bf16, sums in single precision.
     Bf16,
-    /// Operands in eight bits, each with a scale; sums in single precision, or in what the units add fastest.
+    /// Operands in eight bits, each with a scale; sums in single precision, or in the tensor cores' fastest
+    /// accumulation.
     Fp8,
     Fp8Fast,
 }
 
-/// One row-major operand: where a row starts, in elements, and whether it is read transposed.
+/// One row-major operand: its row stride in elements, and whether it is read transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Side {
     pub pitch: usize,
     pub transposed: bool,
 }
 
-/// `c[m, n] = a · b (+ c)`, all row-major; `a` is `[m, k]`, or `[k, m]` where transposed, and `b` `[k, n]` or `[n, k]`.
+/// `c[m, n] = a · b (+ c)`, all row-major; `a` is `[m, k]`, or `[k, m]` if transposed, and `b` `[k, n]` or `[n, k]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
     pub m: usize,
@@ -59,7 +61,7 @@ pub struct Shape {
     pub inputs: Element,
     pub output: Element,
     pub arithmetic: Arithmetic,
-    /// Is the product added to what `c` holds?
+    /// Whether the product is added to the contents of `c`.
     pub adds: bool,
 }
 
@@ -82,7 +84,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Where the operands of one call lie.
+/// Addresses of one call's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     pub a: u64,
@@ -90,7 +92,7 @@ pub struct Addresses {
     pub c: u64,
 }
 
-/// A shape with its descriptors and the algorithm that won.
+/// A shape with its descriptors and the chosen algorithm.
 pub struct Product {
     shape: Shape,
     operation: lt::cublasLtMatmulDesc_t,
@@ -114,15 +116,15 @@ fn check(call: &'static str, status: lt::cublasStatus_t, shape: Option<&Shape>) 
     Err(CudaError::Product { call, status: format!("{status:?}"), shape: shape.map(Shape::to_string) })
 }
 
-/// cuBLASLt, the products made so far, and the choices kept on disk.
+/// cuBLASLt, the products prepared so far, and the choices kept on disk.
 pub struct Products {
     handle: lt::cublasLtHandle_t,
     made: BTreeMap<Shape, Product>,
     kept: BTreeMap<String, [u64; 8]>,
     file: Option<PathBuf>,
-    /// Choices that were measured now and are not on disk yet.
+    /// Number of new choices that are not on disk yet.
     fresh: usize,
-    /// One a stream that products run on.
+    /// One per stream that products run on.
     workspaces: [Memory; 2],
 }
 
@@ -143,7 +145,7 @@ impl Products {
         self.workspaces.iter().map(|memory| memory.bytes).sum()
     }
 
-    /// Makes a shape ready. Where nothing is kept for it, its proposals are timed on `at`, whose output is overwritten.
+    /// Prepares a shape. Without a kept choice, its proposals are timed on `at`, whose output is overwritten.
     pub fn prepare(
         &mut self,
         stream: &Stream,
@@ -168,13 +170,13 @@ impl Products {
         Ok(())
     }
 
-    /// Queues a prepared product; `workspace` is the index of the one it uses.
+    /// Queues a prepared product; `workspace` is the index of its workspace.
     pub fn run(&self, stream: &Stream, workspace: usize, shape: &Shape, at: Addresses) -> Result<(), CudaError> {
         let product = &self.made[shape];
         self.queue(stream, workspace, product, &product.algorithm, at)
     }
 
-    /// A choice between two ways that is kept beside the products': is the second one faster?
+    /// A kept choice between two implementations, stored beside the products': whether the second is faster.
     pub fn kept_choice(&self, key: &str) -> Option<bool> {
         self.kept.get(key).map(|words| words[0] == 1)
     }
@@ -184,7 +186,7 @@ impl Products {
         self.fresh += 1;
     }
 
-    /// The same for operands in eight bits; `scales` are where what one is worth in `a` and in `b` lies.
+    /// The same for eight-bit operands; `scales` are the addresses of the units of `a` and `b`.
     pub fn run_scaled(
         &self,
         stream: &Stream,
@@ -198,7 +200,7 @@ impl Products {
         self.queue(stream, workspace, product, &product.algorithm, at)
     }
 
-    /// Keeps the choices made since the last time; a failure to save them is not a reason to stop.
+    /// Saves the choices made since the last call; a failure to save is not a reason to stop.
     pub fn keep(&mut self) {
         let text = self.kept_text();
         let Some(file) = self.file.as_ref().filter(|_| self.fresh > 0) else { return };
@@ -218,12 +220,12 @@ impl Products {
         self.kept.iter().map(line).collect()
     }
 
-    /// Chooses as another process did.
+    /// Takes over the choices of another process.
     pub fn take_kept(&mut self, text: &str) {
         self.kept.extend(read_kept(text));
     }
 
-    /// A line a shape: its choice, for the notes of a run.
+    /// One line per shape with its choice, for a run's notes.
     pub fn choices(&self) -> Vec<String> {
         self.made.iter().map(|(shape, product)| format!("{shape} {:016x}", product.algorithm.data[0])).collect()
     }
@@ -276,7 +278,7 @@ impl Products {
         at: Addresses,
     ) -> Result<lt::cublasLtMatmulAlgo_t, CudaError> {
         let proposals = self.proposals(product)?;
-        // One that cannot run, or cannot be captured, is passed over.
+        // Proposals that cannot run or be captured are skipped.
         let mut ran: Vec<(f64, lt::cublasLtMatmulAlgo_t)> = proposals
             .iter()
             .filter_map(|proposal| {
@@ -292,7 +294,7 @@ impl Products {
                 shape: Some(product.shape.to_string()),
             });
         };
-        // The best few again, in turns and for longer: a short run does not show how one does once the device is warm.
+        // Times the best few again, alternately and for longer: a short run does not show the rate of a warm device.
         ran.truncate(FINALISTS);
         let repeats = ((FINAL_SECONDS / fastest) as usize).clamp(REPEATS, 2000);
         let replays: Vec<Replay> = ran
@@ -309,7 +311,7 @@ impl Products {
         Ok(ran[best].1)
     }
 
-    /// So many of a product, replayed from a graph so that the launch is not what is measured.
+    /// A product repeated this often, replayed from a graph so that launch overhead is not measured.
     fn repeated(
         &self,
         stream: &Stream,
@@ -331,7 +333,7 @@ impl Products {
         let most = WORKSPACE;
         let size = P::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
         lt!(shape, cublasLtMatmulPreferenceSetAttribute(preference, size, (&raw const most).cast(), 8))?;
-        // Partial sums are added up in the workspace, in a fixed order; never by atomic additions into the result.
+        // Partial sums are added in the workspace in a fixed order, never by atomics into the result.
         let in_order: u32 = 2 | 4;
         let reduction = P::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK;
         lt!(shape, cublasLtMatmulPreferenceSetAttribute(preference, reduction, (&raw const in_order).cast(), 4))?;
@@ -368,11 +370,11 @@ impl Drop for Products {
 }
 
 impl Product {
-    /// Says where the scales of the next product lie; they are read when it runs.
+    /// Sets the addresses of the next product's scales; they are read when it runs.
     fn scale(&self, scales: Option<[u64; 2]>) -> Result<(), CudaError> {
         let Some([a, b]) = scales else { return Ok(()) };
         use lt::cublasLtMatmulDescAttributes_t as D;
-        // `b` comes first: see `describe`.
+        // `b` comes first; see `describe`.
         for (attribute, at) in
             [(D::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b), (D::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a)]
         {
@@ -406,7 +408,7 @@ fn least_seconds(stream: &Stream, replay: &Replay, times: usize) -> Result<f64, 
 }
 
 fn none_yet() -> lt::cublasLtMatmulHeuristicResult_t {
-    // SAFETY: plain numbers, for which zero is a value; cuBLASLt fills them in.
+    // SAFETY: plain numbers, for which zero is valid; cuBLASLt fills them in.
     unsafe { std::mem::zeroed() }
 }
 

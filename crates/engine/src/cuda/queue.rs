@@ -1,5 +1,5 @@
-//! Steps queued while the host goes on: inputs through a ring of pinned memory, results back through another, the calls
-//! between them captured once and replayed.
+//! Asynchronous steps: inputs go through a ring of pinned memory, results come back through another, and the calls
+//! between them are captured once and replayed.
 
 use super::activity::Pushed;
 use super::driver::{Event, Memory, Pinned, Replay};
@@ -14,24 +14,24 @@ use crate::recorder::CallId;
 use headroom_graph::ValueId;
 use std::ops::Range;
 
-/// Steps that may be under way at a time: inputs of so many are kept.
+/// Steps that may be in flight at a time: inputs are kept for this many.
 const SLOTS: usize = 8;
 
-/// Steps whose results are kept until they are collected.
+/// Number of steps whose results are kept until they are collected.
 const PLACES: usize = 1024;
 
 /// How a step is queued.
 #[derive(Clone, Copy, Debug)]
 struct How {
-    /// Is the time taken at the boundaries of its phases?
+    /// Whether the time is taken at the phase boundaries.
     timed: bool,
-    /// Is it captured, to be replayed?
+    /// Whether it is being captured for replay.
     captured: bool,
     mode: ReplayMode,
 }
 
 impl How {
-    /// Scales are known when a step is captured: one was taken before it.
+    /// A captured step leaves first uses out: a step ran before it, so the scales are known.
     fn first_uses(self) -> FirstUses {
         if self.captured { FirstUses::LeftOut } else { FirstUses::Run }
     }
@@ -43,18 +43,18 @@ pub struct Submitted {
     calls: Range<usize>,
     inputs: Vec<ValueId>,
     results: [Option<ValueId>; 2],
-    /// How many were queued, and how many of them were collected.
+    /// Number of submissions queued, and number of those collected.
     queued: usize,
     collected: usize,
-    /// In every way, plain and with the time taken at the boundaries of its phases.
+    /// One replay per mode, without and with times at the phase boundaries.
     replays: [Option<Captured>; VARIANTS],
     trial: Trial,
     marks: Option<[usize; 2]>,
     boundaries: [Event; 4],
     start: Event,
-    /// The end of each, by its place.
+    /// The end event of each step, by its place in the ring.
     ends: Vec<Event>,
-    /// Words of each input, in order.
+    /// Number of words of each input, in order.
     words: Vec<usize>,
     ring: Pinned,
     results_ring: Pinned,
@@ -62,22 +62,22 @@ pub struct Submitted {
     table: Memory,
 }
 
-/// Ways in which a step may be captured.
+/// Number of ways in which a step may be captured.
 const VARIANTS: usize = 2 * REPLAY_MODES.len();
 
-/// A step ready to be replayed, and the call that each of its nodes belongs to.
+/// A step that is ready to replay, and the call that each of its nodes belongs to.
 struct Captured {
     replay: Replay,
     nodes: Vec<Option<CallId>>,
 }
 
 impl Submitted {
-    /// The call of each node, for every replay; empty where a replay was not captured.
+    /// The call of each node, for every replay; empty for a replay that was not captured.
     pub fn replay_nodes(&self) -> impl Iterator<Item = Vec<Option<CallId>>> {
         self.replays.iter().map(|replay| replay.as_ref().map_or(vec![], |captured| captured.nodes.clone()))
     }
 
-    /// How fast each way to replay it was, once some were tried.
+    /// How fast each replay mode was, once some were tried.
     pub fn told(&self) -> Option<String> {
         self.trial.told()
     }
@@ -86,7 +86,7 @@ impl Submitted {
         self.words.iter().sum()
     }
 
-    /// Seconds of forward, backward and update in the first step since the last collection; absent where it has no update.
+    /// Seconds of forward, backward and update in the first step since the last collection; `None` if it has no update.
     fn phases(&self) -> Result<Option<[f64; 3]>, CudaError> {
         let Some([_, update]) = self.marks else { return Ok(None) };
         if !self.calls.contains(&update) {
@@ -112,7 +112,7 @@ impl Cuda {
         }
     }
 
-    /// Waits for all that is queued.
+    /// Waits for all queued work.
     pub(super) fn collect_queued(&mut self) -> Result<(), EngineError> {
         if let Some(error) = self.failed.take() {
             return Err(error.into());
@@ -135,7 +135,7 @@ impl Cuda {
                 self.submitted.len() - 1
             }
         };
-        // Results stay in order across kinds of submission: another kind's are collected first.
+        // Results stay in order across kinds of submission: those of other kinds are collected first.
         for other in (0..self.submitted.len()).filter(|&other| other != index) {
             self.collect_from(other)?;
         }
@@ -163,7 +163,7 @@ impl Cuda {
         if step == one.collected {
             one.start.record(&self.stream)?;
         }
-        // The first goes call by call: libraries set themselves up on first use, which cannot be captured.
+        // The first step runs call by call: libraries initialise themselves on first use, and that cannot be captured.
         let timed = step == self.submitted[index].collected && self.submitted[index].marks.is_some();
         if self.walk == Walk::CallByCall || step == 0 {
             let mut noted = self.tracer().map_or(Noted::Nothing, Noted::Launches);
@@ -183,7 +183,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// The number of the replay by which a step is taken, captured if it was not.
+    /// The index of the replay that runs a step; captures it if necessary.
     fn captured_as(&mut self, index: usize, timed: bool, step: usize) -> Result<usize, CudaError> {
         let mode = self.submitted[index].trial.at(step);
         let mode = if self.recorder.is_some() { mode.recorded() } else { mode };
@@ -329,7 +329,7 @@ impl Cuda {
             return Ok(());
         }
         match &self.wire {
-            // Other ranks are waited for step by step.
+            // With other ranks, the wait goes step by step.
             Some(wire) => (one.queued.saturating_sub(SLOTS).max(one.collected)..one.queued)
                 .try_for_each(|step| wire.patiently(|| one.ends[step % PLACES].wait()))?,
             None => one.ends[(one.queued - 1) % PLACES].wait()?,

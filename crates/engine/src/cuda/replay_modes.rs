@@ -1,8 +1,8 @@
-//! Ways to replay a step: products that only the update needs on a second stream beside the backward pass, and kernels launched
-//! before the one before them has ended. Each way is tried, and the fastest stays.
+//! Replay modes of a step: products that only the update needs may run on a second stream beside the backward pass, and
+//! kernels may be launched before the previous one has ended. Each mode is timed, and the fastest is kept.
 //!
-//! A call on the main stream waits for those beside it that read what it overwrites or make what it reads; the same kernels
-//! run in any way, so the results have the same bytes.
+//! A call on the main stream waits for calls on the side stream that read what it overwrites or write what it reads.
+//! All modes run the same kernels, so the results have the same bytes.
 
 use super::Prepared;
 use super::driver::{Event, Stream};
@@ -20,7 +20,7 @@ pub enum Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launches {
     InTurn,
-    /// While the one before it runs: its blocks start when that one's end, and wait there for its results.
+    /// While the previous one runs: its blocks start as that one's blocks end, and wait there for its results.
     Early,
 }
 
@@ -30,7 +30,7 @@ pub struct ReplayMode {
     pub launches: Launches,
 }
 
-/// Those that any device has come first.
+/// The modes that every device supports come first.
 pub const REPLAY_MODES: [ReplayMode; 4] = [
     ReplayMode { streams: Streams::One, launches: Launches::InTurn },
     ReplayMode { streams: Streams::Two, launches: Launches::InTurn },
@@ -38,19 +38,19 @@ pub const REPLAY_MODES: [ReplayMode; 4] = [
     ReplayMode { streams: Streams::Two, launches: Launches::Early },
 ];
 
-/// The way that also updates weights piece by piece, beside the rest of the backward pass.
+/// The mode that also updates weights in pieces, beside the rest of the backward pass.
 pub const UPDATES_BESIDE: ReplayMode = REPLAY_MODES[3];
 
-/// Variable with the number of `REPLAY_MODES` to try: 1 is one stream, in turn.
+/// Environment variable with the number of `REPLAY_MODES` to try: 1 means only one stream, in turn.
 const TRIED_MODES: &str = "HEADROOM_CUDA_WAYS";
 
 impl ReplayMode {
-    /// Its place among `REPLAY_MODES`.
+    /// Its index in `REPLAY_MODES`.
     pub fn index(self) -> usize {
         self.streams as usize + 2 * self.launches as usize
     }
 
-    /// Kernels that are recorded do not overlap: each has its own time.
+    /// The mode for recording: kernels must not overlap, so that each has its own time.
     pub fn recorded(self) -> ReplayMode {
         ReplayMode { launches: Launches::InTurn, ..self }
     }
@@ -65,14 +65,14 @@ impl fmt::Display for ReplayMode {
     }
 }
 
-/// Steps that each is tried for, after those that set things up.
+/// Steps for which each mode is tried, after the initial setup steps.
 const TRIED: usize = 5;
 const FIRST: usize = 2;
 
-/// The choice between ways, by the steps that were taken so far.
+/// Chooses the mode from the times of the steps so far.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The first so many of `REPLAY_MODES`.
+    /// Number of modes to try: the first ones of `REPLAY_MODES`.
     modes: usize,
     seconds: [Vec<f64>; REPLAY_MODES.len()],
 }
@@ -89,7 +89,7 @@ impl Trial {
         Trial { modes: asked.clamp(1, has), seconds: Default::default() }
     }
 
-    /// How to take a step: by turns at first, then as the fastest.
+    /// The mode for a step: alternating at first, then the fastest.
     pub fn at(&self, step: usize) -> ReplayMode {
         if step < FIRST + self.modes * TRIED {
             return REPLAY_MODES[step % self.modes];
@@ -102,19 +102,19 @@ impl Trial {
         self.seconds[mode].iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// A step is done. Steps before graphs were captured do not count.
+    /// Notes a finished step. Steps before graphs were captured do not count.
     pub fn took(&mut self, step: usize, seconds: f64) {
         if (FIRST + self.modes..FIRST + self.modes * TRIED).contains(&step) {
             self.seconds[step % self.modes].push(seconds);
         }
     }
 
-    /// The driver does not launch early after all.
+    /// Excludes early launches: the driver does not support them after all.
     pub fn refuse_early(&mut self) {
         self.modes = self.modes.min(2);
     }
 
-    /// The least seconds of every way that was tried.
+    /// The shortest time of every mode that was tried.
     pub fn told(&self) -> Option<String> {
         let tried = (0..self.modes).filter(|mode| !self.seconds[*mode].is_empty());
         let each: Vec<String> =
@@ -123,7 +123,7 @@ impl Trial {
     }
 }
 
-/// Work beside the main stream that is not waited for yet.
+/// Work on the side stream that was not waited for yet.
 pub struct Beside<'a> {
     main: &'a Stream,
     side: &'a Stream,
@@ -141,7 +141,7 @@ impl<'a> Beside<'a> {
         Beside { main, side, under_way: vec![] }
     }
 
-    /// The side stream may read all that the main one has made.
+    /// From here on, the side stream may read everything that the main stream has produced.
     pub fn begin(&self) -> Result<(), CudaError> {
         let now = Event::untimed()?;
         now.record(self.main)?;
@@ -155,7 +155,7 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    /// Waits for the last that the main stream's next call has to come after, and so for all before it.
+    /// Waits for the last side work that the main stream's next call depends on, and so for everything before it.
     pub fn wait_for(&mut self, call: &Prepared) -> Result<(), CudaError> {
         let meets = |one: &UnderWay| {
             touch(&call.writes, &one.reads) || touch(&call.writes, &one.writes) || touch(&call.reads, &one.writes)

@@ -1,5 +1,5 @@
-//! Recorded steps on a GPU: CUPTI is started before and asked after each, and what it tells is written down as the plan's
-//! calls. Where CUPTI cannot be had, calls go one by one between events.
+//! Recorded steps on a GPU: CUPTI is started before each step and read after it, and its records become spans of the
+//! plan's calls. Without CUPTI, calls run one by one between events.
 
 use super::activity::{Pushed, resolve};
 use super::cupti::Tracer;
@@ -16,7 +16,7 @@ pub enum Tracing {
     /// Nothing was recorded yet.
     #[default]
     NotAsked,
-    /// Why CUPTI cannot be had.
+    /// Why CUPTI is not available.
     Missing(String),
     Ready(Tracer),
 }
@@ -40,9 +40,9 @@ impl Tracing {
 /// Notes taken while a step is queued.
 pub enum Noted<'a> {
     Nothing,
-    /// While it is captured: the call that each node belongs to.
+    /// During a capture: the call that each node belongs to.
     Nodes(&'a mut Vec<Option<CallId>>),
-    /// While it is launched call by call: what each launch is for, for CUPTI.
+    /// During launches call by call: the purpose of each launch, for CUPTI.
     Launches(&'a Tracer),
 }
 
@@ -73,12 +73,12 @@ impl Noted<'_> {
 }
 
 impl Cuda {
-    /// CUPTI while a step is recorded with it.
+    /// CUPTI, while a step is recorded with it.
     pub(super) fn tracer(&self) -> Option<&Tracer> {
         self.tracing.tracer().filter(|_| self.recorder.is_some())
     }
 
-    /// Before work that is not recorded.
+    /// Call before work that is not recorded.
     pub(super) fn rest_tracing(&mut self) {
         if self.recorder.is_none()
             && let Some(Err(why)) = self.tracing.tracer().map(Tracer::rest)
@@ -92,7 +92,7 @@ impl Cuda {
             self.tracing = Tracing::open();
         }
         recorder.set_timing(Timing::DeviceEvents);
-        // Work that was queued before belongs to no recorded step.
+        // Earlier queued work belongs to no recorded step.
         let waited = self.wait_patiently();
         self.note(waited);
         if let Some(Err(why)) = self.tracing.tracer().map(Tracer::start) {
@@ -126,7 +126,7 @@ impl Cuda {
         recorder.push_activities(timing, resolved.activities);
     }
 
-    /// Queues calls one by one; where they are recorded, each between two events.
+    /// Queues calls one by one; while recording, each between two events.
     pub(super) fn run_calls(&mut self, program: usize, calls: Range<usize>) -> Result<(), CudaError> {
         if self.recorder.is_none() {
             return calls

@@ -1,5 +1,5 @@
-//! Watches over work that other ranks take part in: where one has gone, or nothing moves for as long as the patience lasts, what
-//! is under way is ended, so that the thread which waits for it comes back.
+//! Watches work that involves other ranks. If one has gone, or nothing moves for as long as the patience lasts, the
+//! work in flight is aborted, so that the thread waiting for it returns.
 
 use super::nccl::{Comm, Nccl};
 use super::nccl_error::NcclError;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// States of the work; anything between is the moment at which it began, in nanoseconds.
+/// States of the work; any value between is the time at which it began, in nanoseconds.
 const AT_REST: u64 = 0;
 const ENDING: u64 = u64::MAX - 1;
 const ENDED: u64 = u64::MAX;
@@ -20,7 +20,7 @@ struct Shared {
     since: Instant,
     patience: Duration,
     why: Mutex<Option<NcclError>>,
-    /// Ends what is under way.
+    /// Aborts the work in flight.
     end: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -33,7 +33,7 @@ impl Shared {
         (self.since.elapsed().as_nanos() as u64).clamp(AT_REST + 1, ENDING - 1)
     }
 
-    /// Ends the work, once.
+    /// Aborts the work, once.
     fn give_up(&self, why: NcclError) {
         self.why().get_or_insert(why);
         if self.state.swap(ENDING, Ordering::SeqCst) < ENDING {
@@ -42,7 +42,7 @@ impl Shared {
         self.state.store(ENDED, Ordering::SeqCst);
     }
 
-    /// Has the work that began there lasted too long?
+    /// Whether the current work has taken too long.
     fn is_stuck(&self) -> bool {
         let begun = self.state.load(Ordering::SeqCst);
         let has_begun = begun > AT_REST && begun < ENDING;
@@ -55,15 +55,15 @@ pub struct Watch {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A handle as the watching thread has it.
+/// A handle held by the watching thread.
 struct Watched(Comm);
 
-// SAFETY: NCCL allows to ask for errors and to abort from another thread than the one that queues calls.
+// SAFETY: NCCL allows querying errors and aborting from a thread other than the one that queues calls.
 unsafe impl Send for Watched {}
 // SAFETY: as above.
 unsafe impl Sync for Watched {}
 
-/// Between two looks.
+/// Time between two polls.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Watch {
@@ -73,13 +73,13 @@ impl Watch {
         // SAFETY: it is called once, by whoever sets the state to `ENDING` first.
         let end = Box::new(move || unsafe { nccl.abort(own.0) });
         let patience = ranks.patience();
-        // SAFETY: nobody else ends the handle but `end`, and this is asked for before that.
+        // SAFETY: only `end` ends the handle, and this is called before that.
         let failed = move || unsafe { asked.failure(watched.0) };
         let gone = move || ranks.lost_rank().map(|rank| NcclError::Ranks(RanksError::Closed { rank }));
         Watch::over(patience, end, move || gone().or_else(&failed))
     }
 
-    /// Looks every now and then whether something failed, by itself or because nothing moves.
+    /// Polls periodically for a failure, or for lack of progress.
     fn over(
         patience: Duration,
         end: Box<dyn Fn() + Send + Sync>,
@@ -104,12 +104,12 @@ impl Watch {
                 thread::sleep(PAUSE);
             }
         };
-        // Without a thread nothing is watched: work then lasts as long as it lasts.
+        // Without a thread nothing is watched: work then takes as long as it takes.
         let thread = thread::Builder::new().name("nccl watch".into()).spawn(look);
         Watch { shared, thread: Mutex::new(thread.ok()) }
     }
 
-    /// Does some work under the watch; the error is why it was ended.
+    /// Runs work under the watch; the error says why it was aborted.
     pub fn around<T>(&self, work: impl FnOnce() -> T) -> Result<T, NcclError> {
         let now = self.shared.now();
         if self.shared.state.compare_exchange(AT_REST, now, Ordering::SeqCst, Ordering::SeqCst).is_err() {
@@ -122,7 +122,7 @@ impl Watch {
         }
     }
 
-    /// Why, once the ending is over.
+    /// The reason, once the abort is complete.
     fn ended(&self) -> NcclError {
         while self.shared.state.load(Ordering::SeqCst) == ENDING {
             thread::sleep(Duration::from_millis(1));
@@ -130,13 +130,13 @@ impl Watch {
         self.shared.why().clone().unwrap_or(NcclError::NoProgress { seconds: self.shared.patience.as_secs_f64() })
     }
 
-    /// Ends what is under way.
+    /// Aborts the work in flight.
     pub fn abort(&self) {
         self.leave();
         self.shared.give_up(RanksError::Left.into());
     }
 
-    /// From now on nothing is watched.
+    /// Stops watching.
     pub fn leave(&self) {
         self.shared.leaves.store(true, Ordering::SeqCst);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -154,7 +154,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(200);
 
-    /// A watch whose end releases the work, and how often it was ended.
+    /// A watch whose abort releases the work, and a count of aborts.
     fn watched(failed: impl Fn() -> Option<NcclError> + Send + 'static) -> (Watch, impl FnOnce(), Arc<AtomicUsize>) {
         let (release, released) = channel();
         let times = Arc::new(AtomicUsize::new(0));

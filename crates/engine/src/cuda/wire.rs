@@ -1,8 +1,8 @@
-//! This rank's end of the wire between GPUs: collectives of the plan as calls of NCCL on a stream of their own, and a watch that
-//! ends them where another rank has gone or makes no progress.
+//! This rank's end of the wire between GPUs: the plan's collectives as NCCL calls on their own stream, and a watch that
+//! aborts them if another rank has gone or makes no progress.
 //!
-//! Calls of one collective are queued as a group, so that NCCL makes one launch of them. Sums are NCCL's, by its ring unless
-//! somebody asks for another algorithm: the same bytes for the same ranks on the same machines.
+//! The calls of one collective are queued as a group, so that NCCL launches them together. Sums are NCCL's, by its ring
+//! unless another algorithm is requested: the same bytes for the same ranks on the same machines.
 
 use super::Prepared;
 use super::driver::{Context, Event, Stream, Urgency, cu};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-/// A collective made ready.
+/// A collective that is ready to run.
 pub enum PreparedCollective {
     Exchange {
         calls: Vec<WireCall>,
@@ -28,12 +28,12 @@ pub enum PreparedCollective {
         ready: Event,
         done: Event,
     },
-    /// Waits for the exchange that this call starts.
+    /// Waits for the exchange started by this call.
     Arrival { of: usize },
 }
 
 impl PreparedCollective {
-    /// Returns `None` where the call is not one between ranks.
+    /// Returns `None` if the call does not involve other ranks.
     pub fn of(
         nodes: &[Node],
         node: &Node,
@@ -60,7 +60,7 @@ fn arrival(nodes: &[Node], node: &Node) -> Option<PreparedCollective> {
     (ranks_of(&nodes[of].op) > 1).then_some(PreparedCollective::Arrival { of })
 }
 
-/// Ranks that take part in an op.
+/// Number of ranks that take part in an op.
 pub fn ranks_of(op: &Op) -> usize {
     match op {
         Op::AllReduce(op) => op.ranks,
@@ -70,13 +70,13 @@ pub fn ranks_of(op: &Op) -> usize {
     }
 }
 
-/// Ranks that the programs are made for.
+/// Number of ranks that the programs are built for.
 pub fn ranks_of_programs(programs: &[Program]) -> usize {
     programs.iter().flat_map(|program| program.graph.nodes()).map(|node| ranks_of(&node.op)).max().unwrap_or(1)
 }
 
-/// The calls by which this rank takes part in an op. A tensor that does not divide into equal shards goes piece by piece: NCCL's own
-/// calls would read and write beyond it.
+/// The calls by which this rank takes part in an op. A tensor that does not divide into equal shards is sent in pieces:
+/// NCCL's own calls would read and write beyond its end.
 pub fn wire_calls(op: &Op, inputs: &[Operand], outputs: &[Operand], rank: usize) -> Vec<WireCall> {
     let number = |operand: &Operand| if operand.ty.dtype == DType::Bf16 { Number::Bf16 } else { Number::F32 };
     match op {
@@ -103,7 +103,7 @@ pub fn wire_calls(op: &Op, inputs: &[Operand], outputs: &[Operand], rank: usize)
                     false => pieces(from, op.ranks)
                         .map(|(root, first, count)| WireCall::Reduce {
                             from: from.at + first as u64 * number.bytes(),
-                            // Elsewhere it is not written to.
+                            // Only the root writes to its output.
                             to: if root == rank { to.at } else { from.at },
                             count,
                             number,
@@ -140,7 +140,7 @@ pub fn wire_calls(op: &Op, inputs: &[Operand], outputs: &[Operand], rank: usize)
     }
 }
 
-/// Every rank's elements of a tensor: the rank, the first of them, and how many.
+/// Every rank's part of a tensor: the rank, the first element, and the count.
 fn pieces(whole: &Operand, ranks: usize) -> impl Iterator<Item = (usize, usize, usize)> {
     let (elements, each) = (whole.ty.elements(), shard_elements(whole.ty.elements(), ranks));
     (0..ranks)
@@ -148,7 +148,7 @@ fn pieces(whole: &Operand, ranks: usize) -> impl Iterator<Item = (usize, usize, 
         .filter(|piece| piece.2 > 0)
 }
 
-/// The joined ranks, as this one sees them.
+/// The communicator of all ranks, on this rank.
 pub struct Wire {
     nccl: Arc<Nccl>,
     comm: Comm,
@@ -157,20 +157,20 @@ pub struct Wire {
     ranks: Arc<Ranks>,
 }
 
-/// Sums over ranks in one order: the ring's.
+/// Fixes the order of sums over ranks: the ring's.
 const ALGORITHM: (&str, &str) = ("NCCL_ALGO", "Ring");
 
 impl Wire {
-    /// Joins the others. Every rank comes here at the same time.
+    /// Joins the other ranks. All ranks must call this together.
     pub fn join(context: &Context, ranks: &Arc<Ranks>, fixed_order: bool) -> Result<Wire, CudaError> {
         if fixed_order && std::env::var_os(ALGORITHM.0).is_none() {
-            // SAFETY: threads of this process that read the environment were started by nobody yet: the CLI's listen for signals, and MPI's
-            // thread waits for jobs.
+            // SAFETY: no other thread of this process reads the environment yet: the CLI's listen for signals, and
+            // MPI's thread waits for jobs.
             unsafe { std::env::set_var(ALGORITHM.0, ALGORITHM.1) };
         }
         let opened = Nccl::open();
         let host = std::env::var("NCCL_HOSTID").unwrap_or_else(|_| host_name());
-        // Status of each rank: a failure, or the place of its GPU.
+        // Each rank reports a failure, or the location of its GPU.
         let mine = match &opened {
             Ok(_) => format!("ok\t{host}\t{}", context.bus),
             Err(error) => format!("no\t{error}"),
@@ -188,7 +188,7 @@ impl Wire {
         Ok(Wire { nccl, comm, stream: Stream::with(Urgency::First)?, watch, ranks: Arc::clone(ranks) })
     }
 
-    /// A sign of life for the others.
+    /// Reports progress to the other ranks.
     pub fn called(&self) {
         self.ranks.called();
     }
@@ -197,13 +197,13 @@ impl Wire {
         self.nccl.version().unwrap_or_default()
     }
 
-    /// Does something that may take as long as another rank takes; an error where that one was given up.
+    /// Runs work that may take as long as another rank takes; an error if that rank was given up.
     pub fn patiently<T>(&self, work: impl FnOnce() -> Result<T, CudaError>) -> Result<T, CudaError> {
         match self.watch.around(work) {
             Ok(done) => done,
             Err(error @ NcclError::Ranks(_)) => Err(error.into()),
             Err(error) => {
-                // Those who are there say so, and the others are known by that.
+                // The ranks that are still there answer, which identifies the missing ones.
                 let named = self.ranks.gather(&[]).err();
                 Err(named.map_or(error, NcclError::from).into())
             }
@@ -213,21 +213,22 @@ impl Wire {
     /// Makes these calls together with the other ranks, and waits until they are done.
     pub fn exchanged(&self, calls: &[WireCall]) -> Result<(), CudaError> {
         self.patiently(|| {
-            // SAFETY: the watch keeps the handle alive while this thread works; operands live until the stream was waited for.
+            // SAFETY: the watch keeps the handle alive while this thread works; operands live until the stream was
+            // waited for.
             unsafe { self.nccl.queue(self.comm, calls, self.stream.0.cast()) }?;
             self.stream.wait()
         })
     }
 
-    /// Takes part in a collective: starts it behind what `main` has been given, and lets `main` wait for it.
+    /// Takes part in a collective: starts it after the work queued on `main`, and makes `main` wait for it.
     pub fn run(&self, calls: &[Prepared], call: usize, main: &Stream) -> Result<(), CudaError> {
         let started = calls;
         match &calls[call].together {
             Some(PreparedCollective::Exchange { calls, later, ready, done }) => {
                 ready.record(main)?;
                 self.stream.wait_for(ready)?;
-                // SAFETY: the watch keeps the handle alive while this thread works; the plan gives every operand its place until the exchange
-                // was waited for.
+                // SAFETY: the watch keeps the handle alive while this thread works; the plan keeps every operand in
+                // place until the exchange was waited for.
                 unsafe { self.nccl.queue(self.comm, calls, self.stream.0.cast()) }?;
                 done.record(&self.stream)?;
                 if !later {
@@ -246,8 +247,8 @@ impl Wire {
 }
 
 impl Drop for Wire {
-    /// Where nothing is under way the handle is left to the end of the process: other ranks may still receive what this one sent. Else
-    /// what is under way is ended, because memory that it touches goes.
+    /// With nothing in flight, the handle is left until the process ends: other ranks may still be receiving from this
+    /// one. Otherwise the work in flight is aborted, because its memory is about to be freed.
     fn drop(&mut self) {
         if self.stream.is_idle() {
             self.watch.leave();
@@ -262,7 +263,7 @@ fn gathered(ranks: &Ranks, mine: &[u8]) -> Result<Vec<String>, CudaError> {
     Ok(said.into_iter().map(|words| String::from_utf8_lossy(&words).into_owned()).collect())
 }
 
-/// Every rank has NCCL and a GPU of its own.
+/// Checks that every rank has NCCL and a GPU of its own.
 fn check_places(said: &[String]) -> Result<(), NcclError> {
     for (rank, words) in said.iter().enumerate() {
         if let Some(why) = words.strip_prefix("no\t") {
@@ -276,13 +277,13 @@ fn check_places(said: &[String]) -> Result<(), NcclError> {
     Ok(())
 }
 
-/// A handle as it travels between threads.
+/// A handle that moves between threads.
 struct Carried(Comm);
 
 // SAFETY: NCCL's handles may be used by any thread, one at a time.
 unsafe impl Send for Carried {}
 
-/// Joins in a thread, so that one which never comes is waited for no longer than the patience.
+/// Joins in a separate thread, so that a rank which never comes is waited for no longer than the patience.
 fn joined(nccl: &Arc<Nccl>, id: UniqueId, ranks: &Ranks) -> Result<Comm, CudaError> {
     let mut context = std::ptr::null_mut();
     cu!(cuCtxGetCurrent(&mut context))?;

@@ -1,11 +1,11 @@
-//! Ops as calls of NCCL, carried out by a stand-in for the library on memory of the host: every rank's calls together give what the
-//! op means, and nothing beyond a tensor is touched.
+//! Ops as NCCL calls, executed by a mock of the library on host memory: all ranks' calls together compute the op, and
+//! nothing beyond a tensor is touched.
 
 use super::*;
 use headroom_graph::TensorType;
 use headroom_graph::ops::collective::{AllGather, AllReduce, ReduceScatter, shard_type};
 
-/// Memory of one rank, in elements of one byte's address each: four bytes of address per float, two per half.
+/// Memory of one rank, by address: four bytes of address per float, two per half.
 #[derive(Clone)]
 struct Memory {
     places: Vec<(u64, Vec<f64>, u64)>,
@@ -16,7 +16,7 @@ impl Memory {
         Memory { places: vec![] }
     }
 
-    /// A tensor with room behind it that nobody may touch.
+    /// A tensor followed by guard space that nobody may touch.
     fn hold(&mut self, ty: &TensorType, data: Vec<f64>) -> Operand {
         let at = 0x1000 * (1 + self.places.len() as u64);
         let number = if ty.dtype == DType::Bf16 { 2 } else { 4 };
@@ -33,7 +33,7 @@ impl Memory {
     }
 }
 
-/// Carries out what all ranks queue; every rank's list has the same calls in the same order.
+/// Executes what all ranks queue; every rank's list has the same calls in the same order.
 fn carried_out(ranks: &mut [Memory], lists: &[Vec<WireCall>]) {
     let size = ranks.len();
     for number in 0..lists[0].len() {
@@ -107,7 +107,7 @@ fn carried_out(ranks: &mut [Memory], lists: &[Vec<WireCall>]) {
     }
 }
 
-/// Tensors that divide and tensors that do not, in both kinds of numbers.
+/// Tensors that divide evenly and tensors that do not, in both number types.
 fn types() -> Vec<TensorType> {
     let half = |ty: TensorType| TensorType { dtype: DType::Bf16, ..ty };
     vec![TensorType::f32(&[4, 6]), TensorType::f32(&[7]), half(TensorType::f32(&[5, 3])), TensorType::f32(&[1])]
@@ -180,7 +180,7 @@ fn shards_of_sums_put_together_are_the_sums() {
                 }
             }
         }
-        // A tensor that divides is one call; one that does not, one for each rank that has a part of it.
+        // A tensor that divides evenly takes one call; another takes one for each rank that has a part of it.
         let calls = |list: &[WireCall]| {
             let whole = |call: &WireCall| matches!(call, WireCall::ReduceScatter { .. } | WireCall::AllGather { .. });
             (list.iter().filter(|call| whole(call)).count(), list.len())

@@ -1,4 +1,4 @@
-//! Failures between ranks, in words that say what to do.
+//! Failures between ranks, with messages that say what to do.
 
 use super::launch::Launched;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ pub enum RanksError {
     NotAdmitted { at: String, why: String },
 }
 
-/// `rank 2`, `ranks 1 and 3`.
+/// Formats `rank 2`, `ranks 1 and 3`.
 fn ranks(missing: &[usize]) -> String {
     let numbers: Vec<String> = missing.iter().map(usize::to_string).collect();
     match &numbers[..] {

@@ -1,8 +1,8 @@
-//! Tensors through all ranks: summed, shared out, put together.
+//! Collectives over all ranks: all-reduce, reduce-scatter, all-gather.
 //!
-//! An all-reduce goes in two rounds. In the first, every rank sends each other rank that one's shard of all tensors, and adds up what
-//! it receives in the order of the ranks; in the second, it sends the sum to all. Each byte travels twice, as in a ring, and who has
-//! not sent is known by name.
+//! An all-reduce takes two rounds. In the first, every rank sends each other rank its shard of all tensors, and sums
+//! the shards it receives in rank order; in the second, it sends the sum to all. Each byte travels twice, as in a ring,
+//! and the rank that has not sent is known by number.
 
 use super::error::RanksError;
 use super::mpi::Request;
@@ -12,7 +12,7 @@ use super::waiting::{Line, wait};
 use headroom_graph::ops::collective::shard_elements;
 use headroom_graph::{Graph, Node, Op, ValueId};
 
-/// Shards of all tensors for every rank, and those of every rank for this one.
+/// The shards of all tensors for every rank, and those received from every rank.
 #[derive(Default)]
 pub struct Staging {
     out: Vec<f32>,
@@ -20,7 +20,7 @@ pub struct Staging {
     requests: Vec<Request>,
 }
 
-/// Elements that the hungriest call of a plan needs beside the arena.
+/// Elements that the largest exchange of a plan needs beside the arena.
 pub fn staging_elements(graph: &Graph) -> usize {
     let need = |node: &Node| {
         let (ranks, tensors) = match node.op {
@@ -45,14 +45,14 @@ pub fn exchange(
     let shards: Vec<usize> = transfer.whole().iter().map(|place| shard_elements(place.elements, size)).collect();
     let shard: usize = shards.iter().sum();
     for room in [&mut staging.out, &mut staging.into] {
-        // Grows in the first step alone.
+        // Grows only in the first step.
         if room.len() < size * shard {
             room.resize(size * shard, 0.0);
         }
     }
     let own = rank * shard..(rank + 1) * shard;
     shared.touch(|| {
-        // SAFETY: who started the exchange promised that its tensors live until then, and that nothing else writes them.
+        // SAFETY: the starter of the exchange promised that its tensors live until then and nothing else writes them.
         unsafe {
             match transfer.kind {
                 Kind::AllGather => take_shards(&transfer.from, &mut staging.out[own.clone()]),
@@ -61,7 +61,7 @@ pub fn exchange(
         }
     })?;
     if transfer.kind != Kind::AllGather {
-        // Each rank's shard to that rank.
+        // Sends each rank its shard.
         round(line, staging, shard, |peer| peer)?;
         staging.into[own.clone()].copy_from_slice(&staging.out[own.clone()]);
         let scale = if transfer.kind == (Kind::AllReduce { mean: true }) { 1.0 / size as f32 } else { 1.0 };
@@ -71,7 +71,7 @@ pub fn exchange(
         }
     }
     if transfer.kind != Kind::ReduceScatter {
-        // This rank's to all.
+        // Sends this rank's shard to all.
         round(line, staging, shard, |_| rank)?;
         staging.into[own.clone()].copy_from_slice(&staging.out[own.clone()]);
     }
@@ -86,7 +86,7 @@ pub fn exchange(
     })
 }
 
-/// Sends every other rank the shard that `which` says, and receives one of each.
+/// Sends every other rank the shard that `which` selects, and receives one from each.
 fn round(
     line: &mut Line,
     staging: &mut Staging,
@@ -96,7 +96,7 @@ fn round(
     let part = |number: usize| number * shard..(number + 1) * shard;
     let (world, tag) = (line.world, line.tag());
     for peer in (0..world.size).filter(|peer| *peer != world.rank) {
-        // SAFETY: both rooms stay where they are until all requests are done: on an error they are never given back.
+        // SAFETY: both buffers stay in place until all requests are done: on an error they are leaked.
         unsafe {
             world.receive(peer, tag, bytes_mut(&mut staging.into[part(peer)]), &mut staging.requests)?;
             world.send(peer, tag, bytes(&staging.out[part(which(peer))]), &mut staging.requests)?;
@@ -105,7 +105,7 @@ fn round(
     wait(line, &mut staging.requests)
 }
 
-/// The shards of all tensors, one after the other.
+/// Copies the shards of all tensors, one after the other.
 ///
 /// # Safety
 /// The places can be read.
@@ -119,7 +119,7 @@ unsafe fn take_shards(from: &[Place], to: &mut [f32]) {
     }
 }
 
-/// The other way round.
+/// The inverse of `take_shards`.
 ///
 /// # Safety
 /// The places can be written.
@@ -133,7 +133,7 @@ unsafe fn give_shards(from: &[f32], to: &[Place]) {
     }
 }
 
-/// Every rank's shard of each tensor, those of one rank together; the last shard is padded with zeros.
+/// Packs every rank's shard of each tensor, grouped by rank; the last shard is padded with zeros.
 ///
 /// # Safety
 /// The places can be read.
@@ -153,7 +153,7 @@ unsafe fn pack(from: &[Place], shards: &[usize], size: usize, out: &mut [f32]) {
     }
 }
 
-/// The other way round.
+/// The inverse of `pack`.
 ///
 /// # Safety
 /// The places can be written.

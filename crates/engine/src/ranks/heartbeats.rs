@@ -1,4 +1,5 @@
-//! Signs of life: every rank tells all others how far it got, whatever its main thread does, so that a slow rank is told from a hung one.
+//! Heartbeats: every rank reports its progress to all others, whatever its main thread does, to tell a slow rank from a
+//! hung one.
 
 use super::error::RanksError;
 use super::mpi::{Request, World};
@@ -8,14 +9,14 @@ use std::time::{Duration, Instant};
 /// The current activity of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankActivity {
-    /// Saves, loads, writes: long without a call of the device.
+    /// Saves, loads or writes: may run long without a device call.
     Other,
-    /// A step, in which calls follow each other.
+    /// Runs a step, in which calls follow each other.
     Steps,
-    /// Its thread waits for messages of words, or of tensors.
+    /// Its communication thread waits for control messages, or for tensors.
     Words,
     Tensors,
-    /// It takes leave.
+    /// Is leaving.
     Leaves,
 }
 
@@ -28,7 +29,7 @@ impl RankActivity {
     }
 }
 
-/// A sign as it travels.
+/// A heartbeat as it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sign {
     calls: u64,
@@ -50,7 +51,7 @@ impl Sign {
     }
 }
 
-/// Another rank, as far as it is known.
+/// The known state of another rank.
 struct Peer {
     rank: usize,
     inbox: Box<Letter>,
@@ -58,14 +59,14 @@ struct Peer {
     coming: Vec<Request>,
     going: Vec<Request>,
     sign: Sign,
-    /// Was it told that this rank takes leave?
+    /// Whether it was told that this rank is leaving.
     knows: bool,
-    /// When something came from it, and when that was something new.
+    /// When something last came from it, and when that last showed progress.
     heard: Instant,
     moved: Instant,
 }
 
-/// The signs of all ranks. MPI may write to it until the process ends, so that it is never given back.
+/// The heartbeats of all ranks. MPI may write to it until the process ends, so it is never freed.
 pub struct Heartbeats {
     peers: ManuallyDrop<Vec<Peer>>,
     patience: Duration,
@@ -73,16 +74,16 @@ pub struct Heartbeats {
     looked: Instant,
 }
 
-/// Times the patience that a rank may stay without a call where it takes no step: it saves, or loads.
+/// Multiple of the patience that a rank may spend without a call outside of steps: it saves or loads.
 const OUTSIDE_STEPS: u32 = 30;
 
-/// A rank that has taken leave may have messages under way for so long.
+/// A rank that has left may still have messages in flight for this long.
 const AFTER_LEAVE: Duration = Duration::from_secs(1);
 
-/// A thread that did not look for so long was itself held: the others were not silent.
+/// If this thread did not poll for this long, it was itself stalled: the other ranks were not silent.
 const HELD: Duration = Duration::from_secs(2);
 
-/// The tag of signs; all others are larger.
+/// The tag of heartbeats; all others are larger.
 pub const TAG: i32 = 0;
 
 impl Heartbeats {
@@ -103,12 +104,12 @@ impl Heartbeats {
         Heartbeats { peers: ManuallyDrop::new(peers), patience, told: None, looked: now }
     }
 
-    /// Time between two signs.
+    /// Time between two heartbeats.
     pub fn interval(&self) -> Duration {
         (self.patience / 8).clamp(Duration::from_millis(20), Duration::from_secs(1))
     }
 
-    /// Tells the others of this rank where it is time to, and looks for what they told.
+    /// Sends this rank's heartbeat if it is due, and polls for those of the others.
     pub fn tell(&mut self, world: &World, (calls, doing): (u64, RankActivity), job: u64) -> Result<(), RanksError> {
         let now = Instant::now();
         let sign = Sign { calls, job, doing };
@@ -119,12 +120,12 @@ impl Heartbeats {
         }
         for peer in self.peers.iter_mut() {
             world.look(&mut peer.going)?;
-            // The last sign is sent once, as soon as the one before it has gone: nobody takes another.
+            // The last heartbeat is sent once, as soon as the previous one has gone out: nobody receives another.
             let wanted = if leaves { !peer.knows } else { due };
             if wanted && peer.going.is_empty() {
                 *peer.outbox = sign.to_letter();
                 peer.knows = leaves;
-                // SAFETY: the letter is never given back, and not written again before the request is done.
+                // SAFETY: the letter is never freed, and not written again before the request is done.
                 unsafe { world.send(peer.rank, TAG, bytes(&peer.outbox), &mut peer.going)? };
             }
         }
@@ -159,13 +160,14 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Have all others taken leave, and know of this one's?
+    /// Whether all other ranks have left and know that this one leaves.
     pub fn all_left(&self) -> bool {
         let left = |peer: &Peer| peer.sign.doing == RankActivity::Leaves && peer.knows && peer.going.is_empty();
         self.peers.iter().all(left)
     }
 
-    /// Why those of `missing` will not come, where that is certain. This rank waits in `job`, doing `doing`, since `since`.
+    /// Why the `missing` ranks will not come, if that is certain. This rank has waited in `job`, doing `doing`, since
+    /// `since`.
     pub fn verdict(&self, missing: &[usize], job: u64, doing: RankActivity, since: Instant) -> Option<RanksError> {
         let now = Instant::now();
         let seconds = self.patience.as_secs_f64();

@@ -1,4 +1,4 @@
-//! The thread that speaks to the other ranks: it takes jobs in order, tells when each is done, and gives signs of life in between.
+//! The communication thread: it runs jobs in order, reports when each is done, and sends heartbeats in between.
 
 use super::exchange::{Staging, exchange};
 use super::heartbeats::Heartbeats;
@@ -7,7 +7,7 @@ use super::say;
 use super::shared::{Job, Shared};
 use super::waiting::{Line, leave};
 
-/// Takes jobs until it is told to finish. After a failure only the end of all ranks is left to ask for.
+/// Runs jobs until told to finish. After a failure, the only thing left to request is the end of all ranks.
 pub fn serve(world: &World, shared: &Shared) {
     let mut staging = Staging::default();
     let mut line = Line { world, shared, heartbeats: Heartbeats::new(world, shared.patience), job: 0, words: false };
@@ -17,7 +17,7 @@ pub fn serve(world: &World, shared: &Shared) {
             world.abort(code);
         }
         let Some(job) = next else {
-            // A failure here is one of the messages of others, and comes up where they are waited for.
+            // A failure here belongs to messages of other ranks, and surfaces where they are waited for.
             if !shared.has_failed() {
                 let _ = line.heartbeats.tell(world, shared.progress(), line.job);
             }
@@ -37,7 +37,7 @@ pub fn serve(world: &World, shared: &Shared) {
         };
         line.job += 1;
         if outcome.is_err() {
-            // Requests that were not done may still be written to: what they point to is never given back.
+            // Unfinished requests may still be written to: the memory they point to is leaked.
             std::mem::forget(std::mem::take(&mut staging));
         }
         shared.finished(outcome);

@@ -1,15 +1,15 @@
-//! Rank and size as a launcher states them, in the variables of the environment.
+//! Rank and size from the launcher's environment variables.
 
 use thiserror::Error;
 
-/// Started as one of several.
+/// This process was started as one of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
     pub rank: usize,
     pub size: usize,
-    /// Ranks on this machine, where that is known.
+    /// Number of ranks on this machine, if known.
     pub local_size: Option<usize>,
-    /// Number of this rank among those on this machine.
+    /// Index of this rank among those on this machine.
     pub local_rank: Option<usize>,
     pub by: Launcher,
 }
@@ -34,7 +34,7 @@ impl Launcher {
         }
     }
 
-    /// Does it leave behind what MPI needs to find the other ranks?
+    /// Whether it sets up what MPI needs to find the other ranks.
     pub fn serves_mpi(self) -> bool {
         matches!(self, Launcher::OpenMpi | Launcher::Pmi | Launcher::Slurm)
     }
@@ -48,7 +48,7 @@ pub enum LaunchError {
     NotAmong { rank_name: &'static str, size_name: &'static str, rank: usize, size: usize },
 }
 
-/// A launcher's variables: rank, size, and both on this machine. Those of `also` must be set too.
+/// A launcher's variables: rank, size, and both on this machine. Those in `also` must be set too.
 struct Names {
     by: Launcher,
     also: &'static [&'static str],
@@ -58,8 +58,8 @@ struct Names {
     local_size: &'static str,
 }
 
-/// The innermost launcher first: torchrun may itself be started by srun, and mpirun within a batch job. SLURM's own size is that of
-/// the step, which srun alone sets: a batch script has a rank, too, and is not one of several.
+/// Innermost launcher first: torchrun may itself be started by srun, and mpirun within a batch job. SLURM's size is
+/// that of the job step, which only srun sets: a batch script has a rank too, but is not one of several.
 const KNOWN: [Names; 5] = [
     Names {
         by: Launcher::Torchrun,
@@ -103,7 +103,7 @@ const KNOWN: [Names; 5] = [
     },
 ];
 
-/// `None` where nothing started several, or it started one.
+/// Returns `None` if no launcher started this process, or if it started only one.
 pub fn launched(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Launched>, LaunchError> {
     for names in &KNOWN {
         let number = |name: &'static str| match variable(name) {
@@ -123,7 +123,7 @@ pub fn launched(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Laun
         if size == 1 {
             return Ok(None);
         }
-        // Details that only choose defaults: SLURM writes some of them as `2(x3)`.
+        // These details only choose defaults: SLURM writes some of them as `2(x3)`.
         let hint = |name: &str| variable(name).and_then(|value| value.trim().parse().ok());
         let (local_size, local_rank) = (hint(names.local_size), hint(names.local_rank));
         return Ok(Some(Launched { rank, size, local_size, local_rank, by: names.by }));
@@ -131,7 +131,7 @@ pub fn launched(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Laun
     Ok(None)
 }
 
-/// From this process's environment.
+/// Reads this process's environment.
 pub fn from_environment() -> Result<Option<Launched>, LaunchError> {
     launched(|name| std::env::var(name).ok())
 }
@@ -167,9 +167,9 @@ mod tests {
     fn one_rank_alone_is_none() {
         assert_eq!(place(&[]), None);
         assert_eq!(place(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")]), None);
-        // A batch script has a rank of its own and is started once.
+        // A batch script has a rank of its own but is started only once.
         assert_eq!(place(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), None);
-        // Words of somebody else's.
+        // Variables that belong to some other program.
         assert_eq!(place(&[("RANK", "1"), ("WORLD_SIZE", "4")]), None);
     }
 

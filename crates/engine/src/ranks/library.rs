@@ -1,24 +1,24 @@
-//! Finds MPI's library where a machine may have it: beside the launcher, else on the library path.
+//! Finds the MPI library: beside the launcher, else on the library path.
 
 use super::error::RanksError;
 use super::launch::Launcher;
 use super::mpi::{Calls, Kind};
 use std::path::{Path, PathBuf};
 
-/// An MPI with all that is needed of it.
+/// An MPI library with all needed functions.
 pub struct Found {
     pub calls: Calls,
     pub path: PathBuf,
 }
 
-/// Names a library in place of those that are looked for.
+/// Environment variable that names a library to use instead of searching.
 const NAMED: &str = "HEADROOM_MPI_LIBRARY";
 
 const STANDARD: [&str; 2] = ["libmpi_abi.so.1", "libmpi_abi.so.0"];
 const OPEN_MPI: &str = "libmpi.so.40";
 const MPICH: &str = "libmpi.so.12";
 
-/// The library of the launcher's own MPI comes first: another one would not know of the other ranks.
+/// Tries the library of the launcher's own MPI first: another one would not find the other ranks.
 pub fn open(by: Launcher) -> Result<Found, RanksError> {
     if let Some(named) = std::env::var_os(NAMED) {
         return open_file(Path::new(&named));
@@ -51,13 +51,13 @@ fn open_file(path: &Path) -> Result<Found, RanksError> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let kind = match name {
         _ if name.starts_with("libmpi_abi.so") => Kind::Standard,
-        // SAFETY: only its presence is asked for.
+        // SAFETY: only the presence of the symbol is checked.
         _ if unsafe { library.get::<*mut u8>(b"ompi_mpi_comm_world\0") }.is_ok() => Kind::OpenMpi,
         _ => Kind::Mpich,
     };
     let missing = |symbol: &str| RanksError::NoSymbol { path: path.into(), symbol: symbol.into() };
-    // Drafts of the standard's ABI had other values under the same file's name, and not this function.
-    // SAFETY: only its presence is asked for.
+    // Drafts of the standard ABI had other values under the same file name, and lacked this function.
+    // SAFETY: only the presence of the symbol is checked.
     if kind == Kind::Standard && unsafe { library.get::<*mut u8>(b"MPI_Abi_get_version\0") }.is_err() {
         return Err(missing("MPI_Abi_get_version"));
     }
@@ -69,7 +69,7 @@ fn open_file(path: &Path) -> Result<Found, RanksError> {
     }
 }
 
-/// Parts that it opens later look for its symbols among those of the whole process.
+/// Opens with global symbols: modules that MPI opens later look up its symbols in the whole process.
 #[cfg(unix)]
 fn global(path: &Path) -> Result<libloading::Library, libloading::Error> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -83,7 +83,7 @@ fn global(path: &Path) -> Result<libloading::Library, libloading::Error> {
     unsafe { libloading::Library::new(path) }
 }
 
-/// Folders of libraries that belong to a launcher: as it names its own place, and beside those on the path.
+/// Library folders that belong to a launcher: under the prefixes it sets, and beside the programs on the path.
 fn folders() -> Vec<PathBuf> {
     let named = ["OPAL_PREFIX", "PMIX_PREFIX", "VIRTUAL_ENV"].iter().filter_map(std::env::var_os).map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,24 +1,24 @@
-//! How long exchanges between the ranks take, from a few bytes to many.
+//! Measures how long exchanges between the ranks take, from a few bytes to many.
 
 use super::transfer::{Kind, Place, Transfer};
 use super::{Ranks, RanksError};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An all-reduce of so many bytes.
+/// Time of an all-reduce of this many bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchanged {
     pub bytes: usize,
     pub seconds: f64,
 }
 
-/// Elements of the tensors that are tried.
+/// Sizes of the tensors that are measured, in elements.
 const ELEMENTS: [usize; 6] = [1, 1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 22];
 
-/// Times that each is tried, after one that does not count.
+/// Repetitions of each size, after one warm-up.
 const TIMES: usize = 9;
 
-/// Between CPUs: the median time of an all-reduce of each size.
+/// Measures the median time of an all-reduce of each size between CPUs.
 pub fn measure(ranks: &Ranks) -> Result<Vec<Exchanged>, RanksError> {
     medians(ranks, &ELEMENTS, |elements| {
         let mut data = vec![1.0f32; elements];
@@ -28,15 +28,15 @@ pub fn measure(ranks: &Ranks) -> Result<Vec<Exchanged>, RanksError> {
             // SAFETY: the data outlives the wait, and nothing else touches it.
             let ticket = unsafe { ranks.start(&transfer) };
             ranks.wait_for(ticket).inspect_err(|_| {
-                // It may still be written to.
+                // MPI may still write to it.
                 std::mem::forget(std::mem::take(&mut data));
             })
         }
     })
 }
 
-/// The median time of the exchange that `prepare` makes for each number of elements. Every rank measures at the same time, and the slowest
-/// one counts.
+/// The median time of the exchange that `prepare` returns for each number of elements. All ranks measure at the same
+/// time, and the slowest counts.
 pub fn medians<E: From<RanksError>, X: FnMut() -> Result<(), E>>(
     ranks: &Ranks,
     elements: &[usize],

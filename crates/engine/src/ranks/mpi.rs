@@ -1,22 +1,22 @@
-//! The dozen functions of MPI that are needed, through the three ways in which its libraries name their handles.
+//! Bindings for the dozen MPI functions that are needed, with the three handle representations of its libraries.
 
 use super::error::RanksError;
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_void};
 
-/// How a library's handles look.
+/// How a library represents handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The ABI of MPI 5: pointers with the standard's values.
     Standard,
     /// Addresses of objects in the library.
     OpenMpi,
-    /// Numbers of 32 bits, as MPICH and those that follow its ABI have them.
+    /// 32-bit integers, in MPICH and libraries that follow its ABI.
     Mpich,
 }
 
 impl Kind {
-    /// Does a library that calls itself so have these handles?
+    /// Whether a library with this version string has these handles.
     pub fn fits(self, version: &str) -> bool {
         let any = |names: &[&str]| names.iter().any(|name| version.contains(name));
         match self {
@@ -30,7 +30,7 @@ impl Kind {
 #[cfg(target_endian = "big")]
 compile_error!("handles of 32 bits are passed in the lower half of a register, which is little-endian's first");
 
-/// A handle as it travels: a pointer, or a number of 32 bits in the lower half of the same register or slot of memory.
+/// A handle as it is passed: a pointer, or a 32-bit integer in the lower half of the same register or memory slot.
 type Handle = usize;
 
 type InitThread = unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int;
@@ -62,12 +62,12 @@ pub struct Calls {
     byte: Handle,
     errors_return: Handle,
     funneled: c_int,
-    /// Never closed: MPI's own threads and handlers at exit would be gone with it.
+    /// Never closed: MPI's own threads and exit handlers would disappear with it.
     _library: std::mem::ManuallyDrop<Library>,
 }
 
 impl Calls {
-    /// The name of the first symbol that is missing is the error.
+    /// Loads all symbols. The error is the name of the first missing one.
     pub fn of(library: Library, kind: Kind) -> Result<Calls, &'static str> {
         macro_rules! function {
             ($name:literal) => {
@@ -110,7 +110,7 @@ impl Calls {
         })
     }
 
-    /// Joins the others; every later call comes from the same thread.
+    /// Joins the other ranks; every later call must come from the same thread.
     pub fn start(self) -> Result<World, RanksError> {
         let mut provided = 0;
         // SAFETY: MPI takes no arguments here, and `provided` outlives the call. It is called once per process.
@@ -138,7 +138,7 @@ impl Calls {
         Ok(World { rank: rank.max(0) as usize, size: size.max(0) as usize, version, calls: self })
     }
 
-    /// Name and version, the first line and at most eighty letters of it. May be asked before all else.
+    /// Name and version: the first line, at most eighty characters. May be called before anything else.
     pub fn version(&self) -> String {
         let text = text_of(|text, length| {
             // SAFETY: the buffer is as long as any MPI asks for, and `length` outlives the call.
@@ -158,7 +158,7 @@ impl Calls {
     }
 }
 
-/// Longer than the 8192 that the standard's ABI allows.
+/// Longer than the 8192 that the standard ABI allows.
 const MOST_TEXT: usize = 1 << 14;
 
 fn text_of(call: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> String {
@@ -171,7 +171,7 @@ fn text_of(call: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> String {
     String::from_utf8_lossy(&text).trim_end_matches('\0').into()
 }
 
-/// All ranks, joined.
+/// All ranks, connected.
 pub struct World {
     pub rank: usize,
     pub size: usize,
@@ -179,7 +179,7 @@ pub struct World {
     calls: Calls,
 }
 
-/// A message under way.
+/// A message in flight.
 pub struct Request {
     handle: Handle,
     pub peer: usize,
@@ -188,14 +188,14 @@ pub struct Request {
     done: bool,
 }
 
-/// Messages are cut into pieces of at most this many bytes: MPI counts in 32 bits.
+/// Messages are cut into pieces of at most this many bytes, because MPI counts in 32 bits.
 pub const MOST_BYTES: usize = 1 << 28;
 
-/// Larger than what any of the libraries writes about a message that came.
+/// Larger than the status of any of the libraries.
 type Status = [u64; 16];
 
 impl World {
-    /// Starts to send bytes to a rank, as one message or several.
+    /// Starts sending bytes to a rank, as one or more messages.
     ///
     /// # Safety
     /// The bytes live and do not change until the requests are done.
@@ -218,7 +218,7 @@ impl World {
         Ok(())
     }
 
-    /// Starts to receive bytes from a rank that sends as many.
+    /// Starts receiving bytes from a rank that sends the same number.
     ///
     /// # Safety
     /// The bytes live and nothing else touches them until the requests are done.
@@ -242,14 +242,15 @@ impl World {
         Ok(())
     }
 
-    /// Looks at each request that was not done; true where one was found to be done now. A message of another length than was waited for
-    /// is an error: the ranks are not at the same place.
+    /// Tests each unfinished request; returns true if one is done now. A message of unexpected length is an error: the
+    /// ranks are not at the same place.
     pub fn look(&self, requests: &mut Vec<Request>) -> Result<bool, RanksError> {
         let before = requests.len();
         for request in requests.iter_mut() {
             let mut done = 0;
             let mut status: Status = [0; 16];
-            // SAFETY: the handle is one that MPI gave and that was not done before; the status has room for any library's.
+            // SAFETY: MPI returned the handle and its request was not done before; the status has room for any
+            // library's.
             let code = unsafe { (self.calls.test)(&mut request.handle, &mut done, status.as_mut_ptr().cast()) };
             match self.calls.check("MPI_Test", code) {
                 Err(RanksError::Call { why, .. }) if request.receives => {
@@ -279,7 +280,7 @@ impl World {
     }
 
     pub fn finalize(&self) {
-        // SAFETY: MPI is initialised, and nothing is under way any more.
+        // SAFETY: MPI is initialised, and nothing is in flight any more.
         unsafe { (self.calls.finalize)() };
     }
 }

@@ -1,16 +1,16 @@
-//! Words between ranks: each one's to all others.
+//! Control messages between ranks: each rank's to all others.
 
 use super::error::RanksError;
 use super::waiting::{Line, wait};
 
-/// Words of one rank at most: a list of flags, not data.
+/// Longest message of one rank: a list of flags, not data.
 const MOST_WORDS: usize = 1 << 24;
 
-/// The first message of every rank: the length of its words, and as many of them as there is room for. Most fit.
+/// Size of the first message of every rank: the length of its words, and as many of them as fit. Usually all do.
 const LETTER: usize = 64;
 const LENGTH: usize = 8;
 
-/// Every rank's words, in the order of the ranks.
+/// Every rank's message, in rank order.
 pub fn gather(line: &mut Line, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
     let mut letter = vec![0; LETTER];
     letter[..LENGTH].copy_from_slice(&(mine.len() as u64).to_le_bytes());
@@ -42,7 +42,7 @@ pub fn gather(line: &mut Line, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> 
     Ok(all)
 }
 
-/// Nothing is sent where there is nothing to say.
+/// Exchanges messages of these lengths; empty ones are not sent.
 fn exchanged(line: &mut Line, lengths: &[usize], mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
     let mut all: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
     let own = mine.to_vec();
@@ -50,7 +50,7 @@ fn exchanged(line: &mut Line, lengths: &[usize], mine: &[u8]) -> Result<Vec<Vec<
     let mut started = Ok(());
     let (world, tag) = (line.world, line.tag());
     for peer in (0..world.size).filter(|peer| *peer != world.rank) {
-        // SAFETY: both live until the requests are done, or are never given back.
+        // SAFETY: both live until the requests are done, or are leaked.
         started = started.and_then(|()| unsafe {
             world.receive(peer, tag, &mut all[peer], &mut requests)?;
             world.send(peer, tag, &own, &mut requests)
@@ -58,7 +58,7 @@ fn exchanged(line: &mut Line, lengths: &[usize], mine: &[u8]) -> Result<Vec<Vec<
     }
     let outcome = started.and_then(|()| wait(line, &mut requests));
     if let Err(error) = outcome {
-        // Messages may still come in.
+        // Messages may still arrive.
         std::mem::forget((all, own));
         return Err(error);
     }

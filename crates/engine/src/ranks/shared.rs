@@ -1,4 +1,4 @@
-//! Between the thread that speaks to the other ranks and those who give it jobs.
+//! State shared between the communication thread and the threads that give it jobs.
 
 use super::error::RanksError;
 use super::heartbeats::RankActivity;
@@ -11,37 +11,38 @@ use std::time::{Duration, Instant};
 
 pub enum Job {
     Exchange(Arc<Transfer>),
-    /// Words to all others, and theirs.
+    /// Sends a message to all other ranks and collects theirs.
     Say {
         mine: Vec<u8>,
     },
     Finish,
 }
 
-/// Jobs, their outcomes, and how far this process got.
+/// Jobs, their outcomes, and this process's progress.
 #[derive(Debug)]
 pub struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     pub patience: Duration,
-    /// Held while memory of a transfer is touched; true once nobody may any more.
+    /// Held while memory of a transfer is touched; true once nobody may touch it any more.
     left: Mutex<bool>,
-    /// Exit code with which all ranks are to end, plus one; zero where nobody asked for it.
+    /// Exit code with which all ranks are to end, plus one; zero if nobody requested it.
     abort: AtomicU64,
     work: Work,
 }
 
-/// How far this process got, for the others and for the comparison with them.
+/// Progress of this process, for the other ranks and for comparison with them.
 #[derive(Debug, Default)]
 struct Work {
-    /// Calls of the device so far.
+    /// Device calls so far.
     calls: AtomicU64,
-    /// Is a step being taken, in which calls follow each other? Saving, loading or writing may take long without any.
+    /// Whether a step is running, in which calls follow each other. Saving, loading or writing may take long without
+    /// any.
     watched: AtomicBool,
-    /// Time in which it was, and that of it in which the other ranks were waited for.
+    /// Time spent in steps, and how much of it was spent waiting for other ranks.
     watched_nanos: AtomicU64,
     waited_nanos: AtomicU64,
-    /// Added to each call, to try a slow rank.
+    /// Delay added to each call, to simulate a slow rank.
     delay_nanos: AtomicU64,
 }
 
@@ -51,7 +52,7 @@ struct State {
     submitted: u64,
     done: u64,
     heard: Vec<Vec<u8>>,
-    /// The first error is told to all who wait from then on.
+    /// The first error; everyone who waits from then on gets it.
     failure: Option<RanksError>,
 }
 
@@ -61,7 +62,7 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// Jobs for which room is made beforehand.
+/// Number of jobs for which capacity is reserved.
 const WAITING_JOBS: usize = 1024;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// The job's ticket.
+    /// Queues a job and returns its ticket.
     pub fn submit(&self, job: Job) -> u64 {
         let mut state = locked(&self.state);
         state.jobs.push_back(job);
@@ -112,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// The ranks' last words.
+    /// The ranks' latest messages.
     pub fn heard(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut locked(&self.state).heard)
     }
@@ -121,7 +122,7 @@ impl Shared {
         *locked(&self.left) = true;
     }
 
-    /// Does something with memory of a transfer, unless it may have gone.
+    /// Runs `work` on memory of a transfer, unless that may have been freed.
     pub fn touch(&self, work: impl FnOnce()) -> Result<(), RanksError> {
         let left = locked(&self.left);
         if *left {
@@ -131,7 +132,7 @@ impl Shared {
         Ok(())
     }
 
-    /// All ranks are to end, whatever this one's thread waits for.
+    /// Requests the end of all ranks, whatever the communication thread waits for.
     pub fn ask_to_abort(&self, code: i32) {
         self.abort.store(u64::from(code.unsigned_abs()) + 1, Ordering::Relaxed);
         self.changed.notify_all();
@@ -142,7 +143,7 @@ impl Shared {
         asked.checked_sub(1).and_then(|code| i32::try_from(code).ok())
     }
 
-    /// A call of the device is done.
+    /// Notes that a device call finished.
     pub fn called(&self) {
         self.work.calls.fetch_add(1, Ordering::Relaxed);
         let delay = self.work.delay_nanos.load(Ordering::Relaxed);
@@ -168,13 +169,13 @@ impl Shared {
         of(&self.work.watched_nanos).saturating_sub(of(&self.work.waited_nanos))
     }
 
-    /// Calls so far, and what the process does when its thread has no job.
+    /// Calls so far, and the process's activity while the communication thread has no job.
     pub fn progress(&self) -> (u64, RankActivity) {
         let doing = if self.work.watched.load(Ordering::Relaxed) { RankActivity::Steps } else { RankActivity::Other };
         (self.work.calls.load(Ordering::Relaxed), doing)
     }
 
-    /// The next job, where one comes within this time.
+    /// The next job, if one comes within this time.
     pub fn next(&self, limit: Duration) -> Option<Job> {
         let mut state = locked(&self.state);
         if state.jobs.is_empty() {

@@ -1,8 +1,8 @@
-//! Words between ranks without MPI: every rank has one connection to rank 0, which collects and hands out.
+//! Control messages between ranks without MPI: every rank has one connection to rank 0, which collects and distributes.
 //!
-//! It carries NCCL's id, flags that are compared, and decisions; tensors go through NCCL. Rank 0 listens where `MASTER_ADDR` and
-//! `MASTER_PORT` say, as launchers of PyTorch set them. A connection that closes tells of a rank that has gone; one on which nothing
-//! comes, not even the sign of life that a thread of each rank gives, tells of one that hangs.
+//! It carries NCCL's id, flags that are compared, and decisions; tensors go through NCCL. Rank 0 listens at
+//! `MASTER_ADDR` and `MASTER_PORT`, as PyTorch launchers set them. A closed connection means that a rank has gone; one
+//! on which nothing arrives, not even the heartbeats that a thread of each rank sends, means that it hangs.
 
 use super::error::RanksError;
 use super::launch::Launched;
@@ -13,20 +13,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where rank 0 is met, and by which name the ranks of one job know each other.
+/// The address of rank 0, and the name that the ranks of one job share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
     pub host: String,
-    /// The first that is free is taken.
+    /// The first free one is used.
     pub ports: Vec<u16>,
     pub job: String,
 }
 
-/// Ports that are tried: the named one may be taken by the launcher's own store.
+/// Number of ports to try: the launcher's own store may occupy the named one.
 const PORTS: u16 = 8;
 
 impl Meeting {
-    /// As the launcher's variables have it.
+    /// Reads the launcher's variables.
     pub fn of(by: &'static str, variable: impl Fn(&str) -> Option<String>) -> Result<Meeting, RanksError> {
         let (Some(host), Some(port)) = (variable("MASTER_ADDR"), variable("MASTER_PORT")) else {
             return Err(RanksError::NoMeeting { by });
@@ -45,14 +45,14 @@ impl Meeting {
     }
 }
 
-/// Begins every connection: another program at the same port is told apart.
+/// Begins every connection, to detect another program at the same port.
 const GREETING: &[u8; 16] = b"headroom ranks 1";
 
-/// Looks without a pause for so long, then now and then.
+/// Polls without pausing for this long, then with pauses.
 const EAGER: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Between two signs of life at most.
+/// Longest time between two heartbeats.
 const PULSE: Duration = Duration::from_secs(1);
 
 const MOST_BYTES: u64 = 1 << 28;
@@ -60,25 +60,25 @@ const MOST_BYTES: u64 = 1 << 28;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Words = 1,
-    /// The sender gives up, and says why.
+    /// The sender gives up; the message says why.
     Failure = 2,
-    /// A sign of life.
+    /// A heartbeat.
     Heartbeats = 3,
 }
 
-/// The end that is written to: by who speaks, and by the thread that gives signs of life.
+/// The writing end, shared by the sender and the heartbeat thread.
 type Out = Arc<Mutex<TcpStream>>;
 
-/// One end of a connection; what came in and was not taken yet.
+/// One end of a connection, with received bytes that were not consumed yet.
 #[derive(Debug)]
 struct Line {
     stream: TcpStream,
     out: Out,
     inbox: Vec<u8>,
     closed: bool,
-    /// When something came last.
+    /// When something last arrived.
     heard: Instant,
-    /// When the last look began.
+    /// When the last poll began.
     looked: Instant,
 }
 
@@ -91,7 +91,7 @@ impl Line {
         Ok(Line { stream, out, inbox: vec![], closed: false, heard: now, looked: now })
     }
 
-    /// Takes in what has come.
+    /// Reads what has arrived.
     fn look(&mut self) {
         self.looked = Instant::now();
         let mut piece = [0; 1 << 16];
@@ -112,13 +112,13 @@ impl Line {
         }
     }
 
-    /// Nothing came for longer than the patience lasts, from `since` to the last look. A rank that was itself held up between
-    /// two looks does not blame the others for it.
+    /// Whether nothing arrived for longer than the patience, between `since` and the last poll. A rank that was itself
+    /// stalled between two polls does not blame the others for it.
     fn is_silent(&self, since: Instant, patience: Duration) -> bool {
         self.looked.saturating_duration_since(self.heard.max(since)) > patience
     }
 
-    /// The next whole message, if there is one.
+    /// The next complete message, if there is one.
     fn take(&mut self) -> Option<(Kind, Vec<u8>)> {
         let length = u64::from_le_bytes(self.inbox.get(1..HEAD)?.try_into().ok()?);
         if length > MOST_BYTES {
@@ -135,7 +135,7 @@ impl Line {
         Some((kind, words))
     }
 
-    /// False where it could not be sent in time.
+    /// Returns false if it could not be sent in time.
     fn send(&mut self, kind: Kind, words: &[u8], until: Instant) -> bool {
         self.send_plain(&message(kind, words), until)
     }
@@ -145,7 +145,7 @@ impl Line {
     }
 }
 
-/// Kind and length before each message.
+/// Bytes before each message: its kind and length.
 const HEAD: usize = 9;
 
 fn message(kind: Kind, words: &[u8]) -> Vec<u8> {
@@ -159,7 +159,7 @@ fn locked(out: &Out) -> MutexGuard<'_, TcpStream> {
     out.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All of it, or nothing where nothing is taken in time.
+/// Writes all bytes; returns false if the peer does not accept them in time.
 fn written(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> bool {
     while !bytes.is_empty() {
         match stream.write(bytes) {
@@ -172,12 +172,12 @@ fn written(stream: &mut TcpStream, mut bytes: &[u8], until: Instant) -> bool {
     true
 }
 
-/// Gives signs of life until the star goes.
+/// Sends heartbeats until the star is dropped.
 fn give_signs(outs: Vec<Out>, ends: Arc<AtomicBool>, every: Duration) {
     let sign = message(Kind::Heartbeats, &[]);
     while !ends.load(Ordering::Relaxed) {
         for out in &outs {
-            // Whoever speaks gives a better one.
+            // If the lock is taken, a message is being sent, which serves as a heartbeat.
             if let Ok(mut stream) = out.try_lock() {
                 written(&mut stream, &sign, Instant::now() + every);
             }
@@ -186,7 +186,7 @@ fn give_signs(outs: Vec<Out>, ends: Arc<AtomicBool>, every: Duration) {
     }
 }
 
-/// This rank's connections: rank 0 has one to each other, the others one to rank 0.
+/// This rank's connections: rank 0 has one to each other rank, the others have one to rank 0.
 #[derive(Debug)]
 pub struct Star {
     rank: usize,
@@ -199,7 +199,7 @@ pub struct Star {
 impl Drop for Star {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
-        // The thread's ends of the connections are closed as well.
+        // This also closes the heartbeat thread's ends of the connections.
         self.lines.iter().for_each(|line| {
             let _ = line.stream.shutdown(Shutdown::Both);
         });
@@ -207,7 +207,7 @@ impl Drop for Star {
 }
 
 impl Star {
-    /// Meets the others, for as long as the patience lasts.
+    /// Connects to the other ranks, for as long as the patience lasts.
     pub fn meet(launched: &Launched, meeting: &Meeting, patience: Duration) -> Result<Star, RanksError> {
         let &Launched { rank, size, .. } = launched;
         let until = Instant::now() + patience;
@@ -224,7 +224,7 @@ impl Star {
         Ok(Star { rank, size, lines, patience, ends })
     }
 
-    /// Every rank's words, in the order of the ranks. One that has something long to do first is waited for.
+    /// Every rank's message, in rank order. Waits for a rank that has something long to do first.
     pub fn gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
         match self.rank {
             0 => self.collect(mine),
@@ -284,7 +284,7 @@ impl Star {
     fn contribute(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>, RanksError> {
         let (begin, patience) = (Instant::now(), self.patience);
         let line = &mut self.lines[0];
-        // Rank 0 may have said why before it closed.
+        // A failed send is not final: rank 0 may have said why before it closed.
         let sent = line.send(Kind::Words, mine, begin + patience);
         loop {
             line.look();
@@ -301,7 +301,7 @@ impl Star {
         }
     }
 
-    /// A rank that has gone, as far as its connection tells.
+    /// A rank that has gone, as far as its connection shows.
     pub fn lost_rank(&mut self) -> Option<usize> {
         for (index, line) in self.lines.iter_mut().enumerate() {
             line.look();
@@ -313,7 +313,7 @@ impl Star {
         None
     }
 
-    /// Tells the others why this one ends.
+    /// Tells the other ranks why this one ends.
     pub fn tell(&mut self, error: &RanksError) {
         let words = match error {
             RanksError::Silent { missing, seconds } => {
@@ -357,7 +357,7 @@ fn taken_apart(mut words: &[u8], size: usize) -> Result<Vec<Vec<u8>>, RanksError
     Ok(all)
 }
 
-/// Between two looks: short at first, longer where it takes long.
+/// Pauses between two polls: briefly at first, longer later.
 fn pause(begin: Instant) {
     match begin.elapsed() < EAGER {
         true => thread::yield_now(),
@@ -365,7 +365,7 @@ fn pause(begin: Instant) {
     }
 }
 
-/// Rank 0: waits for all the others.
+/// Rank 0: waits for all other ranks.
 fn welcome(size: usize, meeting: &Meeting, patience: Duration, until: Instant) -> Result<Vec<Line>, RanksError> {
     let listener = listen(meeting)?;
     let mut came: Vec<Option<Line>> = (1..size).map(|_| None).collect();
@@ -382,7 +382,7 @@ fn welcome(size: usize, meeting: &Meeting, patience: Duration, until: Instant) -
         for line in &mut others {
             line.look();
         }
-        // Their names: greeting, rank, size and job, as one message behind the greeting.
+        // Rank, size and job arrive as one message after the greeting.
         for mut line in std::mem::take(&mut others) {
             let whole = line.inbox.len() >= GREETING.len();
             if line.closed || (whole && !line.inbox.starts_with(GREETING)) {
@@ -411,7 +411,7 @@ fn welcome(size: usize, meeting: &Meeting, patience: Duration, until: Instant) -
     Ok(came.into_iter().flatten().collect())
 }
 
-/// The rank that names itself so, or why it is not one of ours.
+/// The rank that introduces itself with `name`, or the reason why it is rejected.
 fn admitted(name: &[u8], size: usize, meeting: &Meeting, came: &[Option<Line>]) -> Result<usize, String> {
     let text = String::from_utf8_lossy(name).into_owned();
     let mut parts = text.splitn(3, ' ');
@@ -440,7 +440,7 @@ fn listen(meeting: &Meeting) -> Result<TcpListener, RanksError> {
     let mut why = format!("{} is not a known host", meeting.host);
     for port in &meeting.ports {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), *port);
-        // A name that stands for a service may not be an address of this machine.
+        // A service name may not resolve to an address of this machine.
         for address in meeting.addresses(*port).into_iter().chain([any]) {
             match TcpListener::bind(address) {
                 Ok(listener) if listener.set_nonblocking(true).is_ok() => return Ok(listener),
@@ -456,7 +456,7 @@ fn listen(meeting: &Meeting) -> Result<TcpListener, RanksError> {
     Err(RanksError::NotListening { at: at(meeting), why })
 }
 
-/// The others: look for rank 0 until it answers.
+/// The other ranks: try to reach rank 0 until it answers.
 fn visit(rank: usize, size: usize, meeting: &Meeting, patience: Duration, until: Instant) -> Result<Line, RanksError> {
     while Instant::now() < until {
         for address in meeting.ports.iter().flat_map(|port| meeting.addresses(*port)) {
@@ -467,7 +467,7 @@ fn visit(rank: usize, size: usize, meeting: &Meeting, patience: Duration, until:
             if !line.send_plain(GREETING, soon) || !line.send(Kind::Words, name.as_bytes(), soon) {
                 continue;
             }
-            // Rank 0 answers within milliseconds; another program may never.
+            // Rank 0 answers within milliseconds; another program might never answer.
             while Instant::now() < soon && !line.closed {
                 line.look();
                 match line.take() {

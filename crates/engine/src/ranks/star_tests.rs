@@ -1,4 +1,4 @@
-//! Ranks as threads, on loopback.
+//! Tests the star with ranks as threads, on loopback.
 
 use super::*;
 use crate::ranks::Launcher;
@@ -8,14 +8,14 @@ fn launched(rank: usize, size: usize) -> Launched {
     Launched { rank, size, local_size: None, local_rank: None, by: Launcher::Torchrun }
 }
 
-/// Free ports of this machine, most likely.
+/// A meeting at ports that are most likely free.
 fn meeting(job: &str) -> Meeting {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let ports = (0..4).filter_map(|more| free.checked_add(more)).collect();
     Meeting { host: "127.0.0.1".into(), ports, job: job.into() }
 }
 
-/// Long enough for the other rank to come on a busy machine.
+/// Long enough for the other rank to arrive on a busy machine.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// Runs `work` on the star of every rank and returns the results.
@@ -34,7 +34,7 @@ fn words_of_every_rank_come_to_all_in_order() {
     let said = together(4, |mut star| {
         let mine = vec![star.rank as u8; 3 * star.rank];
         let first = star.gather(&mine).unwrap();
-        // Longer than what a connection takes at once.
+        // Longer than a connection accepts at once.
         let second = star.gather(&vec![7; star.rank << 20]).unwrap();
         (first, second.iter().map(Vec::len).collect::<Vec<_>>())
     });
@@ -47,12 +47,12 @@ fn words_of_every_rank_come_to_all_in_order() {
 
 #[test]
 fn a_rank_that_says_nothing_is_named_to_all() {
-    // Longer than between two signs of life.
+    // Longer than the interval between two heartbeats.
     let patience = 2 * PULSE;
     let heard_by_all = Arc::new(Barrier::new(3));
     let said = together(3, move |mut star| {
         if star.rank == 1 {
-            // As a process that was stopped: not even signs of life.
+            // Acts like a stopped process: not even heartbeats.
             star.ends.store(true, Ordering::Relaxed);
             heard_by_all.wait();
             return None;
@@ -71,7 +71,7 @@ fn a_rank_that_says_nothing_is_named_to_all() {
 #[test]
 fn a_rank_that_has_something_long_to_do_is_waited_for() {
     let said = together(3, |mut star| {
-        // Signs come every second at most, and sooner than the patience ends.
+        // Heartbeats come at least every second, well before the patience ends.
         star.patience = 3 * PULSE;
         if star.rank == 2 {
             thread::sleep(5 * PULSE);
@@ -135,7 +135,7 @@ fn the_port_of_a_launchers_store_and_that_of_another_program_are_passed_over() {
     assert_eq!(plain.ports[0], 29500);
     let none = Meeting::of("srun", |_| None).unwrap_err().to_string();
     assert!(none.contains("MASTER_ADDR"), "{none}");
-    // A program that holds the first port and never answers.
+    // A program that occupies the first port and never answers.
     let held = meeting("job");
     let Ok(_other) = TcpListener::bind(("127.0.0.1", held.ports[0])) else { return };
     let own = held.clone();

@@ -1,4 +1,4 @@
-//! Tensors that go through all ranks: where they lie, and what is made of them.
+//! Descriptors of collectives: where the tensors lie, and which operation is applied.
 
 /// Where a tensor lies.
 #[derive(Clone, Copy, Debug)]
@@ -12,28 +12,28 @@ unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
 
-/// The use that is made of a transfer's tensors.
+/// The operation of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Summed over all ranks, or their mean.
+    /// Sum or mean over all ranks.
     AllReduce { mean: bool },
-    /// Summed, and each rank gets its shard.
+    /// Sum of which each rank gets its shard.
     ReduceScatter,
-    /// Put together from each rank's shard.
+    /// Whole tensors assembled from each rank's shard.
     AllGather,
 }
 
-/// Tensors that go through all ranks.
+/// Tensors of one collective.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     pub kind: Kind,
     pub from: Vec<Place>,
-    /// The same as `from` where they are summed in place.
+    /// The same as `from` if they are summed in place.
     pub to: Vec<Place>,
 }
 
 impl Transfer {
-    /// The whole tensors, of which each rank has a shard before or afterwards.
+    /// The whole tensors, of which each rank has a shard before or after.
     pub fn whole(&self) -> &[Place] {
         if self.kind == Kind::AllGather { &self.to } else { &self.from }
     }

@@ -1,4 +1,4 @@
-//! Waits for messages, and says whose did not come.
+//! Waits for messages, and names the ranks whose messages did not come.
 
 use super::error::RanksError;
 use super::heartbeats::{Heartbeats, RankActivity};
@@ -7,28 +7,29 @@ use super::shared::Shared;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Looks without a pause for so long, then now and then: the threads that compute need the cores.
+/// Polls without pausing for this long, then with pauses: the compute threads need the cores.
 const EAGER: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Looks for signs of life are this much rarer.
+/// Interval between polls for heartbeats.
 const BETWEEN_SIGNS: Duration = Duration::from_millis(5);
 
-/// All that a job speaks through.
+/// The context through which a job communicates.
 pub struct Line<'a> {
     pub world: &'a World,
     pub shared: &'a Shared,
     pub heartbeats: Heartbeats,
-    /// Number of the job, the same on all ranks, and whether it is one of words.
+    /// The job's number, the same on all ranks, and whether it sends control messages.
     pub job: u64,
     pub words: bool,
 }
 
-/// The least that every MPI allows a tag to be at most.
+/// The smallest upper limit for tags that any MPI may have.
 const MOST_TAGS: u64 = 32767;
 
 impl Line<'_> {
-    /// Messages of a job are told from those of all that are near: a rank that runs another call gets nothing, and adds up nothing.
+    /// A tag that differs from those of nearby jobs: a rank that runs another call receives nothing, and sums nothing
+    /// wrong.
     pub fn tag(&self) -> i32 {
         (1 + (2 * self.job + u64::from(self.words)) % (MOST_TAGS - 1)) as i32
     }
@@ -37,7 +38,7 @@ impl Line<'_> {
         if self.words { RankActivity::Words } else { RankActivity::Tensors }
     }
 
-    /// Ends all ranks where that was asked for; gives and looks for signs of life.
+    /// Ends all ranks if requested; sends and polls heartbeats.
     fn attend(&mut self, doing: RankActivity) -> Result<(), RanksError> {
         if let Some(code) = self.shared.abort_code() {
             self.world.abort(code);
@@ -48,8 +49,8 @@ impl Line<'_> {
     }
 }
 
-/// Until all requests are done. A rank that gives no sign of life, or whose work stands still, for as long as the patience lasts is
-/// named; one that is merely slow is waited for.
+/// Waits until all requests are done. A rank that sends no heartbeat, or whose work makes no progress, for as long as
+/// the patience lasts is named in the error; one that is merely slow is waited for.
 pub fn wait(line: &mut Line, requests: &mut Vec<Request>) -> Result<(), RanksError> {
     let begin = Instant::now();
     let (mut since, mut attended) = (begin, begin);
@@ -81,7 +82,7 @@ pub fn wait(line: &mut Line, requests: &mut Vec<Request>) -> Result<(), RanksErr
     }
 }
 
-/// Takes leave of the others, once all of them do.
+/// Leaves once all other ranks do.
 pub fn leave(line: &mut Line) -> Result<(), RanksError> {
     let since = Instant::now();
     let others: Vec<usize> = (0..line.world.size).filter(|rank| *rank != line.world.rank).collect();

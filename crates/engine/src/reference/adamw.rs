@@ -43,7 +43,7 @@ pub fn run_all(op: &AdamWAll, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     }
 }
 
-/// The sums of squares, the choice and the updates one after the other.
+/// Runs the sums of squares, the choice and the updates one after the other.
 pub fn run_chosen(op: &AdamWChosen, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     let scalar = |value: f64| Tensor { ty: TensorType::f32(&[1]), data: vec![value] };
     let gradients: Vec<usize> = (0..op.parameters).map(|parameter| AdamWChosen::place(parameter) + 3).collect();

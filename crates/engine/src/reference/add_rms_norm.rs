@@ -1,4 +1,4 @@
-//! Reference: residual add and RMSNorm, by the two ops that they are.
+//! Reference: residual add and RMSNorm, as two separate ops.
 
 use super::{Tensor, elementwise, rms_norm};
 use headroom_graph::ops::add_rms_norm::{AddRmsNorm, AddRmsNormGrad};

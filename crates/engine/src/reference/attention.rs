@@ -21,7 +21,7 @@ pub fn mix_back(op: &AttentionMixBack, inputs: &[Tensor], outputs: &mut [Tensor]
     each(sizes, |at| outputs[0].data[at.key] += op.scale * p[at.square] * x[at.query]);
 }
 
-/// Where one multiply-add of attention finds its operands.
+/// Operand indices of one multiply-add of attention.
 struct At {
     /// (batch, head, i, j)
     square: usize,

@@ -1,4 +1,4 @@
-//! Reference: attention of the next tokens to those that are kept.
+//! Reference: attention of the next tokens to the KV cache.
 
 use super::Tensor;
 use headroom_graph::ops::cached_attention::CachedAttention;

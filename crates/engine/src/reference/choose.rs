@@ -29,7 +29,7 @@ pub fn run(op: &Choose, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     log.data[row + leaves..row + 2 * leaves].copy_from_slice(&squares);
 }
 
-/// One for the `count` largest, zero for the rest.
+/// One for the `count` largest keys, zero for the rest.
 fn first_of(count: usize, keys: Vec<f64>) -> Vec<f64> {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by(|&a, &b| keys[b].total_cmp(&keys[a]).then(a.cmp(&b)));
@@ -60,7 +60,7 @@ fn path(squares: &[f64], tree: &[f64]) -> Vec<f64> {
     all.into_iter().map(share).collect()
 }
 
-/// Leaves in a row that belong to one block.
+/// Consecutive leaves that belong to one block.
 struct Block {
     leaves: Vec<usize>,
     number: i64,
@@ -86,7 +86,7 @@ impl Block {
     }
 }
 
-/// Shares of all leaves; leaves of no block take the whole step.
+/// Shares of all leaves; leaves outside any block take the full step.
 fn among_blocks(rule: Rule, runs: &[Block], leaves: usize, draw: impl Fn(usize) -> f64) -> Vec<f64> {
     let (shared, blocks): (Vec<&Block>, Vec<&Block>) = runs.iter().partition(|run| run.number == 0);
     let own: Vec<f64> = match rule {

@@ -1,4 +1,4 @@
-//! Reference: attention by the ops that it is: rotation, scores, softmax, mix; and its gradient from `out` and `lse`.
+//! Reference: attention as separate ops: rotation, scores, softmax, mix; and its gradient from `out` and `lse`.
 
 use super::{Tensor, attention, rope};
 use headroom_graph::TensorType;

@@ -1,4 +1,4 @@
-//! Reference: values rounded to eight bits by trying every code, and the plain product of what they stand for.
+//! Reference: quantization to eight bits by trying every code, and the plain product of the decoded values.
 
 use super::Tensor;
 use headroom_graph::fp8::{Format, LARGEST, OUT_OF_RANGE, SATURATED, UNIT, UPDATES};
@@ -37,7 +37,7 @@ pub fn quantize(op: &Quantize, inputs: &mut [Tensor], outputs: &mut [Tensor]) {
     }
 }
 
-/// The values to be rounded, row by row.
+/// The values to be quantized, row by row.
 fn made(op: &Quantize, sources: &[Tensor]) -> Vec<Vec<f64>> {
     let rows: Vec<Vec<Vec<f64>>> = sources.iter().map(|one| one.rows().map(<[f64]>::to_vec).collect()).collect();
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
@@ -68,7 +68,7 @@ fn made(op: &Quantize, sources: &[Tensor]) -> Vec<Vec<f64>> {
     }
 }
 
-/// The nearest of all numbers of a format; of two as near the one whose code is even.
+/// The nearest number of a format; on a tie, the one with an even code.
 fn nearest(format: Format, codes: &[f64], x: f64) -> f64 {
     if x.is_nan() {
         return x;

@@ -13,8 +13,8 @@ pub fn forward(op: &LayerNorm, inputs: &[Tensor], outputs: &mut [Tensor]) {
     }
 }
 
-/// With `n = (x - mean) * scale` and `g = dy * w`: `dx = scale * (g - mean(g) - n * mean(g * n))`, `dw` is the sum over rows of
-/// `dy * n`, and `db` that of `dy`.
+/// With `n = (x - mean) * scale` and `g = dy * w`: `dx = scale * (g - mean(g) - n * mean(g * n))`, `dw` is the sum over
+/// rows of `dy * n`, and `db` that of `dy`.
 pub fn gradient(op: &LayerNormGrad, inputs: &[Tensor], outputs: &mut [Tensor]) {
     let (x, weight, dy) = (&inputs[0], &inputs[1].data, &inputs[2]);
     let width = weight.len();
@@ -33,7 +33,7 @@ pub fn gradient(op: &LayerNormGrad, inputs: &[Tensor], outputs: &mut [Tensor]) {
     }
 }
 
-/// Mean of a row, and one over its standard deviation.
+/// Mean of a row, and the reciprocal of its standard deviation.
 fn statistics(x: &[f64], eps: f64) -> (f64, f64) {
     let mean = x.iter().sum::<f64>() / x.len() as f64;
     let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / x.len() as f64;

@@ -1,4 +1,4 @@
-//! Reference: LM head and cross-entropy, by the ops that they are, all logits at once.
+//! Reference: LM head and cross-entropy as separate ops, all logits at once.
 
 use super::{Tensor, cross_entropy, matmul};
 use headroom_graph::TensorType;

@@ -1,4 +1,4 @@
-//! Reference: rows of a table added in turn and summed back; columns cut and put together.
+//! Reference: rows of a table added cyclically and summed back; columns split and joined.
 
 use super::Tensor;
 use headroom_graph::ops::add_rows::{AddRows, SumRows};

@@ -1,16 +1,16 @@
-//! Operands of products for tests: every way to lie in memory, and values that are the same on every run.
+//! Operands of products for tests: every memory layout, and reproducible values.
 
 use headroom_engine::cpu::gemm::{MatRef, Scratch};
 use headroom_engine::cpu::pool::Pool;
 
-/// How an operand lies in memory.
+/// Memory layout of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Storage {
     RowMajor,
     Transposed,
-    /// Rows `cols + 5` apart, as a head inside a wider tensor.
+    /// Row stride `cols + 5`, like a head inside a wider tensor.
     Wide,
-    /// Neither rows nor columns next to each other.
+    /// Neither rows nor columns are contiguous.
     Scattered,
 }
 

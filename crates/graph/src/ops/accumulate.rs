@@ -50,7 +50,7 @@ impl Operator for Zero {
         0
     }
 
-    /// Nothing is read.
+    /// The op only writes; it reads nothing.
     fn bytes(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         inputs[0].bytes() as u64
     }

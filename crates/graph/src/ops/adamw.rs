@@ -7,28 +7,29 @@ use crate::tensor::TensorType;
 use std::fmt;
 use std::str::FromStr;
 
-/// Weights that decay.
+/// The weights that decay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decays {
     #[default]
     All,
-    /// Norms and biases keep their size.
+    /// Norms and biases do not decay.
     Matrices,
 }
 
 op! {
-    /// `weight`, `first`, `second` (all updated), `gradient`, `rates` `[3]`, then `half` (updated) where there is a copy of the
-    /// weight in half precision, and `clip` `[1]` where gradients are clipped.
+    /// `weight`, `first`, `second` (all updated), `gradient`, `rates` `[3]`, then `half` (updated) if the weight has a
+    /// half-precision copy, and `clip` `[1]` if gradients are clipped.
     ///
-    /// `rates` is what changes from step to step: the learning rate, `1 - beta1^t` and `sqrt(1 - beta2^t)`. Where the second
-    /// is zero, which no step count gives, nothing is updated: weight and moments keep their bytes.
+    /// `rates` holds the values that change from step to step: the learning rate, `1 - beta1^t` and
+    /// `sqrt(1 - beta2^t)`. If the second is zero, which no step count gives, nothing is updated: weight and moments
+    /// keep their bytes.
     pub struct AdamW {
         pub beta1: f64,
         pub beta2: f64,
         pub eps: f64,
         pub weight_decay: f64,
         pub decays: Decays,
-        /// Copies of the weight in half precision: none or one.
+        /// Number of half-precision copies of the weight: 0 or 1.
         pub bf16_copies: usize,
     }
 }
@@ -40,7 +41,7 @@ impl AdamW {
     }
 }
 
-/// The decay of a weight of this type, where `decays` of all decay by `weight_decay`.
+/// The weight decay that applies to a weight of this type.
 pub(super) fn decay_of(decays: Decays, weight_decay: f64, weight: &TensorType) -> f64 {
     match decays {
         Decays::Matrices if weight.sizes().len() < 2 => 0.0,

@@ -1,4 +1,4 @@
-//! AdamW on all parameters in one call, with clipping by global norm where it is asked for.
+//! AdamW on all parameters in one call, with optional clipping by global norm.
 
 use super::adamw::{AdamW, Decays};
 use crate::graph::{GraphError, ValueId};
@@ -7,9 +7,9 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `rates` `[3]`, then for each parameter `weight`, `first`, `second` (all updated) and `gradient`, then the copies in half
-    /// precision (updated) of those weights that are matrices, where there are any → the norm of all gradients, `[1]`, where
-    /// they are clipped.
+    /// `rates` `[3]`, then for each parameter `weight`, `first`, `second` (all updated) and `gradient`, then the
+    /// half-precision copies (updated) of the weights that are matrices, if there are any → the norm of all gradients,
+    /// `[1]`, if they are clipped.
     pub struct AdamWAll {
         pub parameters: usize,
         pub beta1: f64,
@@ -17,9 +17,9 @@ op! {
         pub eps: f64,
         pub weight_decay: f64,
         pub decays: Decays,
-        /// Largest global norm; 0 is off.
+        /// Largest global norm; 0 turns clipping off.
         pub max_norm: f64,
-        /// Copies of weights in half precision: none, or one for each matrix.
+        /// Number of half-precision copies of weights: 0, or one for each matrix.
         pub bf16_copies: usize,
     }
 }

@@ -1,4 +1,4 @@
-//! The choice of what a step updates and AdamW on what was chosen, in one call: norms, choice, clipping and updates.
+//! Chooses what a step updates and applies AdamW to it, in one call: norms, choice, clipping and updates.
 
 use super::adamw::{AdamW, Decays};
 use super::choose::{Choose, SHARED, expect_shared, shared_example};
@@ -9,24 +9,24 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// The shared inputs of [`Choose`], then for each parameter `weight`, `first`, `second` (all updated)
-    /// and `gradient`, then the copies in half precision (updated) of those weights that are matrices, where there are any → the
-    /// rates that each was updated with, `[n, 3]`, and the norm of all gradients, `[1]`, where they are clipped.
+    /// The shared inputs of [`Choose`], then for each parameter `weight`, `first`, `second` (all updated) and
+    /// `gradient`, then the half-precision copies (updated) of the weights that are matrices, if there are any → the
+    /// rates that each parameter was updated with, `[n, 3]`, and the norm of all gradients, `[1]`, if they are clipped.
     ///
     /// A parameter that is not chosen keeps weight, moments and count to the byte.
     pub struct AdamWChosen {
         pub rule: Rule,
         pub among: Among,
-        /// Seed of the random draw, where the rule makes one.
+        /// Seed of the random draw, used if the rule draws.
         pub seed: u64,
         pub beta1: f64,
         pub beta2: f64,
         pub eps: f64,
         pub weight_decay: f64,
         pub decays: Decays,
-        /// Largest global norm; 0 is off.
+        /// Largest global norm; 0 turns clipping off.
         pub max_norm: f64,
-        /// Copies of weights in half precision: none, or one for each matrix.
+        /// Number of half-precision copies of weights: 0, or one for each matrix.
         pub bf16_copies: usize,
         pub parameters: usize,
     }
@@ -45,7 +45,7 @@ impl AdamWChosen {
         AdamW { beta1, beta2, eps, weight_decay, decays, bf16_copies: 0 }
     }
 
-    /// Where a parameter's weight is among the inputs; its moments and gradient follow.
+    /// Index of a parameter's weight among the inputs; its moments and gradient follow.
     pub fn place(parameter: usize) -> usize {
         SHARED + 4 * parameter
     }
@@ -74,12 +74,12 @@ impl Operator for AdamWChosen {
         Ok(if self.max_norm > 0.0 { vec![rates, TensorType::f32(&[1])] } else { vec![rates] })
     }
 
-    /// As if all were chosen: how much will be is known only then.
+    /// Counts all parameters: how many are chosen is known only at run time.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         (0..self.parameters).map(|parameter| 16 * inputs[AdamWChosen::place(parameter)].elements() as u64).sum()
     }
 
-    /// As if all were chosen; one row of the log is written, and nothing of it read.
+    /// Counts all parameters. One row of the log is written; none is read.
     fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
         let but_the_log = |indices: &mut dyn Iterator<Item = usize>| -> usize {
             indices.filter(|index| *index != 4).map(|index| inputs[index].bytes()).sum()

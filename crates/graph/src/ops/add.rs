@@ -1,4 +1,4 @@
-//! Element-wise sum `a + b`: residual connections, and where gradients meet.
+//! Element-wise sum `a + b`: residual connections, and gradients of a value with several readers.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;

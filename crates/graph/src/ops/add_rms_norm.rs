@@ -33,7 +33,7 @@ impl Operator for AddRmsNorm {
         5 * inputs[0].elements() as u64
     }
 
-    /// Where nothing but the norm reads the sum, this is the norm's own gradient.
+    /// If only the norm reads the sum, this is the gradient of the norm alone.
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
         let (sum, weight) = (at.outputs[0], at.inputs[2]);
         let Some(normed) = at.arrived[1] else {

@@ -1,4 +1,5 @@
-//! Rows of a table added in turn: a bias is a table of one row, learned positions one of as many as a sequence has.
+//! Adds rows of a table cyclically. A bias is a table of one row; learned positions are a table with a row per
+//! position.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -13,8 +14,8 @@ op! {
 }
 
 op! {
-    /// `dy` `[T, D]` → the sum of the rows that each row of the table was added to: `[D]` where `rows` is 0, else `[rows, D]`, with
-    /// zero for those that were added to none.
+    /// `dy` `[T, D]` → for each row of the table, the sum of the rows that it was added to: `[D]` if `rows` is 0, else
+    /// `[rows, D]`, with zeros for unused rows.
     pub struct SumRows {
         pub period: usize,
         pub rows: usize,
@@ -70,7 +71,7 @@ impl Operator for SumRows {
         match self.rows {
             0 => {
                 expect(0, arrived, &[rows, width])?;
-                // A vector is kept in single precision, whatever is summed.
+                // A vector is kept in single precision, whatever type is summed.
                 Ok(vec![TensorType::new(DType::F32, &[width])])
             }
             rows if rows >= self.period => Ok(vec![TensorType::new(arrived.dtype, &[rows, width])]),

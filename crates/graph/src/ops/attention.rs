@@ -1,8 +1,8 @@
-//! The products of materialised attention with grouped-query heads: scores, their mix of the values, and the transposed
-//! mix. The three are closed under differentiation: each one's gradients are the other two.
+//! The products of materialised attention with grouped-query heads: scores, the weighted sum of the values, and its
+//! transpose. The three are closed under differentiation: the gradients of each are the other two.
 //!
-//! Activations stay [T, heads · head_dim] with T = batch · seq; head `h` reads key-value head `h · kv_heads / heads`. The
-//! whole square is computed, masked half included: that is what Version 1 does, and what its FLOPs say.
+//! Activations stay [T, heads · head_dim] with T = batch · seq; head `h` reads key-value head `h · kv_heads / heads`.
+//! The whole square is computed, masked half included: Version 1 does so, and its FLOPs count it.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -51,7 +51,7 @@ pub struct AttentionSizes {
 }
 
 impl AttentionSizes {
-    /// Pairs of a query and a key that it may see, over all batches and heads.
+    /// Number of unmasked (query, key) pairs over all batches and heads.
     pub fn visible_pairs(&self) -> u64 {
         (self.batch * self.heads) as u64 * (self.seq * (self.seq + 1) / 2) as u64
     }

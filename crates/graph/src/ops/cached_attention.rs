@@ -1,4 +1,5 @@
-//! Attention of the next tokens of one sequence to all before them: keys and values are kept, and those of the new tokens added.
+//! Attention of the next tokens of one sequence to all earlier ones, with a KV cache that the new tokens are appended
+//! to.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -6,10 +7,11 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect, ma
 use crate::tensor::TensorType;
 
 op! {
-    /// `q` `[r, heads · hd]`, `k` and `v` `[r, kv_heads · hd]`, `keys` and `values` `[s, kv_heads · hd]` (updated), `first` `i32[1]` → like `q`.
+    /// `q` `[r, heads · hd]`, `k` and `v` `[r, kv_heads · hd]`, `keys` and `values` `[s, kv_heads · hd]` (updated),
+    /// `first` `i32[1]` → like `q`.
     ///
-    /// Rows of `k` and `v` become rows `first`, `first + 1`, … of what is kept, those beyond its end none; row i of `q` sees all rows up to
-    /// its own.
+    /// Rows of `k` and `v` become rows `first`, `first + 1`, … of the cache; rows beyond its end are dropped. Row i of
+    /// `q` sees all rows up to its own.
     pub struct CachedAttention {
         pub heads: usize,
         pub kv_heads: usize,
@@ -33,7 +35,7 @@ impl Operator for CachedAttention {
         Ok(vec![q.clone()])
     }
 
-    /// As many as there are when all that can be kept is kept.
+    /// Counted for a full cache.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         let kept = inputs[3].sizes()[0];
         4 * (inputs[0].elements() * kept) as u64
@@ -66,7 +68,7 @@ impl Operator for CachedAttention {
                 ],
             }
         };
-        // The last has rows beyond the end.
+        // The last example has rows beyond the end of the cache.
         vec![example(4, 2, 10, 1, 17, 9.0), example(3, 3, 64, 5, 40, 30.0), example(2, 1, 128, 4, 33, 31.0)]
     }
 }

@@ -22,7 +22,7 @@ impl Operator for CausalSoftmax {
         Ok(vec![scores.clone()])
     }
 
-    /// Maximum, subtract, exponential, sum and divide, for the half of the square that is not masked.
+    /// Maximum, subtract, exponential, sum and divide, for the unmasked half of the square.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         5 * (inputs[0].elements() / 2) as u64
     }

@@ -1,5 +1,5 @@
-//! The choice of what a step updates: from the squared norm of every leaf of the model's tree to the rates that each is
-//! updated with.
+//! Chooses what a step updates: from the squared norm of every leaf of the model's tree to the rates of each leaf's
+//! update.
 
 use crate::choice::{Among, Rule};
 use crate::graph::{GraphError, ValueId};
@@ -8,26 +8,27 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::{DType, TensorType};
 
 op! {
-    /// `rates` `[3]`, `at` `i32[2]`, `tree` `i32[n, 3]`, `counts` `[n]` and `log` `[rows, 2n]` (both updated), then `n` sums of
-    /// squares `[1]` → for each leaf the `rates` `[3]` of its update, zeros where it stands still.
+    /// `rates` `[3]`, `at` `i32[2]`, `tree` `i32[n, 3]`, `counts` `[n]` and `log` `[rows, 2n]` (both updated), then `n`
+    /// sums of squares `[1]` → for each leaf the `rates` `[3]` of its update, zeros if it is not updated.
     ///
-    /// `at` is the row of the log that this step writes and the step's number. Among parameters, a row of `tree` is a leaf's branch
-    /// (the child of the root that it is or lies under), its part (the child of the branch) and its parent, numbers of nodes with the
-    /// root as 0. Among blocks, a row is the block that a parameter is in, counted from 1 (0: in none, always updated), the block's
-    /// parent (0: none) and its level from 0; the parameters of a block follow one another, and the first of them speaks for it.
-    /// `counts` has each leaf's own steps, which correct the bias of its moments. A row of the log is the share of the
-    /// step that each leaf took, then its squared norm: the host reads it when it has nothing else to wait for.
+    /// `at` is the row of the log that this step writes and the step's number. Among parameters, a row of `tree` is a
+    /// leaf's branch (the child of the root that it is or lies under), its part (the child of the branch) and its
+    /// parent, as node numbers with the root as 0. Among blocks, a row is the block that a parameter is in, counted
+    /// from 1 (0: in none, always updated), the block's parent (0: none) and its level from 0; the parameters of a
+    /// block are contiguous, and the first one represents it. `counts` holds each leaf's own step count, which corrects
+    /// the bias of its moments. A row of the log is the fraction of the step that each leaf took, then its squared
+    /// norm. The host reads the log when it waits for the device anyway.
     pub struct Choose {
         pub rule: Rule,
         pub among: Among,
-        /// Seed of the random draw, where the rule makes one.
+        /// Seed of the random draw, used if the rule draws.
         pub seed: u64,
         pub beta1: f64,
         pub beta2: f64,
     }
 }
 
-/// Inputs before those of each leaf, here and in the fused update.
+/// Number of inputs before those of each leaf, here and in the fused update.
 pub const SHARED: usize = 5;
 
 /// Checks the inputs that both forms of the choice share; returns the number of leaves.
@@ -55,7 +56,7 @@ pub fn expect_shared(rule: Rule, inputs: &[TensorType]) -> Result<usize, ShapeEr
     }
 }
 
-/// The shared inputs of a small case: so many leaves, and rows of the log.
+/// The shared inputs of a small case with this many leaves.
 pub fn shared_example(leaves: usize) -> Vec<(TensorType, Fill)> {
     vec![
         (TensorType::f32(&[3]), Fill::Constant(0.2)),
@@ -84,7 +85,7 @@ impl Operator for Choose {
         inputs.len() as u64
     }
 
-    /// One row of the log is written, and nothing of it read.
+    /// One row of the log is written; none is read.
     fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
         let small = inputs.iter().enumerate().filter(|(index, _)| *index != 4).map(|(_, ty)| ty.bytes());
         (small.chain(outputs.iter().map(TensorType::bytes)).sum::<usize>() + 12 * inputs[3].elements()) as u64

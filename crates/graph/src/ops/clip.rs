@@ -1,5 +1,5 @@
-//! Gradient clipping by global norm: the sum of squares of each gradient, then one scale for all of them. And the norm alone,
-//! for a run that is watched.
+//! Gradient clipping by global norm: the sum of squares of each gradient, then one scale for all of them. Also the norm
+//! alone, for a run that is being watched.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -20,8 +20,7 @@ op! {
 }
 
 op! {
-    /// Any number of tensors → the norm of all of them together, `[1]`. Instrumentation: it is there to be looked at, and
-    /// nothing of the step reads it.
+    /// Any number of tensors → the norm of all of them together, `[1]`. Instrumentation: nothing in the step reads it.
     pub struct GradientNorm {}
 }
 

@@ -1,8 +1,8 @@
-//! Collectives: what ranks do together. A call of one of them is made by every rank, in the same place of the same plan.
+//! Collectives. Every rank makes the same collective call at the same place of the same plan.
 //!
-//! Several tensors go through one call as one message: a bucket. Each tensor is cut into one shard per rank, all of the same
-//! length, the last padded; a rank sums its own shard of every tensor in the order of the ranks, so that the result has the same
-//! bytes on all of them and on every run.
+//! Several tensors go through one call as one message: a bucket. Each tensor is cut into one shard per rank, all of the
+//! same length, the last padded. A rank sums its own shard of every tensor in rank order, so the result has the same
+//! bytes on all ranks and in every run.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -14,7 +14,7 @@ op! {
     pub struct AllReduce {
         pub ranks: usize,
         pub mean: bool,
-        /// Tensors that are kept and summed where they lie; then there is no output. All of them or none.
+        /// Number of kept tensors that are summed in place, without an output. Either all tensors or none.
         pub kept: usize,
         /// The outputs hold the sums only after an `arrive`: the call starts the exchange and does not wait for it.
         pub later: bool,
@@ -25,14 +25,14 @@ op! {
     /// Any number of tensors → this rank's shard of each one's sum over the ranks.
     pub struct ReduceScatter {
         pub ranks: usize,
-        /// As for `all_reduce`.
+        /// See [`AllReduce::later`].
         pub later: bool,
     }
 }
 
 op! {
-    /// So many kept tensors, then a shard of each → the tensors hold all ranks' shards. Behind those, the copies in half precision of
-    /// some of the tensors, in the same order: they follow.
+    /// This many kept tensors, then a shard of each → the tensors hold all ranks' shards. The half-precision copies of
+    /// some of the tensors come last, in the same order: they are updated too.
     pub struct AllGather {
         pub ranks: usize,
         pub tensors: usize,
@@ -41,23 +41,23 @@ op! {
 }
 
 op! {
-    /// Values of an exchange that was started: what it reads, then what it makes. Returns when the exchange is done.
+    /// The inputs, then the outputs, of an exchange that was started. Returns when the exchange is done.
     pub struct Arrive {}
 }
 
-/// Elements of one rank's shard.
+/// Number of elements in one rank's shard.
 pub fn shard_elements(elements: usize, ranks: usize) -> usize {
     elements.div_ceil(ranks.max(1))
 }
 
-/// A shard's type. A matrix's is a column, so that what is decided by the number of axes stays as it was.
+/// A shard's type. A matrix's shard is a column, so that decisions by the number of axes do not change.
 pub fn shard_type(ty: &TensorType, ranks: usize) -> TensorType {
     let elements = shard_elements(ty.elements(), ranks);
     let shape = if ty.sizes().len() > 1 { Shape::new(&[elements, 1]) } else { Shape::new(&[elements]) };
     TensorType { shape, dtype: ty.dtype }
 }
 
-/// Bytes of a shard of each.
+/// Bytes of one shard of each tensor.
 fn shard_bytes(tensors: &[TensorType], ranks: usize) -> usize {
     tensors.iter().map(|ty| shard_type(ty, ranks).bytes()).sum()
 }
@@ -80,7 +80,7 @@ impl Operator for ReduceScatter {
         Ok(inputs.iter().map(|input| shard_type(input, self.ranks)).collect())
     }
 
-    /// A rank adds up its own shards.
+    /// A rank sums its own shards.
     fn flops(&self, _: &[TensorType], outputs: &[TensorType]) -> u64 {
         (outputs.iter().map(TensorType::elements).sum::<usize>() * (self.ranks - 1)) as u64
     }
@@ -126,7 +126,7 @@ impl Operator for AllGather {
         0
     }
 
-    /// Shards are read, and tensors written.
+    /// Reads the shards and writes the tensors.
     fn bytes(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         inputs.iter().map(TensorType::bytes).sum::<usize>() as u64
     }
@@ -150,8 +150,8 @@ impl Operator for AllGather {
     }
 }
 
-/// The tensor that each copy in half precision is of, by its place; none where a copy is of no tensor. Copies come in the order of
-/// the tensors, and are of those in single precision that have more than one axis.
+/// The index of the tensor that each half-precision copy belongs to; `None` if a copy matches no tensor. Copies come in
+/// the order of the tensors and belong to single-precision tensors with more than one axis.
 pub fn copied_tensors(whole: &[TensorType], copies: &[TensorType]) -> Option<Vec<usize>> {
     let mut places = (0..whole.len()).filter(|&at| whole[at].dtype == DType::F32 && whole[at].sizes().len() > 1);
     let of =
@@ -172,7 +172,7 @@ impl Operator for AllReduce {
         Ok(if self.kept > 0 { vec![] } else { inputs.to_vec() })
     }
 
-    /// A rank adds up its own shards.
+    /// A rank sums its own shards.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         let shards: usize = inputs.iter().map(|input| shard_elements(input.elements(), self.ranks)).sum();
         (shards * (self.ranks - 1)) as u64
@@ -182,7 +182,7 @@ impl Operator for AllReduce {
         (0..self.kept).collect()
     }
 
-    /// To the others: every shard of theirs, then the sum of the own one.
+    /// A rank sends the other ranks their shards, then the sum of its own.
     fn sent_bytes(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         (2 * (self.ranks - 1) * shard_bytes(inputs, self.ranks)) as u64
     }
@@ -191,7 +191,7 @@ impl Operator for AllReduce {
         at.none()
     }
 
-    /// One rank alone: what several make of it is tried where there are several.
+    /// One rank only: other tests cover several ranks.
     fn examples() -> Vec<Example> {
         let one =
             |mean, kept| Example { op: AllReduce { ranks: 1, mean, kept, later: false }.into(), inputs: tensors() };
@@ -211,7 +211,7 @@ impl Operator for Arrive {
         0
     }
 
-    /// It waits, and touches nothing.
+    /// The op only waits and touches no memory.
     fn bytes(&self, _: &[TensorType], _: &[TensorType]) -> u64 {
         0
     }

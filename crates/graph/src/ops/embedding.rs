@@ -28,7 +28,7 @@ impl Operator for Embedding {
         0
     }
 
-    /// Only the rows that are named are read.
+    /// Only the rows of the given ids are read.
     fn bytes(&self, inputs: &[TensorType], outputs: &[TensorType]) -> u64 {
         (inputs[0].bytes() + 2 * outputs[0].bytes()) as u64
     }

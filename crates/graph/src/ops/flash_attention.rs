@@ -9,7 +9,7 @@ use crate::tensor::TensorType;
 use std::fmt;
 use std::str::FromStr;
 
-/// Who rotates q and k.
+/// The op that rotates q and k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
     /// An op before this one.
@@ -19,8 +19,8 @@ pub enum Rotation {
 }
 
 op! {
-    /// `q` `[T, heads · hd]`, `k` and `v` `[T, kv_heads · hd]` → `out` like `q`, and for the backward pass the logarithm of
-    /// each row's sum of exponentials, `[batch, heads, seq]`.
+    /// `q` `[T, heads · hd]`, `k` and `v` `[T, kv_heads · hd]` → `out` like `q`, and for the backward pass each row's
+    /// logsumexp, `[batch, heads, seq]`.
     pub struct FlashAttention {
         pub heads: usize,
         pub kv_heads: usize,
@@ -84,7 +84,7 @@ impl Operator for FlashAttention {
         Ok(vec![inputs[0].clone(), TensorType::f32(&[sizes.batch, sizes.heads, sizes.seq])])
     }
 
-    /// Two products over the pairs that are not masked, five FLOPs a pair for the softmax, the rotation where it is inside.
+    /// Two products over the unmasked pairs, five FLOPs per pair for the softmax, and the rotation if it is inside.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         let rotation = match self.rotation {
             Rotation::Before => 0,
@@ -142,7 +142,7 @@ impl Operator for FlashAttentionGrad {
         at.none()
     }
 
-    /// `out` and `lse` of an example are not those of its inputs; the kernel takes them as they are.
+    /// `out` and `lse` of an example do not match its inputs; the kernel takes them as given.
     fn examples() -> Vec<Example> {
         cases()
             .map(|(sizes, rotation)| {

@@ -1,4 +1,4 @@
-//! A product of two matrices in eight bits: both have their rows along the inner axis, as the matrix units of Hopper want it.
+//! A product of two eight-bit matrices, both with rows along the inner axis, as Hopper's tensor cores require.
 
 use crate::fp8::{SLOT, named};
 use crate::graph::{GraphError, ValueId};
@@ -8,7 +8,7 @@ use crate::tensor::{DType, TensorType};
 use std::fmt;
 use std::str::FromStr;
 
-/// The product of a linear layer that this is, and so the axis along which its result is cut into separate values.
+/// The products of a linear layer. They differ in the axis along which the result is cut into separate values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// `x · wᵀ`: columns, one value for each layer that reads `x`.
@@ -21,7 +21,7 @@ pub enum Part {
 
 named!(Part: Output "output", GradInput "grad_input", GradWeights "grad_weights");
 
-/// Sizes of the values that a result is cut into.
+/// Sizes of the values that the result is cut into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths {
     sizes: [usize; Widths::MOST],
@@ -31,7 +31,7 @@ pub struct Widths {
 impl Widths {
     const MOST: usize = 3;
 
-    /// `None` for more than three.
+    /// Returns `None` for more than three widths.
     pub fn new(widths: &[usize]) -> Option<Widths> {
         let mut sizes = [0; Widths::MOST];
         sizes.get_mut(..widths.len())?.copy_from_slice(widths);
@@ -60,8 +60,8 @@ impl FromStr for Widths {
 }
 
 op! {
-    /// `a` `[M, K]`, `b` `[N, K]`, and the slots of their scales → `a · bᵀ` times both units, cut into `widths` along the axis
-    /// that `part` says; in half precision, in single where the operands are.
+    /// `a` `[M, K]`, `b` `[N, K]`, and their scale slots → `a · bᵀ` times both units, cut into `widths` along the axis
+    /// that `part` selects. The result is in half precision, or in single if the operands are.
     pub struct Fp8Product {
         pub part: Part,
         pub widths: Widths,

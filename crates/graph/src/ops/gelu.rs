@@ -5,7 +5,7 @@ use crate::op;
 use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
-/// `(1 + tanh(u)) / 2` is `sigmoid(2 u)`: twice the square root of 2 / pi, and the weight of the cube.
+/// GELU uses `(1 + tanh(u)) / 2 = sigmoid(2 u)`: these are twice the square root of 2 / pi, and the weight of the cube.
 pub const TWICE_SLOPE: f64 = 1.595_769_121_605_730_7;
 pub const CUBE: f64 = 0.044_715;
 
@@ -24,7 +24,7 @@ impl Operator for Gelu {
         Ok(vec![x.clone()])
     }
 
-    /// The polynomial, then as SiLU: the exponential counted as one.
+    /// The polynomial, then as for SiLU; the exponential counts as one.
     fn flops(&self, _: &[TensorType], outputs: &[TensorType]) -> u64 {
         8 * outputs[0].elements() as u64
     }

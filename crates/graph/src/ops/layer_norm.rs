@@ -13,8 +13,8 @@ op! {
 }
 
 op! {
-    /// `x` `[T, D]`, `w` `[D]`, `dy` `[T, D]` → `dx` `[T, D]`, `dw` and `db` `[D]`. Mean and scale of a row are computed again
-    /// from `x`, which has to be read anyway.
+    /// `x` `[T, D]`, `w` `[D]`, `dy` `[T, D]` → `dx` `[T, D]`, `dw` and `db` `[D]`. Mean and scale of a row are
+    /// recomputed from `x`, which has to be read anyway.
     pub struct LayerNormGrad {
         pub eps: f64,
     }

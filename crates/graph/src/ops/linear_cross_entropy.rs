@@ -1,7 +1,7 @@
-//! LM head and cross-entropy together, some rows at a time: the logits of all tokens never exist at once.
+//! LM head and cross-entropy together, a chunk of rows at a time: the logits of all tokens never exist at once.
 //!
-//! The form for training makes the gradients in the same go, while a chunk's logits are at hand, from the gradient of the
-//! loss, which is known beforehand. So nothing is computed twice.
+//! The training form computes the gradients in the same pass, while a chunk's logits are at hand, because the gradient
+//! of the loss is known in advance. So nothing is computed twice.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -11,13 +11,14 @@ use crate::tensor::TensorType;
 op! {
     /// `x` `[T, D]`, `w` `[V, D]`, `targets` `i32[T]` → the mean loss, `[1]`.
     pub struct LinearCrossEntropy {
-        /// Rows whose logits exist at a time.
+        /// Number of rows whose logits exist at a time.
         pub rows: usize,
     }
 }
 
 op! {
-    /// `x` `[T, D]`, `w` `[V, D]`, `targets` `i32[T]`, `dloss` `[1]` → the mean loss `[1]`, `dx` `[T, D]`, `dw` `[V, D]`.
+    /// `x` `[T, D]`, `w` `[V, D]`, `targets` `i32[T]`, `dloss` `[1]` → the mean loss `[1]`, `dx` `[T, D]`, `dw`
+    /// `[V, D]`.
     pub struct LinearCrossEntropyTrain {
         pub rows: usize,
     }
@@ -57,7 +58,7 @@ impl Operator for LinearCrossEntropyTrain {
         Ok(vec![TensorType::f32(&[1]), x.clone(), weight.clone()])
     }
 
-    /// Logits, and both gradients from them.
+    /// The logits, and both gradients from them.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         let (rows, vocab) = (inputs[0].sizes()[0], inputs[1].sizes()[0]);
         (rows * vocab) as u64 * (6 * inputs[0].shape.row() as u64 + 6)
@@ -67,7 +68,7 @@ impl Operator for LinearCrossEntropyTrain {
         true
     }
 
-    /// The gradients are there already, if the gradient that arrives is the one they were made with.
+    /// The gradients already exist, provided that the arriving gradient is the one they were computed with.
     fn gradient(&self, at: &mut Backward) -> Result<Vec<Option<ValueId>>, GraphError> {
         if at.arrived[0] != Some(at.inputs[3]) {
             return at.none();

@@ -1,4 +1,4 @@
-//! Several linear layers on one input as one product: q, k and v, or gate and up. The weights stay tensors of their own.
+//! Several linear layers on one input as one product: q, k and v, or gate and up. The weights stay separate tensors.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -11,7 +11,8 @@ op! {
 }
 
 op! {
-    /// `dy1` `[T, N1]`, `w1` `[N1, K]`, `dy2`, `w2`, … → the sum of `dy · w`, `[T, K]`: one product, K of each added up in place.
+    /// `dy1` `[T, N1]`, `w1` `[N1, K]`, `dy2`, `w2`, … → the sum of `dy · w`, `[T, K]`: one product that accumulates in
+    /// place.
     pub struct LinearsGradInput {}
 }
 

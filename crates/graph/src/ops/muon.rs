@@ -1,5 +1,5 @@
-//! Muon on one matrix: momentum, then the nearest orthogonal matrix by Newton and Schulz's iteration, then the step along it. The
-//! iteration's products are [`MatMul`](super::matmul::MatMul) nodes like any other.
+//! Muon on one matrix: momentum, then the nearest orthogonal matrix by Newton-Schulz iteration, then a step along it.
+//! The iteration's products are ordinary [`MatMul`](super::matmul::MatMul) nodes.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -7,17 +7,18 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `momentum` (updated), `gradient`, `rates` `[3]`, then `clip` `[1]` where gradients are clipped → the direction, as the gradient
-    /// is stored: Nesterov's, `momentum * buffer + (1 - momentum) * gradient` after the buffer has taken the gradient in the same way.
+    /// `momentum` (updated), `gradient`, `rates` `[3]`, then `clip` `[1]` if gradients are clipped → the Nesterov
+    /// direction, in the gradient's type: `momentum * buffer + (1 - momentum) * gradient`, after the same blend has
+    /// updated the buffer.
     ///
-    /// Where the second of the rates is zero the buffer keeps its bytes.
+    /// If the second rate is zero, the buffer keeps its bytes.
     pub struct MuonMomentum {
         pub momentum: f64,
     }
 }
 
 op! {
-    /// `x`, and the sum of its squares `[1]` → `x` divided by its norm, or by `least` where that is larger.
+    /// `x`, and the sum of its squares `[1]` → `x` divided by its norm, or by `least` if that is larger.
     pub struct UnitNorm {
         pub least: f64,
     }
@@ -32,12 +33,12 @@ op! {
 }
 
 op! {
-    /// `weight` (updated), `direction`, `rates` `[3]`, then `half` (updated) where there is a copy of the weight in half precision:
-    /// the weight decays, and takes a step of `scale` times the learning rate.
+    /// `weight` (updated), `direction`, `rates` `[3]`, then `half` (updated) if the weight has a half-precision copy:
+    /// the weight decays and takes a step of `scale` times the learning rate.
     pub struct MuonUpdate {
         pub scale: f64,
         pub weight_decay: f64,
-        /// Copies of the weight in half precision: none or one.
+        /// Number of half-precision copies of the weight: 0 or 1.
         pub bf16_copies: usize,
     }
 }

@@ -1,4 +1,5 @@
-//! Values in eight bits, scaled into their range: what products read, one row after the other and transposed, made in one pass.
+//! Quantizes values to eight bits with a scale. One pass produces both the row-major and the transposed operand of
+//! products.
 
 use crate::fp8::{Format, SLOT, named};
 use crate::graph::{GraphError, ValueId};
@@ -8,22 +9,23 @@ use crate::tensor::{DType, TensorType};
 use std::fmt;
 use std::str::FromStr;
 
-/// The values that are rounded.
+/// The values that are quantized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantizedValues {
-    /// One matrix, or several of the same number of rows side by side.
+    /// One matrix, or several with the same number of rows side by side.
     Columns,
-    /// Several of the same number of columns, one below the other.
+    /// Several matrices with the same number of columns, stacked.
     Rows,
-    /// The normed rows of `x`, from its rows, the norm's weight and the scale of each row (see [`super::rms_scales`]).
+    /// The normed rows of `x`, computed from its rows, the norm's weight and the scale of each row (see
+    /// [`super::rms_scales`]).
     Norm,
-    /// `swiglu(gate, up)`, which never reaches memory in more than eight bits.
+    /// `swiglu(gate, up)`, which is written to memory only in eight bits.
     SwiGlu,
     /// The gradients of `gate` and `up` side by side, from `gate`, `up` and the gradient that arrived.
     SwiGluGrad,
 }
 
-/// The copies that are made.
+/// The copies that are produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantizedCopies {
     Plain,
@@ -34,7 +36,7 @@ pub enum QuantizedCopies {
 /// Where the scale comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
-    /// From the steps before, kept in a slot that is the first input; from the values themselves at the first use.
+    /// From earlier steps, kept in a slot that is the first input; at the first use, from the values themselves.
     Delayed,
     /// From the values themselves; the slot is the last output.
     Current,
@@ -45,21 +47,21 @@ named!(QuantizedCopies: Plain "plain", Transposed "transposed", Both "both");
 named!(Scaling: Delayed "delayed", Current "current");
 
 op! {
-    /// The slot of the scale where it is delayed (updated), and matrices → `[rows, columns]` and `[columns, rows]` as far as they are
-    /// asked for, and the slot where it is current. Half precision becomes eight bits; in single precision the
-    /// rounded numbers stay floats.
+    /// The scale's slot if it is delayed (updated), and matrices → `[rows, columns]` and `[columns, rows]` as
+    /// requested, and the slot if the scale is current. Half precision becomes eight bits; single-precision inputs give
+    /// rounded numbers stored as floats.
     pub struct Quantize {
         pub format: Format,
         pub of: QuantizedValues,
         pub ways: QuantizedCopies,
         pub scaling: Scaling,
-        /// Powers of two left above the largest value where the scale is set by it.
+        /// Headroom above the largest value, in powers of two, when the scale is set from it.
         pub margin: i32,
     }
 }
 
 op! {
-    /// Slots of scales (updated): each is set by the largest values of the last steps.
+    /// Scale slots (updated): each is set from the largest values of the last steps.
     pub struct UpdateScales {
         pub slots: usize,
         pub format: Format,
@@ -68,7 +70,7 @@ op! {
 }
 
 impl Quantize {
-    /// The inputs that hold what is rounded: all but the slot.
+    /// The inputs that hold the values to quantize: all but the slot.
     pub fn sources<'a, T>(&self, inputs: &'a [T]) -> &'a [T] {
         match self.scaling {
             Scaling::Delayed => inputs.get(1..).unwrap_or_default(),
@@ -76,7 +78,7 @@ impl Quantize {
         }
     }
 
-    /// Rows and columns of what is made.
+    /// Rows and columns of the result.
     pub fn sizes(&self, sources: &[TensorType]) -> Result<(usize, usize), ShapeError> {
         let first = sources.first().ok_or(ShapeError::Arity { want: 1, have: 0 })?;
         let (mut rows, mut columns) = op::matrix(0, first)?;
@@ -128,7 +130,7 @@ impl Operator for Quantize {
         Ok(made)
     }
 
-    /// A multiply and a rounding for each element, and what makes it.
+    /// A multiply and a rounding per element, plus the cost of computing the element.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         let each = match self.of {
             QuantizedValues::Columns | QuantizedValues::Rows => 2,
@@ -149,7 +151,7 @@ impl Operator for Quantize {
 
     fn examples() -> Vec<Example> {
         let matrix = |sizes: [usize; 2]| (TensorType::f32(&sizes), Fill::Normal);
-        // Normal numbers in eight bits with a scale that lets some of them pass the largest number, and an empty slot.
+        // Normal values, a scale at which some of them exceed the largest number, and an empty slot.
         let slot = |unit: f64| (TensorType::f32(&[SLOT]), Fill::Constant(unit));
         let example = |of: QuantizedValues,
                        ways: QuantizedCopies,

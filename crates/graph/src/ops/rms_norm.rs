@@ -6,15 +6,15 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `x` `[T, n · D]`, `w` `[D]` → like `x`: each run of `D` is normed by itself.
+    /// `x` `[T, n · D]`, `w` `[D]` → like `x`: each run of `D` elements is normed by itself.
     pub struct RmsNorm {
         pub eps: f64,
     }
 }
 
 op! {
-    /// `x` `[T, n · D]`, `w` `[D]`, `dy` like `x` → `dx` like `x`, `dw` `[D]`. The row's scale is computed again from `x`, which
-    /// has to be read anyway.
+    /// `x` `[T, n · D]`, `w` `[D]`, `dy` like `x` → `dx` like `x`, `dw` `[D]`. The row's scale is recomputed from `x`,
+    /// which has to be read anyway.
     pub struct RmsNormGrad {
         pub eps: f64,
     }
@@ -27,7 +27,7 @@ impl Operator for RmsNorm {
         Ok(vec![x.clone()])
     }
 
-    /// Square and sum, scale, weight: four an element.
+    /// Square and sum, scale, weight: four per element.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         4 * inputs[0].elements() as u64
     }
@@ -78,7 +78,7 @@ impl Operator for RmsNormGrad {
     }
 }
 
-/// A vector whose length divides a row's.
+/// Checks that the weight is a vector whose length divides a row's.
 fn check_runs(x: &TensorType, weight: &TensorType) -> Result<(), ShapeError> {
     let (_, row) = op::matrix(0, x)?;
     match weight.sizes() {

@@ -1,5 +1,5 @@
-//! The factors by which RMSNorm scales each row, after a residual add where there is one. Who rounds the normed rows to eight bits makes them
-//! from these, so that they never reach memory in more.
+//! The factors by which RMSNorm scales each row, after an optional residual add. The op that quantizes the normed rows
+//! computes them from these factors, so the rows are written to memory only in eight bits.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -7,8 +7,8 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, arity, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `x` `[T, D]` → `scales` `[T]`, `1 / sqrt(mean(x²) + eps)` of each row; with a `branch` `[T, D]` → `sum` = x + branch, and
-    /// the scales of its rows.
+    /// `x` `[T, D]` → `scales` `[T]`, `1 / sqrt(mean(x²) + eps)` of each row; with a `branch` `[T, D]` → `sum` = x +
+    /// branch, and the scales of its rows.
     pub struct RmsScales {
         pub eps: f64,
     }

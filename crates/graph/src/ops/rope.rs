@@ -1,4 +1,4 @@
-//! Rotary position embedding: each pair (i, i + half) of a head is turned by an angle that grows with the position.
+//! Rotary position embedding: each pair (i, i + half) of a head is rotated by an angle that grows with the position.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotationDirection {
     Forward,
-    /// The other way round: the gradient.
+    /// The inverse rotation: the gradient.
     Back,
 }
 
@@ -34,7 +34,7 @@ impl Operator for Rope {
         Ok(vec![x.clone()])
     }
 
-    /// Two multiplies and an add for each element.
+    /// Two multiplies and an add per element.
     fn flops(&self, inputs: &[TensorType], _: &[TensorType]) -> u64 {
         3 * inputs[0].elements() as u64
     }

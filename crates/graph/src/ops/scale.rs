@@ -1,4 +1,4 @@
-//! A tensor times one number that is known beforehand: how a sum becomes an average.
+//! Multiplies a tensor by a constant: turns a sum into an average.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;

@@ -1,4 +1,4 @@
-//! SGD on one parameter, with momentum where it is asked for, as PyTorch computes it: the decay is part of the gradient.
+//! SGD on one parameter with optional momentum, as PyTorch computes it: the decay is part of the gradient.
 
 use super::adamw::{Decays, decay_of};
 use crate::graph::{GraphError, ValueId};
@@ -7,22 +7,22 @@ use crate::op::{Backward, Example, Fill, Operator, ShapeError, expect};
 use crate::tensor::TensorType;
 
 op! {
-    /// `weight` (updated), `gradient`, `rates` `[3]`, then `momentum` (updated) where there is one, `half` (updated) where there is a
-    /// copy of the weight in half precision, and `clip` `[1]` where gradients are clipped.
+    /// `weight` (updated), `gradient`, `rates` `[3]`, then `momentum` (updated) if there is one, `half` (updated) if
+    /// the weight has a half-precision copy, and `clip` `[1]` if gradients are clipped.
     ///
-    /// The first of the rates is the learning rate. Where the second is zero nothing is updated, as by AdamW.
+    /// The first rate is the learning rate. If the second is zero, nothing is updated, as with AdamW.
     pub struct Sgd {
-        /// Share of the momentum before that a step keeps; without any there is no such tensor.
+        /// Momentum coefficient; at zero there is no momentum tensor.
         pub momentum: f64,
         pub weight_decay: f64,
         pub decays: Decays,
-        /// Copies of the weight in half precision: none or one.
+        /// Number of half-precision copies of the weight: 0 or 1.
         pub bf16_copies: usize,
     }
 }
 
 impl Sgd {
-    /// Tensors of momentum: none or one.
+    /// Number of momentum tensors: 0 or 1.
     pub fn buffers(&self) -> usize {
         usize::from(self.momentum > 0.0)
     }

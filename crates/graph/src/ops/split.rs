@@ -1,4 +1,4 @@
-//! Columns cut into equal parts, such as queries, keys and values that one projection makes, and parts put together again.
+//! Cuts columns into equal parts, such as queries, keys and values from one projection, and joins parts again.
 
 use crate::graph::{GraphError, ValueId};
 use crate::op;

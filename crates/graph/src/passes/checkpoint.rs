@@ -1,11 +1,11 @@
-//! Activations of the first blocks are not kept but computed again when the backward pass comes to them.
+//! Activation checkpointing: activations of the first blocks are recomputed when the backward pass needs them.
 
 use crate::graph::{Graph, GraphError, Node, NodeId, Phase, ValueId};
 use crate::pass::Copy;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Recomputes layers `0..layers` (modules `layers.<n>`), each right before the first node of its backward pass. The first
-/// layers are the ones to choose: their activations wait longest.
+/// Recomputes layers `0..layers` (modules `layers.<n>`), each right before the first node of its backward pass. The
+/// first layers are the best choice: their activations stay alive longest.
 pub fn checkpoint(graph: &Graph, layers: usize) -> Result<Graph, GraphError> {
     let mut copy = Copy::new(graph);
     let mut recomputed: BTreeSet<usize> = BTreeSet::new();
@@ -26,7 +26,7 @@ pub fn checkpoint(graph: &Graph, layers: usize) -> Result<Graph, GraphError> {
     copy.finish()
 }
 
-/// How many layers there are to choose from.
+/// Number of layers in the graph.
 pub fn layers(graph: &Graph) -> usize {
     graph.nodes().iter().filter_map(Node::block).max().map_or(0, |last| last + 1)
 }

@@ -1,4 +1,4 @@
-//! A forward pass over whole sequences becomes one over the next tokens of one sequence, with keys and values kept.
+//! Turns a forward pass over whole sequences into one over the next tokens of one sequence, with a KV cache.
 
 use crate::graph::{Category, Graph, GraphError, Source, ValueId};
 use crate::op::Op;
@@ -9,15 +9,15 @@ use crate::role::Role;
 use crate::tensor::TensorType;
 use std::collections::BTreeMap;
 
-/// Input `i32[1]`: the place of the first of the tokens in the sequence.
+/// Input `i32[1]`: the position of the first token in the sequence.
 pub const FIRST: &str = "first";
-/// Input `i32[r]`: the place of each token, where the model has learned positions.
+/// Input `i32[r]`: the position of each token, if the model has learned positions.
 pub const PLACES: &str = "places";
 /// Output `[r, v]`.
 pub const LOGITS: &str = "logits";
 
-/// `graph` is a forward pass of one sequence of `r` tokens whose logits are `logits`; up to `longest` tokens are kept. A constant of a
-/// position becomes an input: rows of tables change with the place. The loss is left out.
+/// `graph` is a forward pass of one sequence of `r` tokens with these `logits`; the cache holds up to `longest` tokens.
+/// Constants (rotation tables) become inputs, since their rows change with the position. The loss is dropped.
 pub fn decode(graph: &Graph, logits: ValueId, longest: usize) -> Result<Graph, GraphError> {
     let mut to = Graph::new();
     let mut moved: BTreeMap<ValueId, ValueId> = BTreeMap::new();
@@ -43,7 +43,7 @@ pub fn decode(graph: &Graph, logits: ValueId, longest: usize) -> Result<Graph, G
         let at = |index: usize| moved[&node.inputs[index]];
         to.enter_as(&node.module, node.phase, node.role);
         let made = match node.op {
-            // Where they end, all three are replaced.
+            // The attention mix at the end of the chain replaces all of it; the loss is dropped.
             Op::AttentionScores(_) | Op::CausalSoftmax(_) | Op::CrossEntropy(_) => continue,
             Op::AttentionMix(_) => {
                 let Some((q, k, scores)) = scored(graph, node.inputs[0]) else { continue };
@@ -67,7 +67,7 @@ pub fn decode(graph: &Graph, logits: ValueId, longest: usize) -> Result<Graph, G
     Ok(to)
 }
 
-/// Queries and keys behind weights of attention, and the op that stands for them.
+/// The queries and keys behind attention weights, and the op that replaces them.
 fn scored(graph: &Graph, weights: ValueId) -> Option<(ValueId, ValueId, CachedAttention)> {
     let (_, softmax) = graph.maker(weights)?;
     let (_, scores) = graph.maker(*softmax.inputs.first()?)?;

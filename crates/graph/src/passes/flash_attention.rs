@@ -1,4 +1,4 @@
-//! Scores, softmax and mix become tiled attention, where nothing else reads the scores or the weights.
+//! Replaces scores, softmax and mix by tiled attention, if nothing else reads the scores or the weights.
 
 use crate::graph::{Graph, GraphError};
 use crate::op::Op;

@@ -1,8 +1,10 @@
-//! Linear layers of the blocks multiply in eight bits: what they read is rounded first, each tensor with a scale of its own.
+//! Makes the linear layers of the blocks multiply in eight bits: their inputs are quantized first, each tensor with its
+//! own scale.
 //!
-//! A layer's three products read six matrices: the input and the weight, plain for the output; the gradient, plain, and the
-//! weight, transposed, for the input's gradient; both transposed for the weight's. An input and a gradient are rounded once, both
-//! ways; a weight where it is read, so that no copy of it is kept. Head, embedding, norms and attention stay as they are.
+//! A layer's three products read six matrices: for the output, the input and the weight, both plain; for the input's
+//! gradient, the gradient, plain, and the weight, transposed; for the weight's gradient, gradient and input, both
+//! transposed. An input and a gradient are quantized once, both ways; a weight where it is read, so that no copy of it
+//! is kept. Head, embedding, norms and attention stay as they are.
 
 use crate::fp8::{Format, SLOT};
 use crate::graph::{Category, Graph, GraphError, Node, NodeId, Phase, Source, ValueId};
@@ -14,18 +16,18 @@ use crate::ops::rms_scales::RmsScales;
 use crate::pass::Copy;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest relative difference of the loss, and of gradients in norm, against the same graph in single precision. Gradients have two bits
-/// behind the first and are rounded again in every layer: 0.21 was measured for the worst of `small`.
+/// Largest relative difference of the loss, and of gradients in norm, from the same graph in single precision.
+/// Gradients have two mantissa bits and are rounded again in every layer: the worst measured on `small` was 0.21.
 pub const LOSS_TOLERANCE: f64 = 1e-2;
 pub const GRADIENT_TOLERANCE: f64 = 0.3;
 
-/// Sizes that the matrix units take.
+/// Sizes must be multiples of this for the tensor cores.
 const MULTIPLE: usize = 16;
 
-/// Powers of two kept free above the largest value of the steps before, for the next to grow into.
+/// Headroom, in powers of two, above the largest value of earlier steps, for the next step to grow into.
 const MARGIN: i32 = 1;
 
-/// Rewrites a graph. A training step keeps its scales (`Delayed`); an evaluation, which must leave no trace, has none to keep.
+/// Rewrites a graph. A training step keeps its scales (`Delayed`); an evaluation must leave no trace and keeps none.
 pub fn rewrite(graph: &Graph, scaling: Scaling) -> Result<Graph, GraphError> {
     let rotated = rotated_modules(graph);
     let rounds = |node: &Node| (!rotated.contains(&*node.module)).then(|| Layer::of(graph, node)).flatten();
@@ -57,7 +59,7 @@ pub fn rewrite(graph: &Graph, scaling: Scaling) -> Result<Graph, GraphError> {
     work.finish()
 }
 
-/// Modules whose weights are `[in, out]`: their products have the forms that those of other layers' gradients have.
+/// Modules whose weights are `[in, out]`: their products have the forms that other layers' gradients have.
 fn rotated_modules(graph: &Graph) -> BTreeSet<&str> {
     let is_turned = |node: &&Node| {
         let weight = node.inputs.get(1).is_some_and(|id| graph.get(*id).source == Source::Parameter);
@@ -71,12 +73,12 @@ struct Layer {
     part: Part,
     /// Left and right operand.
     operands: [Group; 2],
-    /// Index of the operand that is weights, if either is.
+    /// Index of the operand that holds weights, if either does.
     weights: Option<usize>,
     widths: Widths,
 }
 
-/// Values that are rounded together, with one scale.
+/// Values that are quantized together, with one scale.
 #[derive(Clone)]
 struct Group {
     values: Vec<ValueId>,
@@ -140,7 +142,7 @@ impl Layer {
         Some(Layer { part, operands, weights, widths: Widths::new(&widths)? })
     }
 
-    /// Groups that are rounded once for all their readers.
+    /// Groups that are quantized once for all their readers.
     fn groups(&self) -> Vec<Group> {
         let kept = |(index, group): (usize, &Group)| (self.weights != Some(index)).then(|| group.clone());
         self.operands.iter().enumerate().filter_map(kept).collect()
@@ -155,8 +157,8 @@ fn joined(one: QuantizedCopies, other: QuantizedCopies) -> QuantizedCopies {
     if one == other { one } else { QuantizedCopies::Both }
 }
 
-/// The node that makes a whole group which nothing else reads: the group need not reach memory by itself. A norm leaves its sum and the
-/// scales of its rows.
+/// The node that produces a whole group which nothing else reads, so the group itself need not reach memory. A norm
+/// still writes its sum and the scales of its rows.
 fn fused_makers(
     graph: &Graph,
     layers: &[Option<Layer>],
@@ -185,7 +187,7 @@ fn fused_makers(
     (makers, inside)
 }
 
-/// A rounded group: its copies and the slot of its scale, in the new graph.
+/// A quantized group: its copies and its scale slot, in the new graph.
 #[derive(Clone, Copy)]
 struct Rounded {
     plain: Option<ValueId>,
@@ -199,12 +201,12 @@ struct Work<'a> {
     scaling: Scaling,
     ways: BTreeMap<Vec<ValueId>, QuantizedCopies>,
     makers: BTreeMap<Vec<ValueId>, NodeId>,
-    /// By what a norm made before: the rows that it read, moved, and their scales.
+    /// Keyed by a norm's former output: the rows that it read, in the new graph, and their scales.
     scales: BTreeMap<ValueId, [ValueId; 2]>,
-    /// By name.
+    /// Keyed by name.
     slots: BTreeMap<String, ValueId>,
     made: BTreeMap<Vec<ValueId>, Rounded>,
-    /// Slots in the order of their first use, with the format of what they scale.
+    /// Slots in order of first use, with the format that each one scales.
     order: Vec<(ValueId, Format)>,
 }
 
@@ -232,7 +234,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A node whose result is made where it is rounded: what is left of it.
+    /// Adds the remaining part of a node whose result is computed during quantization.
     fn maker(&mut self, node: &Node) -> Result<(), GraphError> {
         let (eps, rows) = match node.op {
             Op::RmsNorm(op) => (op.eps, 1),
@@ -311,5 +313,5 @@ impl Work<'_> {
     }
 }
 
-/// Names of slots begin with this.
+/// Prefix of slot names.
 pub const SCALE: &str = "scale";

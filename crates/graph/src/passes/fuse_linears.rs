@@ -1,4 +1,4 @@
-//! Linear layers that read the same value become one product: q, k and v; gate and up.
+//! Fuses linear layers that read the same value into one product: q, k and v; gate and up.
 
 use crate::graph::{Graph, GraphError, NodeId, ValueId};
 use crate::op::Op;
@@ -15,7 +15,7 @@ pub fn fuse_gate_up(graph: &Graph) -> Result<Graph, GraphError> {
     fuse(graph, &[Role::Gate, Role::Up])
 }
 
-/// The roles, in order, with the last one's node as the place of the fused product.
+/// Fuses the layers of these roles, in order. The fused product takes the place of the last one's node.
 fn fuse(graph: &Graph, roles: &[Role]) -> Result<Graph, GraphError> {
     rewrite(graph, |graph, id| {
         if Some(&graph.node(id).role) != roles.last() {

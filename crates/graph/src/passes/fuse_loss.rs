@@ -1,4 +1,4 @@
-//! The LM head and the cross-entropy become one op, where nothing else reads the logits.
+//! Fuses the LM head and the cross-entropy into one op, if nothing else reads the logits.
 
 use crate::graph::{Graph, GraphError, Source};
 use crate::op::Op;
@@ -6,10 +6,10 @@ use crate::ops::linear_cross_entropy::{LinearCrossEntropy, LinearCrossEntropyTra
 use crate::ops::matmul::{Form, MatMul};
 use crate::pass::{Replacement, rewrite as replace};
 
-/// The input that holds the gradient of the loss, where a graph is to be trained.
+/// The input that holds the gradient of the loss, if the graph is for training.
 pub const LOSS_GRADIENT: &str = "loss_gradient";
 
-/// Logits of a chunk: two mebibytes at small vocabularies, and enough rows for a product to run at its full rate.
+/// Logits per chunk: two mebibytes at small vocabularies, and enough rows for a product to run at its full rate.
 const CHUNK_LOGITS: usize = 512 * 1024;
 const LEAST_ROWS: usize = 512;
 

@@ -1,4 +1,4 @@
-//! A residual add and the RMSNorm right after it become one op.
+//! Fuses a residual add and the RMSNorm right after it into one op.
 
 use crate::graph::{Graph, GraphError, NodeId};
 use crate::op::Op;
@@ -10,7 +10,7 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         let node = graph.node(id);
         let (Op::RmsNorm(norm), &[x, weight]) = (node.op, &node.inputs[..]) else { return None };
         let (add, maker) = graph.maker(x)?;
-        // In between, nothing may read the sum: the fused op makes it no earlier than the norm.
+        // Nothing in between may read the sum: the fused op produces it only at the place of the norm.
         if !matches!(maker.op, Op::Add(_)) || NodeId(add.0 + 1) != id {
             return None;
         }

@@ -1,4 +1,5 @@
-//! All updates, and the norms and the scale of clipping, become one op; with the choice of what is updated, where there is one.
+//! Fuses all updates, with the norms and the scale of clipping, into one op; also the choice of what is updated, if
+//! any.
 
 use crate::graph::{Graph, GraphError, NodeId, ValueId};
 use crate::op::Op;
@@ -27,12 +28,12 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
             .map(|scale| &graph.node(scale).inputs[..])
             .or(choice.map(|choice| &graph.node(choice).inputs[SHARED..]));
         if squares.is_some_and(|squares| !squares.iter().all(is_square)) {
-            // Squares of shards are summed over the ranks in between, which one op cannot do.
+            // Squares of shards are summed over the ranks in between, and one op cannot do that.
             return None;
         }
         let has_others = graph.nodes().iter().any(|node| matches!(node.op, Op::MuonMomentum(_)));
         if has_others && (scale.is_some() || choice.is_some()) {
-            // The scale and the choice are of all parameters, and AdamW has some of them.
+            // The scale and the choice cover all parameters, but AdamW updates only some of them.
             return None;
         }
         let max_norm = match scale.map(|scale| graph.node(scale).op) {
@@ -45,7 +46,7 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         };
         inputs.extend(updates.iter().flat_map(|&node| graph.node(node).inputs[..4].iter().copied()));
         let norm: Option<Option<ValueId>> = scale.map(|scale| Some(graph.node(scale).outputs[1]));
-        // The rates of each update are read by nothing else.
+        // Nothing else reads the rates of each update.
         let outputs = choice.map(|_| None).into_iter().chain(norm).collect();
         let is_square = |op: &Op| matches!(op, Op::SquaredNorm(_)) && !has_others;
         let mut covers = ids(graph, is_square);

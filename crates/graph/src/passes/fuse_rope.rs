@@ -1,4 +1,4 @@
-//! The rotations of q and k move into the attention that reads them, where nothing else does.
+//! Moves the rotations of q and k into the attention that reads them, if nothing else does.
 
 use crate::graph::{Graph, GraphError, Node, NodeId, ValueId};
 use crate::op::Op;
@@ -21,7 +21,7 @@ pub fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
     })
 }
 
-/// The rotation that makes a value, if nothing else reads it.
+/// The rotation that produces a value, if nothing else reads it.
 fn rotation(graph: &Graph, value: ValueId) -> Option<(NodeId, &Node)> {
     let (id, node) = graph.maker(value)?;
     let forward = matches!(node.op, Op::Rope(Rope { turn: RotationDirection::Forward, .. }));

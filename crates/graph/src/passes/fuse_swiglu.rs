@@ -1,4 +1,4 @@
-//! `silu(gate) * up` becomes one op, where nothing else reads `silu(gate)`.
+//! Fuses `silu(gate) * up` into one op, if nothing else reads `silu(gate)`.
 
 use crate::graph::{Graph, GraphError};
 use crate::op::Op;

@@ -1,5 +1,5 @@
-//! Training on several ranks: every rank has all weights and its own batch, and gradients are summed over the ranks (`dp`), one
-//! by one or several as one message (`bucket`), while the backward pass goes on (`overlap`).
+//! Training on several ranks: every rank has all weights and its own batch. Gradients are summed over the ranks (`dp`),
+//! one per message or several (`bucket`), possibly while the backward pass goes on (`overlap`).
 
 use super::zero1::{Sharding, ZERO1};
 use crate::graph::{Category, Graph, GraphError, Node, Phase, Source, ValueId};
@@ -13,39 +13,39 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parallel {
     pub ranks: usize,
-    /// Several gradients per message; one where it is not asked for.
+    /// Several gradients per message instead of one.
     pub bucket: bool,
-    /// A bucket is full from here on.
+    /// A bucket is full once it reaches this size.
     pub bucket_bytes: usize,
     pub overlap: bool,
-    /// Each rank keeps its shard of the optimizer's state, and updates that of the weights.
+    /// Each rank keeps its shard of the optimizer state and updates its shard of the weights.
     pub zero1: bool,
 }
 
 impl Parallel {
-    /// Its passes.
+    /// Names of its passes.
     pub fn names(&self) -> Vec<&'static str> {
         let on = [(!self.zero1, DATA_PARALLEL), (self.zero1, ZERO1), (self.bucket, BUCKET), (self.overlap, OVERLAP)];
         on.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect()
     }
 }
 
-/// The passes by name; `dp` is what makes several ranks train one model, and cannot be left out.
+/// The passes by name. `dp` makes several ranks train one model and cannot be left out.
 pub const DATA_PARALLEL: &str = "dp";
 pub const BUCKET: &str = "bucket";
 pub const OVERLAP: &str = "overlap";
 
-/// Inputs of which every rank has its own.
+/// Inputs that differ between ranks.
 pub const OWN_INPUTS: [&str; 2] = ["input_ids", "targets"];
 
-/// Bytes of a bucket where nothing else was asked for.
+/// Default bucket size in bytes.
 pub const BUCKET_BYTES: usize = 25 << 20;
 
-/// Exchanges under way at a time: what they read and make is alive until they are done.
+/// Exchanges in flight at a time: their inputs and outputs stay alive until they are done.
 const UNDER_WAY: usize = 2;
 
-/// The step of one of several ranks. The gradients of the loss are one over the ranks of what they are on one rank, so that their sum is
-/// the mean; the loss is the mean over the ranks.
+/// The step of one of several ranks. Each rank's gradient of the loss is divided by the number of ranks, so that the
+/// sum of the gradients is the mean; the loss is averaged over the ranks.
 pub fn parallel(graph: &Graph, parallel: &Parallel) -> Result<Graph, GraphError> {
     let loss = graph.output_named("loss");
     let loss_maker = loss.and_then(|loss| graph.maker(loss)).map(|(id, _)| id.0);
@@ -98,24 +98,24 @@ pub fn parallel(graph: &Graph, parallel: &Parallel) -> Result<Graph, GraphError>
     }
 }
 
-/// Outputs that decide how a run goes on.
+/// Outputs that decide how a run continues.
 fn is_told(name: &str) -> bool {
     matches!(name, "loss" | "gradient_norm")
 }
 
-/// Gradients on their way through the ranks.
+/// Gradients while they are being summed over the ranks.
 struct Sums<'a> {
     parallel: &'a Parallel,
-    /// The value that stands for one of the old graph once it is of all ranks.
+    /// The value that replaces one of the old graph once it is reduced over all ranks.
     shared: BTreeMap<ValueId, ValueId>,
-    /// Sums over micro-batches, of which a shard was made.
+    /// Sums over micro-batches from which a shard was reduced.
     kept: BTreeMap<ValueId, ValueId>,
-    /// Values that each exchange reads, then those that it makes.
+    /// The inputs of each exchange, then its outputs.
     under_way: VecDeque<Vec<ValueId>>,
 }
 
 impl Sums<'_> {
-    /// Gradients that were made: their sums, or this rank's shards of them.
+    /// Reduces gradients produced by nodes: to their sums, or to this rank's shards of them.
     fn of_made(&mut self, copy: &mut Copy, maker: &Node, gradients: &[ValueId]) -> Result<(), GraphError> {
         let &Parallel { ranks, overlap, zero1, .. } = self.parallel;
         self.arrive_until(copy, UNDER_WAY - 1)?;
@@ -133,7 +133,7 @@ impl Sums<'_> {
         Ok(())
     }
 
-    /// Sums over micro-batches: where they lie, or this rank's shards of them.
+    /// Reduces sums over micro-batches: in place, or to this rank's shards of them.
     fn of_kept(&mut self, copy: &mut Copy, sums: &[ValueId]) -> Result<(), GraphError> {
         let &Parallel { ranks, zero1, .. } = self.parallel;
         if !zero1 {
@@ -146,7 +146,7 @@ impl Sums<'_> {
         Ok(())
     }
 
-    /// Sets a sum over micro-batches back, not the shard that was made of it.
+    /// Resets a sum over micro-batches, not the shard reduced from it.
     fn zero(&self, copy: &mut Copy, node: &Node) -> Result<(), GraphError> {
         copy.enter(node);
         let own = |sum: &ValueId| self.kept.get(sum).copied().unwrap_or_else(|| copy.moved(*sum));
@@ -154,7 +154,7 @@ impl Sums<'_> {
         copy.add_new(node.op, &sums).map(|_| ())
     }
 
-    /// Waits for the oldest exchanges until so many are left.
+    /// Waits for the oldest exchanges until this many are left.
     fn arrive_until(&mut self, copy: &mut Copy, left: usize) -> Result<(), GraphError> {
         while self.under_way.len() > left {
             let Some(first) = self.under_way.pop_front() else { break };
@@ -163,13 +163,13 @@ impl Sums<'_> {
         Ok(())
     }
 
-    /// Who reads from now on reads what is of all ranks.
+    /// Later readers get the values that are reduced over all ranks.
     fn redirect(&self, copy: &mut Copy) {
         self.shared.iter().for_each(|(&old, &new)| copy.redirect(old, new));
     }
 }
 
-/// Values of the rank's own that the optimizer reads: gradients in the order in which they are made, and sums that are kept.
+/// Rank-local values that the optimizer reads: gradients in the order in which they are produced, and kept sums.
 fn gradients(graph: &Graph, loss: Option<ValueId>) -> (Vec<ValueId>, Vec<ValueId>) {
     let (mut made, mut kept) = (vec![], vec![]);
     for node in graph.nodes().iter().filter(|node| node.phase == Phase::Optimizer && !matches!(node.op, Op::Zero(_))) {
@@ -193,7 +193,7 @@ fn gradients(graph: &Graph, loss: Option<ValueId>) -> (Vec<ValueId>, Vec<ValueId
 
 struct Bucket {
     gradients: Vec<ValueId>,
-    /// The node that makes the last of them.
+    /// The node that produces the last of them.
     full_after: usize,
 }
 
@@ -204,7 +204,7 @@ fn buckets(graph: &Graph, made: &[ValueId], full: usize) -> Vec<Bucket> {
     split(graph, made, full).into_iter().map(bucket).collect()
 }
 
-/// Values of one type of number, one after the other, as many as fill a bucket of so many bytes.
+/// Splits the values, in order, into buckets of one dtype that close once they reach `full` bytes.
 fn split(graph: &Graph, values: &[ValueId], full: usize) -> Vec<Vec<ValueId>> {
     let mut all: Vec<Vec<ValueId>> = vec![];
     let mut bytes = 0;

@@ -1,7 +1,7 @@
-//! The optimizer's part of `zero1`: each rank keeps its shard of every state, and updates that of every weight.
+//! The optimizer's part of `zero1`: each rank keeps its shard of every state and updates its shard of every weight.
 //!
-//! A shard of a weight is kept beside the weight: it is what the update writes, and what is gathered afterwards. So the updates
-//! themselves stay as they are, elementwise, on shorter tensors.
+//! A weight's shard is kept beside the weight: the update writes it, and it is gathered afterwards. So the updates
+//! themselves stay elementwise, on shorter tensors.
 
 use crate::graph::{Category, Graph, GraphError, Node, Phase, Source, Value, ValueId};
 use crate::op::Op;
@@ -11,7 +11,7 @@ use crate::pass::Copy;
 use crate::tensor::TensorType;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The pass by name.
+/// Name of the pass.
 pub const ZERO1: &str = "zero1";
 
 const SHARD: &str = "shard.";
@@ -26,7 +26,7 @@ pub fn weight_of_shard(name: &str) -> Option<&str> {
     name.strip_prefix(SHARD)
 }
 
-/// Parameters and states that are sharded, and among how many ranks; nothing, by default.
+/// Parameters and states that are sharded, and over how many ranks; empty by default.
 #[derive(Default)]
 pub struct Sharding {
     ranks: usize,
@@ -37,7 +37,7 @@ pub struct Sharding {
 }
 
 impl Sharding {
-    /// Every weight that a step updates, with its states. Refuses an update that is not elementwise.
+    /// Shards every weight that a step updates, with its states. Rejects an update that is not elementwise.
     pub fn of(graph: &Graph, ranks: usize) -> Result<Sharding, GraphError> {
         let mut found = Sharding { ranks, ..Sharding::default() };
         for node in graph.nodes().iter().filter(|node| node.phase == Phase::Optimizer) {
@@ -81,7 +81,7 @@ impl Sharding {
         self.parameters.iter().map(|&parameter| declare(parameter)).collect()
     }
 
-    /// Takes a node of the optimizer over: updates write shards, and what is summed over a tensor is summed over the ranks as well.
+    /// Copies a node of the optimizer: updates write shards, and sums over a tensor become sums over the ranks as well.
     pub fn node(&self, copy: &mut Copy, node: &Node, shards: &BTreeMap<ValueId, ValueId>) -> Result<(), GraphError> {
         copy.enter(node);
         match node.op {
@@ -90,7 +90,8 @@ impl Sharding {
                 let inputs: Vec<ValueId> = node.inputs.iter().map(own).collect();
                 copy.add_new(node.op, &inputs).map(|_| ())
             }
-            // The norm of shards is that of a part: the squares go through the ranks, and what limits nothing makes the norm of them.
+            // A norm of shards covers only this rank's part: the squares are summed over the ranks, and a clip that
+            // never clips turns them into the norm.
             Op::GradientNorm(_) => {
                 let mut squares = vec![];
                 for &gradient in &node.inputs {

@@ -14,7 +14,7 @@ pub struct Placement {
     pub bytes: usize,
 }
 
-/// Largest first, each at the lowest place that is free during its whole life.
+/// Places the largest first, each at the lowest offset that is free during its whole lifetime.
 pub fn place(intervals: &[Interval]) -> Placement {
     let mut order: Vec<usize> = (0..intervals.len()).collect();
     order.sort_by_key(|&index| (std::cmp::Reverse(intervals[index].bytes), intervals[index].alive.start, index));

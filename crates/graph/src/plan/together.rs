@@ -1,7 +1,7 @@
-//! Values that are put together so that one product can read or write all of them: rows side by side, or one below the other.
+//! Places values together so that one product can read or write all of them: rows side by side, or stacked.
 //!
-//! The weights that a fused layer reads lie one below the other already, as they are declared in order. The results of
-//! its product, and the inputs of its gradients, are put side by side here.
+//! The weights that a fused layer reads are already stacked, as they are declared in order. The results of
+//! its product, and the inputs of its gradients, are placed side by side here.
 
 use super::{align, row_bytes};
 use crate::graph::{Graph, Node, Phase, ValueId};
@@ -13,14 +13,14 @@ use std::ops::Range;
 /// How values are placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// Each by itself, its rows without gaps.
+    /// Each value by itself, its rows without gaps.
     #[default]
     Apart,
-    /// Operands of fused products side by side or one below the other; a row's pitch is then more than its length.
+    /// Operands of fused products are side by side or stacked; a row's stride is then larger than its length.
     Together,
 }
 
-/// Alignment of a row's start, in bytes, that 16-byte vectors need.
+/// Byte alignment of a row's start that 16-byte vector loads need.
 const ROW_ALIGNMENT: usize = 16;
 
 pub struct Block {
@@ -30,15 +30,15 @@ pub struct Block {
 
 pub struct Member {
     pub value: ValueId,
-    /// From the start of the block.
+    /// Byte offset from the start of the block.
     pub offset: usize,
     pub pitch: usize,
 }
 
-/// Calls that a product of a weight's gradient may lag behind.
+/// Number of calls that the product of a weight's gradient may lag behind.
 const LAG: usize = 5;
 
-/// Where products of weights' gradients may run beside the calls that follow them, what they read stays a few calls longer.
+/// Keeps the inputs of weight-gradient products alive a few calls longer if those may run beside later calls.
 pub fn lengthened(graph: &Graph, layout: Layout, mut alive: Vec<Range<usize>>) -> Vec<Range<usize>> {
     if layout == Layout::Apart {
         return alive;
@@ -61,7 +61,7 @@ pub fn lengthened(graph: &Graph, layout: Layout, mut alive: Vec<Range<usize>>) -
     alive
 }
 
-/// The moving values, each in one block.
+/// Groups the non-kept values into blocks; each value is in exactly one.
 pub fn blocks(graph: &Graph, layout: Layout, moving: &[ValueId]) -> Vec<Block> {
     let mut taken = vec![true; graph.values().len()];
     moving.iter().for_each(|id| taken[id.0] = false);
@@ -126,7 +126,7 @@ fn stacked_rows(graph: &Graph, node: &Node) -> Option<Block> {
     Some(Block { bytes: offset, members })
 }
 
-/// Do all that make or read it take rows with gaps between them?
+/// Whether every op that produces or reads the value accepts rows with gaps between them.
 fn may_have_a_pitch(graph: &Graph, value: ValueId) -> bool {
     let made_by = |op: &Op| {
         matches!(op, Op::Linears(_) | Op::Fp8Product(_) | Op::Rope(_) | Op::FlashAttentionGrad(_) | Op::SwiGluGrad(_))

@@ -1,4 +1,5 @@
-//! The choice among blocks that are nodes of a tree. Nothing is allocated: a block's sum is taken again wherever it is asked for.
+//! The choice among blocks that are nodes of a tree. Nothing is allocated: a block's sum is recomputed wherever it is
+//! needed.
 
 use headroom_graph::choice::{FULL, SAME_LAYER, SIBLING};
 use std::cmp::Reverse;
@@ -11,7 +12,7 @@ pub struct Blocks<'a> {
     pub norms: &'a [f32],
 }
 
-/// In no block, or without a parent.
+/// Stands for "in no block" or "without a parent".
 const NONE: i32 = 0;
 
 impl Blocks<'_> {
@@ -27,18 +28,18 @@ impl Blocks<'_> {
         self.tree[3 * block.start + 2]
     }
 
-    /// Its number, which lots are drawn by.
+    /// The block's number, which seeds its random draw.
     pub fn number(&self, block: &Range<usize>) -> u32 {
         self.block(block.start) as u32
     }
 
-    /// Its squared norm as a number to rank by; not a number is larger than any.
+    /// The block's squared norm as an integer to rank by; NaN ranks above any number.
     pub fn rank(&self, block: &Range<usize>) -> u64 {
         let sum: f64 = self.norms[block.clone()].iter().map(|&square| f64::from(square)).sum();
         sum.to_bits() & (u64::MAX >> 1)
     }
 
-    /// Leaves of each block, and of what lies between blocks.
+    /// Ranges of leaves: one for each block, and one for each gap between blocks.
     fn runs(self) -> impl Iterator<Item = Range<usize>> {
         let mut start = 0;
         std::iter::from_fn(move || {
@@ -57,7 +58,7 @@ impl Blocks<'_> {
         self.runs().filter(move |run| self.block(run.start) != NONE)
     }
 
-    /// The `count` blocks with the largest keys, of equal ones the first, and everything outside of the blocks.
+    /// Marks the `count` blocks with the largest keys, ties going to the first, and everything outside the blocks.
     pub fn mark_largest(&self, shares: &mut [f32], count: usize, key: impl Fn(&Range<usize>) -> u64) {
         for run in self.runs() {
             let own = (key(&run), Reverse(run.start));
@@ -67,7 +68,8 @@ impl Blocks<'_> {
         }
     }
 
-    /// Down from the root to the child whose own norm is the largest. Everything outside of the blocks takes the whole step.
+    /// Descends from the root to the child whose own norm is the largest. Everything outside the blocks takes the full
+    /// step.
     pub fn mark_path(&self, shares: &mut [f32]) {
         let largest = |parent: i32, level: i32| {
             let children = self.all().filter(|child| self.parent(child) == parent && self.level(child) == level);

@@ -1,9 +1,9 @@
-//! The backward pass of attention: scores are computed again, a block of queries against a block of keys at a time.
+//! The backward pass of attention: scores are recomputed, one block of queries against one block of keys at a time.
 //!
-//! A unit of work owns a range of keys of one key-value head and goes through the queries that see it. Their gradients
-//! are sums over the ranges, so a unit follows the one before it block by block: the order of every sum is fixed, whoever
-//! computes it. Units begin with the first ranges, which most queries see; the last ones are short, and threads end
-//! together.
+//! A work unit owns a range of keys of one key-value head and goes through the queries that see it. The queries'
+//! gradients are sums over the ranges, so a unit follows the previous one block by block: the order of every sum is
+//! fixed, whichever thread computes it. The first ranges, which most queries see, start first; the last ones are short,
+//! so threads finish together.
 
 use super::super::Team;
 use super::super::frame::Frame;
@@ -18,15 +18,15 @@ use headroom_graph::ops::flash_attention::FlashAttention;
 use std::ops::Range;
 use std::sync::PoisonError;
 
-/// Query positions of a block: deep enough for the sums over them to repay loading what they are added to.
+/// Query positions of a block: enough for the sums over them to repay loading their accumulators.
 const QUERIES: usize = 112;
-/// Keys of a block: with the queries, scores and their gradients that stay in the second-level cache.
+/// Keys of a block: together with the queries, scores and their gradients they stay in the L2 cache.
 const KEYS: usize = 256;
-/// Keys of a unit: its keys, values and their gradients stay in the second-level cache, too.
+/// Keys of a unit: its keys, values and their gradients stay in the L2 cache, too.
 const RANGE: usize = 3 * KEYS;
 
-/// Keys and values in panels, keys in rows, the gradients of both; q, dout and dq of a block, scores and their
-/// gradients.
+/// Tile elements: keys and values in panels, keys in rows, the gradients of both; q, dout and dq of a block, scores and
+/// their gradients.
 pub fn tile(sizes: &AttentionSizes) -> usize {
     let keys = longest_range(sizes).next_multiple_of(KEY_PANEL);
     keys * (2 * sizes.head_dim + 3 * wide(sizes)) + QUERIES * (3 * wide(sizes) + 2 * score_stride(KEYS.min(sizes.seq)))
@@ -76,7 +76,7 @@ struct Arrived<'a> {
     dout: &'a [f32],
 }
 
-/// Where the gradients go.
+/// The outputs.
 struct Gradients<'a> {
     dq: Shared<'a>,
     dk: Shared<'a>,
@@ -104,7 +104,8 @@ pub fn gradient(team: &Team, op: &FlashAttention, types: &[TensorType], at: &Fra
     });
 }
 
-/// A range of keys of a key-value head. Its steps, each a block of queries of one head, follow those of the range before.
+/// A range of keys of a key-value head. Its steps, each a block of queries of one head, follow those of the previous
+/// range.
 struct Unit<'a> {
     of: Head,
     range: Range<usize>,
@@ -131,7 +132,7 @@ fn gradient_range(attention: &Attention, unit: &Unit, arrived: Arrived, room: &m
             if let Some(before) = unit.before {
                 before.follow(steps, unit.spins);
             }
-            // SAFETY: this head's rows belong to this key-value head alone, and to this range until its step is done.
+            // SAFETY: only this key-value head uses this head's rows, and only this range until its step is done.
             let mut dq = unsafe { attention.rows_out(&to.dq, &own, block.clone()) };
             if range.start > 0 {
                 for (row, sum) in room.dqueries.chunks_exact_mut(wide).take(block.len()).enumerate() {
@@ -147,7 +148,7 @@ fn gradient_range(attention: &Attention, unit: &Unit, arrived: Arrived, room: &m
                 step.dkeys_and_dvalues(&keys, room);
             }
             if last {
-                // Queries are scaled for the scores and so are right for dk; dq is scaled here.
+                // Queries are scaled for the scores, which is also right for dk; dq is scaled here.
                 attention.copy_rows(room.dqueries, wide, block.start, RotationDirection::Back, attention.scale, dq);
             } else {
                 rows::copy(attention.isa, 1.0, room.dqueries, wide, dq);
@@ -155,7 +156,7 @@ fn gradient_range(attention: &Attention, unit: &Unit, arrived: Arrived, room: &m
             unit.lead.has_done(steps);
         }
     }
-    // SAFETY: these keys are this unit's alone.
+    // SAFETY: these keys belong to this unit only.
     let (dk, dv) =
         unsafe { (attention.rows_out(&to.dk, of, range.clone()), attention.rows_out(&to.dv, of, range.clone())) };
     attention.copy_rows(room.dkeys, wide, range.start, RotationDirection::Back, 1.0, dk);
@@ -172,7 +173,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Brings in a panel of the block: its queries, what arrived for them, and for each the logarithm of its sum and
+    /// Loads a panel of the block: its queries, their arriving gradients, and for each query its logsumexp and
     /// `dout · out`.
     fn bring(&self, panel: &Range<usize>, figures: &mut [(f32, f32)], room: &mut Room) {
         let (attention, own) = (self.attention, &self.own);
@@ -194,12 +195,13 @@ impl Step<'_> {
         self.block.start + panel.start..self.block.start + panel.end
     }
 
-    /// The block's weights into `p`, the gradients of its scores into `ds`, and what these keys add to `dqueries`.
+    /// Computes the block's weights into `p`, the gradients of its scores into `ds`, and adds these keys' part to
+    /// `dqueries`.
     fn scores_and_dqueries(&self, keys: &Range<usize>, figures: &mut [(f32, f32)], room: &mut Room) {
         let attention = self.attention;
         let (small, wide, hd) = (attention.small, attention.wide(), attention.sizes.head_dim);
         let stride = score_stride(KEYS.min(attention.sizes.seq));
-        // Keys begin at a whole panel, since KEYS is a multiple of every width.
+        // Keys begin at a panel boundary, since KEYS is a multiple of every panel width.
         let before = keys.start - self.range_start;
         for panel in nearly_equal(0..self.block.len(), small.rows()) {
             let first = panel.start;
@@ -207,12 +209,12 @@ impl Step<'_> {
             let mut ahead = [Prefetch::NOTHING; 3];
             if before == 0 {
                 self.bring(&panel, &mut figures[panel.clone()], room);
-                // As many rows after these come next.
+                // The next panel has as many rows as this one.
                 let next = positions.end..(positions.end + panel.len()).min(attention.sizes.seq);
                 ahead = [attention.q, self.arrived.dout, self.arrived.out]
                     .map(|rows_of| attention.ahead(rows_of, &self.own, next.clone()));
             }
-            // Keys that the panel's last row sees; the whole panel is masked where there is none.
+            // Number of keys that the panel's last row sees; if zero, the whole panel is masked.
             let seen = positions.end.saturating_sub(keys.start).min(keys.len());
             let (p, ds) = (&mut room.p[first * stride..], &mut room.ds[first * stride..]);
             let both =

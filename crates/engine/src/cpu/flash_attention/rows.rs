@@ -1,15 +1,15 @@
-//! Kernels over rows of scores, or of a head, at each instruction-set level: several rows per call.
+//! Kernels over rows of scores, or of a head, at each instruction-set level; each call processes several rows.
 
 use crate::by_isa;
 use crate::cpu::gemm::MatMut;
 use crate::cpu::lanes::{Lanes, by_lanes};
 use crate::cpu::math;
 
-/// The largest score and the sum of a row that has seen no keys yet.
+/// Statistics (largest score, sum) of a row that has seen no keys yet.
 pub const BEFORE_ANY: (f32, f32) = (f32::NEG_INFINITY, 0.0);
 
-/// Rows of scores: as many as there are `figures`, `stride` apart, of which row `i` sees `seen + i` keys (at least none,
-/// at most `keys`).
+/// Rows of scores: one for each entry of `figures`, with stride `stride`; row `i` sees `seen + i` keys, clamped to
+/// `0..=keys`.
 #[derive(Clone, Copy)]
 pub struct Rows {
     pub stride: usize,
@@ -25,8 +25,8 @@ impl Rows {
 }
 
 by_lanes! {
-    /// Turns the scores that a row sees into `e^(score - largest)`, the rest of its keys into zero. `figures` hold the largest
-    /// score so far, of keys before these, and get the largest of all and the sum of these keys.
+    /// Replaces the scores that a row sees by `e^(score - largest)`, and the rest of its keys by zero. On entry
+    /// `figures` hold the largest score of earlier keys; on return, the overall largest and the sum over these keys.
     pub fn online_softmax<L>(scores: &mut [f32], rows: Rows, figures: &mut [(f32, f32)]) {
         for (index, (scores, figures)) in scores.chunks_mut(rows.stride).zip(figures).enumerate() {
             let (x, masked) = scores[..rows.keys].split_at_mut(rows.seen_by(index));
@@ -34,7 +34,7 @@ by_lanes! {
             let whole = x.len() / L::LANES * L::LANES;
             // SAFETY: whole vectors within the slice, then the rest under a mask.
             unsafe {
-                // Four chains: one would wait for itself at every vector.
+                // Four independent chains hide the latency; a single one would wait for itself at every vector.
                 let mut tops = [L::splat(f32::NEG_INFINITY); 4];
                 let fours = whole / (4 * L::LANES) * (4 * L::LANES);
                 for at in (0..fours).step_by(4 * L::LANES) {
@@ -70,14 +70,14 @@ by_lanes! {
         }
     }
 
-    /// Merges the online-softmax statistics of earlier key blocks (`so_far`) into those that [`online_softmax`] made of the next
-    /// block, and scales `mixed`, with rows `stride` apart, to the new largest score.
+    /// Merges the online-softmax statistics of earlier key blocks (`so_far`) into those that [`online_softmax`]
+    /// computed for the next block, and rescales `mixed`, with row stride `stride`, to the new largest score.
     pub fn merge_statistics<L>(so_far: &[(f32, f32)], figures: &mut [(f32, f32)], mixed: &mut [f32], stride: usize) {
         for ((so_far, figures), mixed) in so_far.iter().zip(figures).zip(mixed.chunks_mut(stride)) {
             let mut factor = 1.0;
             if figures.0 > so_far.0 {
                 let mixed = &mut mixed[..stride];
-                // SAFETY: masks end where the row ends.
+                // SAFETY: masks stop at the end of the row.
                 unsafe {
                     let factors = L::exp(L::splat(so_far.0 - figures.0));
                     for at in (0..stride).step_by(L::LANES) {
@@ -91,8 +91,8 @@ by_lanes! {
         }
     }
 
-    /// Turns the scores that a row of `p` sees into weights, and the weights' gradients in `ds` into the scores' gradients;
-    /// the rest becomes zero. `figures`: the row's logarithm of the sum, and `dout · out`.
+    /// Replaces the scores that a row of `p` sees by weights, and the weights' gradients in `ds` by the scores'
+    /// gradients; the rest becomes zero. `figures` hold the row's logsumexp and `dout · out`.
     pub fn softmax_gradient<L>(p: &mut [f32], ds: &mut [f32], rows: Rows, figures: &[(f32, f32)]) {
         let both = p.chunks_mut(rows.stride).zip(ds.chunks_mut(rows.stride));
         for (index, ((p, ds), figures)) in both.zip(figures).enumerate() {
@@ -100,7 +100,7 @@ by_lanes! {
             p[seen..rows.keys].fill(0.0);
             ds[seen..rows.keys].fill(0.0);
             let (p, ds) = (&mut p[..seen], &mut ds[..seen]);
-            // SAFETY: masks end where the slices, both of one length, end.
+            // SAFETY: masks stop at the end of the slices, which have the same length.
             unsafe {
                 let (lse, dot) = (L::splat(figures.0), L::splat(figures.1));
                 for at in (0..seen).step_by(L::LANES) {
@@ -114,7 +114,7 @@ by_lanes! {
         }
     }
 
-    /// Rows `from_stride` apart, scaled.
+    /// Copies rows with stride `from_stride`, scaled.
     pub fn copy<L>(factor: f32, from: &[f32], from_stride: usize, to: MatMut) {
         let mut to = to;
         for row in 0..to.rows() {
@@ -123,7 +123,7 @@ by_lanes! {
         }
     }
 
-    /// Each row divided by its sum, the second of its figures.
+    /// Divides each row by its sum, the second of its figures.
     pub fn divide<L>(figures: &[(f32, f32)], from: &[f32], from_stride: usize, to: MatMut) {
         let mut to = to;
         for (row, (_, sum)) in figures.iter().enumerate() {
@@ -132,11 +132,11 @@ by_lanes! {
         }
     }
 
-    /// Halves of each row turned against each other, and scaled; `sign` is -1 for the way back. Row `i` turns by row `i`
-    /// of the tables.
+    /// Rotates the halves of each row against each other, and scales; `sign` is -1 for the inverse. Row `i` uses row
+    /// `i` of the tables.
     pub fn turn<L>(sign: f32, factor: f32, from: &[f32], from_stride: usize, tables: (&[f32], &[f32]), to: MatMut) {
         let mut to = to;
-        // SAFETY: each row is cut out of its slice; masks end where its halves end.
+        // SAFETY: each row is cut out of its slice; masks stop at the end of its halves.
         unsafe {
             let (sign, factor) = (L::splat(sign * factor), L::splat(factor));
             for row in 0..to.rows() {
@@ -160,7 +160,7 @@ by_lanes! {
     }
 }
 
-/// As many elements as the target has.
+/// Scales as many elements as the target has.
 ///
 /// # Safety
 /// Inlined into a function compiled for the level of `L`.
@@ -168,7 +168,7 @@ by_lanes! {
 unsafe fn scale_row<L: Lanes>(factor: L::Vector, from: &[f32], to: &mut [f32]) {
     let from = &from[..to.len()];
     for at in (0..to.len()).step_by(L::LANES) {
-        // SAFETY: masks end where both slices end.
+        // SAFETY: masks stop at the end of both slices.
         unsafe {
             let mask = L::first(to.len() - at);
             let value = L::multiply(factor, L::load_masked(mask, from.as_ptr().add(at)));

@@ -1,5 +1,5 @@
-//! Products of bfloat16 numbers; sums, C and everything in memory stay single. Operands are rounded while they are packed,
-//! or split into three numbers each, whose products add up to those of singles.
+//! Products of bfloat16 numbers; sums, C and everything in memory stay in single precision. Operands are rounded while
+//! they are packed, or split into three numbers each, whose products add up to single-precision products.
 
 #[cfg(target_arch = "x86_64")]
 mod drive;
@@ -21,9 +21,9 @@ use crate::cpu::isa::Isa;
 use crate::cpu::pool::Pool;
 use std::ops::Range;
 
-/// Products of parts that one of singles takes.
+/// Number of products of parts per single-precision product.
 pub const SPLIT_PRODUCTS: u32 = 6;
-/// Products that are shorter one way, such as those of attention's heads, are mostly packing.
+/// Products with a shorter side, such as those of attention's heads, are dominated by packing.
 #[cfg(target_arch = "x86_64")]
 const SPLIT_LENGTH_MIN: usize = 128;
 
@@ -33,7 +33,7 @@ const SPLIT_LENGTH_MIN: usize = 128;
 enum Form {
     /// The nearest bfloat16 number.
     Rounded,
-    /// Three of them, which add up to it.
+    /// Three bfloat16 numbers that add up to it.
     Split,
 }
 
@@ -47,7 +47,7 @@ impl Form {
     }
 }
 
-/// Shared by all threads of the pool. The bits of C are the same for any number of threads; they may differ between
+/// Runs on all threads of the pool. The bits of C are the same for any number of threads; they may differ between
 /// units.
 pub fn gemm_bf16(pool: &Pool, isa: Isa, unit: Bf16Unit, scratch: &Scratch, mut joined: Joined) {
     let unit = unit.runnable();
@@ -64,7 +64,7 @@ pub fn gemm_bf16(pool: &Pool, isa: Isa, unit: Bf16Unit, scratch: &Scratch, mut j
     super::join_together(pool, isa, scratch, &mut joined, Rounding::ToBf16);
 }
 
-/// Some rows of C on the calling thread.
+/// Computes some rows of C on the calling thread.
 pub(super) fn alone(
     isa: Isa,
     unit: Bf16Unit,
@@ -89,8 +89,8 @@ pub(super) fn alone(
     super::run_alone(isa, buffers, worker, product, rows, Rounding::ToBf16);
 }
 
-/// Whether a product in single precision is worth splitting: by its shape alone, so that the bits of C do not depend on
-/// who computes it. Tiles must not be mostly filling.
+/// Whether a single-precision product is worth splitting. Depends only on its shape, so that the bits of C do not
+/// depend on who computes it. Tiles must not be mostly padding.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn splits(isa: Isa, product: &Product) -> bool {
     let [m, n, k] = [product.a.rows, product.b.cols, product.a.cols];
@@ -101,7 +101,7 @@ pub(super) fn splits(isa: Isa, product: &Product) -> bool {
             <= 3 * m.saturating_mul(n).saturating_mul(k)
 }
 
-/// Products in single precision, shared by all threads.
+/// Single-precision products on all threads.
 ///
 /// # Safety
 /// Every part has rows, columns and depth, and [`splits`].
@@ -112,7 +112,7 @@ pub(super) unsafe fn split_together(pool: &Pool, scratch: &Scratch, joined: &mut
     unsafe { drive::run_together(pool, (Bf16Unit::Amx, Form::Split), scratch, joined, threads) }
 }
 
-/// Some rows of a product in single precision on the calling thread.
+/// Some rows of a single-precision product on the calling thread.
 ///
 /// # Safety
 /// As [`split_together`]; one job runs on a worker at a time.

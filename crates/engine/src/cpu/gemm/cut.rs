@@ -4,8 +4,8 @@
 //! computed in *items* (a few panels of rows × a few panels of columns). Every thread has a *share* of a stage: columns
 //! that it packs itself, so that they come from its own cache, and the items under them.
 //!
-//! Sizes are chosen for the thread count, and the result does not depend on them: no item splits depth, and the blocks
-//! of depth follow from the depth alone.
+//! Sizes are chosen for the thread count, but the result does not depend on them: no item splits the depth, and the
+//! blocks of depth follow from the depth alone.
 
 use std::ops::Range;
 
@@ -15,29 +15,29 @@ use super::matrix::MatRef;
 use super::part;
 use super::scratch::{LEFT_FLOATS, Piece};
 
-/// Floats of packed right operand that an item reads over and over: a little more than half a core's L2.
+/// Floats of packed right operand that an item reads repeatedly: slightly more than half of a core's L2.
 const RIGHT_IN_CACHE: usize = 288 * 1024;
-/// Floats of right operand that are packed as one stage: what two cores keep in L2 beside everything else.
+/// Most floats of right operand for a single stage: two cores keep that much in L2 beside everything else.
 const STAGE_ALONE: usize = 384 * 1024;
-/// Floats of right operand that a stage has where there are several: L2 holds them beside what else is read.
+/// Floats of right operand per stage if there are several: L2 holds them beside what else is read.
 const STAGE: usize = RIGHT_IN_CACHE;
-/// Column panels of the narrowest share; below that, threads have columns in common and divide the rows.
+/// Column panels of the narrowest share; below that, threads share columns and divide the rows.
 const SHARE_PANELS_MIN: usize = 2;
-/// Narrower items would copy the left operand too often.
+/// Fewest column panels of an item: narrower items would copy the left operand too often.
 const ITEM_PANELS_MIN: usize = 4;
 /// Fewer column panels than this do not repay a copy of the left operand.
 const PANELS_TO_PACK_LEFT: usize = 3;
-/// Rows a multiple of this many floats (4 KiB) apart would all fall into the same few lines of L1.
+/// Rows whose stride is a multiple of this many floats (4 KiB) would all map to the same few lines of L1.
 const PAGE: usize = 1024;
-/// Floats from the first to the last step of depth that may be read by columns without a copy: they stay in L2.
+/// Most floats between the first and the last step of depth when reading by columns without a copy: they stay in L2.
 const LEFT_SPREAD_MAX: usize = 128 * 1024;
-/// Floats from the first to the last row of a right operand that is read without a copy.
+/// Most floats between the first and the last row of a right operand that is read without a copy.
 const RIGHT_SPREAD_MAX: usize = 512 * 1024;
-/// As many rows of C do not repay a copy of the right operand that lies well already.
+/// Up to this many rows of C do not repay copying a right operand that already has a good layout.
 const ROWS_TO_PACK_RIGHT: usize = 256;
 /// Row panels of the tallest item.
 pub const ROW_PANELS_MAX: usize = 32;
-/// Items a share that keep the wait for the last one short.
+/// Items per share; enough to keep the wait for the last one short.
 const ITEMS_A_SHARE: usize = 16;
 
 /// One product, or several joined ones, cut up for a buffer and a team.
@@ -48,7 +48,7 @@ pub struct Cut<'a> {
     pub left: LeftPlan,
     pub right: RightPlan,
     pub rounding: Rounding,
-    /// Those rows alone.
+    /// Restricts the product to these rows.
     rows: Option<Range<usize>>,
     buffer: Piece,
     depth_blocks: usize,
@@ -59,20 +59,20 @@ pub struct Cut<'a> {
     panels_an_item: usize,
     row_panels: usize,
     row_panels_an_item: usize,
-    /// Shares: parts of the rows × parts of the columns.
+    /// Number of shares: parts of the rows × parts of the columns.
     row_parts: usize,
     column_parts: usize,
 }
 
-/// Rounding of the operands on their way in.
+/// Rounding of the operands while they are copied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rounding {
     None,
-    /// To bfloat16, in the copy: both operands are then always copied.
+    /// To bfloat16: both operands are then always copied.
     ToBf16,
 }
 
-/// Whether the left operand is read where it lies or from a copy, and how it lies there.
+/// Whether the left operand is read in place or from a copy, and its layout there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LeftPlan {
     InPlace(Left),
@@ -80,14 +80,14 @@ pub enum LeftPlan {
     PackColumns,
 }
 
-/// Whether whole panels of the right operand are read where they lie; one that is not a whole tile wide is always packed.
+/// Whether whole panels of the right operand are read in place; a panel narrower than a tile is always packed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RightPlan {
     InPlace,
     Pack,
 }
 
-/// Columns × depth of the right operand that are packed together, and where.
+/// Columns × depth of the right operand that are packed together, and the destination.
 pub struct Stage {
     pub blocks: Range<usize>,
     pub panels: Range<usize>,
@@ -101,8 +101,8 @@ pub struct Item {
 }
 
 impl<'a> Cut<'a> {
-    /// Products that each have at least one row, column and step of depth, in `team` shares; some rows of the only one, if
-    /// `rows` says so.
+    /// Cuts products that each have at least one row, column and step of depth into `team` shares; `rows` restricts a
+    /// single product to some of its rows.
     pub fn new(
         kernels: &'static Kernels,
         joined: &'a Joined<'a>,
@@ -119,7 +119,7 @@ impl<'a> Cut<'a> {
         let (depth_blocks_per_stage, panels_per_stage) = if depth * panels * width <= buffer.floats.min(STAGE_ALONE) {
             (depth_blocks, panels)
         } else {
-            // Equal stages: the left operand is copied for each, and a narrow last one would hardly use its copy.
+            // Equal stages: the left operand is copied for each, and a narrow last stage would hardly use its copy.
             let most = ((buffer.floats / 2).min(STAGE) / (deepest_block * width)).max(1);
             (1, panels.div_ceil(panels.div_ceil(most)))
         };
@@ -127,7 +127,7 @@ impl<'a> Cut<'a> {
             .rev()
             .find(|&parts| team.is_multiple_of(parts) && panels_per_stage >= parts * SHARE_PANELS_MIN)
             .unwrap_or(1);
-        // A left operand that lies by columns is copied for each share that it meets: rows are divided where a thread's
+        // A column-major left operand is copied for each share that reads it: rows are divided instead if a thread's
         // cache holds all columns.
         let by_columns = joined.a(0).row_stride == 1 && joined.a(0).col_stride != 1;
         let narrow = deepest_block * panels_per_stage * width <= RIGHT_IN_CACHE;
@@ -145,8 +145,8 @@ impl<'a> Cut<'a> {
         let panels_an_item = share_panels.div_ceil(items_across);
         let left = how_to_read_left(joined, panels_an_item, rounding);
         let row_panels_an_item = if left == LeftPlan::PackColumns {
-            // A step of depth is a few floats far from the next: several panels at once make use of whole cache lines
-            // and of each page that is touched.
+            // Each step of depth is a few floats, far from those of the next: several panels at once use whole cache
+            // lines and whole pages.
             let fit = LEFT_FLOATS / (deepest_block * PACKED_COLUMN_STRIDE);
             fit.min(share_row_panels * items_across / items_wanted).clamp(1, ROW_PANELS_MAX)
         } else {
@@ -180,8 +180,8 @@ impl<'a> Cut<'a> {
         self.depth_blocks.div_ceil(self.depth_blocks_per_stage) * self.panels.div_ceil(self.panels_per_stage)
     }
 
-    /// Depth is the inner loop: a stage's columns of C are finished before the next ones begin. Stages take turns in the
-    /// two halves of the buffer; a single one has all of it.
+    /// Depth is the inner loop: a stage's columns of C are finished before the next ones begin. Stages alternate
+    /// between the two halves of the buffer; a single stage has all of it.
     pub fn stage(&self, index: usize) -> Stage {
         let depth_stages = self.depth_blocks.div_ceil(self.depth_blocks_per_stage);
         let (across, down) = (index / depth_stages, index % depth_stages);
@@ -193,7 +193,7 @@ impl<'a> Cut<'a> {
         Stage { blocks, panels, buffer: unsafe { self.buffer.start.add(half) } }
     }
 
-    /// The column panels that a share packs: its part of those it has in common with others.
+    /// The column panels that a share packs: its part of the columns that it shares with others.
     pub fn pack_panels(&self, stage: &Stage, share: usize) -> Range<usize> {
         part(self.share_panels(stage, share), self.row_parts, share / self.column_parts)
     }
@@ -211,18 +211,18 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// Where the rows of the item after this one lie, if it has the same columns.
+    /// The row panels of the next item, if it has the same columns.
     pub fn next_row_panels(&self, share: usize, index: usize) -> Option<Range<usize>> {
         let down = self.items_down(share);
         (index % down + 1 < down).then(|| part(self.share_row_panels(share), down, index % down + 1))
     }
 
-    /// The `index`-th of equal blocks of the depth.
+    /// The `index`-th of the equal blocks of depth.
     pub fn depth_block(&self, index: usize) -> Range<usize> {
         part(0..self.joined.depth(), self.depth_blocks, index)
     }
 
-    /// The `index`-th panel of the rows; those of a part have nearly equal heights.
+    /// The `index`-th row panel; the panels of a part have nearly equal heights.
     pub fn row_panel(&self, index: usize) -> Panel {
         let before = self.rows.as_ref().map_or(0, |rows| rows.start);
         let lengths = heights(self.joined, &self.rows);
@@ -231,7 +231,7 @@ impl<'a> Cut<'a> {
         panel
     }
 
-    /// The columns of C under a panel, and the floats per step of depth there.
+    /// The columns of C under a panel, and its packed width in floats per step of depth.
     pub fn panel(&self, index: usize) -> (Panel, usize) {
         let width = self.kernels.width();
         let panel = joined::panel(self.joined.columns(), width, index, joined::as_wide_as(width));
@@ -239,19 +239,19 @@ impl<'a> Cut<'a> {
         (panel, packed_width)
     }
 
-    /// Whether a panel is read where it lies.
+    /// Whether a panel is read in place.
     pub fn in_place(&self, columns: &Range<usize>) -> bool {
         self.right == RightPlan::InPlace && columns.len() == self.kernels.width()
     }
 
-    /// Where the first panel's block of depth lies in the stage's buffer: block after block, in each panel after panel.
+    /// Address of the first panel of a depth block in the stage's buffer: ordered by block, then by panel.
     pub fn packed_block(&self, stage: &Stage, block: &Range<usize>) -> *mut f32 {
         let before = block.start - self.depth_block(stage.blocks.start).start;
         // SAFETY: blocks and panels of a stage fit the buffer by the choice of the stage's size.
         unsafe { stage.buffer.add(before * stage.panels.len() * self.kernels.width()) }
     }
 
-    /// How far a panel of a block lies behind the stage's first one.
+    /// Offset of a panel within its block, from the stage's first panel.
     pub fn packed_panel(&self, stage: &Stage, block: &Range<usize>, panel: usize) -> usize {
         (panel - stage.panels.start) * self.kernels.width() * block.len()
     }
@@ -274,12 +274,12 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Rows of each part of the rows: those asked for, or all.
+/// Number of rows of each part: the requested ones, or all.
 pub fn heights(joined: &Joined, rows: &Option<Range<usize>>) -> impl Iterator<Item = usize> {
     joined.rows().map(|all| rows.as_ref().map_or(all, |rows| rows.len()))
 }
 
-/// In place, or copied where it is read often enough or lies badly; one way for all parts.
+/// In place, or copied if it is read often enough or has a bad layout; the same way for all parts.
 fn how_to_read_left(joined: &Joined, panels_an_item: usize, rounding: Rounding) -> LeftPlan {
     let read_often = panels_an_item >= PANELS_TO_PACK_LEFT || rounding == Rounding::ToBf16;
     let parts = joined.rows().enumerate().map(|(part, _)| joined.a(part));
@@ -300,7 +300,7 @@ fn how_to_read_left(joined: &Joined, panels_an_item: usize, rounding: Rounding) 
         .reduce(|all, one| match (all, one) {
             (all, one) if all == one => all,
             (all, one) if columns.contains(&all) && columns.contains(&one) => LeftPlan::PackColumns,
-            // A copy by rows takes any strides.
+            // A copy by rows handles any strides.
             _ => LeftPlan::PackRows,
         })
         .expect("a product has a left operand")

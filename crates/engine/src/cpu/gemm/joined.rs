@@ -1,20 +1,19 @@
-//! Products that have an operand in common, computed as one: it is copied once, and threads meet once.
+//! Products that share an operand, computed as one: it is copied once, and the threads synchronise once.
 //!
-//! Panels are those of one product after the other: none reaches from one into the next. So each C has the bits that its
-//! product alone would give.
+//! Panels never span two products. So each C has the bits that its product alone would give.
 
 use std::ops::Range;
 
 use super::matrix::{MatMut, MatRef};
 use super::{Accumulate, Product, non_empty, part};
 
-/// A right operand and where its product goes.
+/// A right operand and the destination of its product.
 pub struct Columns<'a> {
     pub b: MatRef<'a>,
     pub c: MatMut<'a>,
 }
 
-/// A left operand and where its product goes.
+/// A left operand and the destination of its product.
 pub struct Rows<'a> {
     pub a: MatRef<'a>,
     pub c: MatMut<'a>,
@@ -28,15 +27,15 @@ enum Parts<'a> {
     Rows(&'a [Rows<'a>], MatRef<'a>),
 }
 
-/// `c (+)= alpha · a · b` for each part. All have the same depth. It borrows its parts for itself alone: whoever has it for
-/// himself has every C for himself.
+/// `c (+)= alpha · a · b` for each part. All have the same depth. It borrows its parts exclusively: an exclusive borrow
+/// of it is one of every C.
 pub struct Joined<'a> {
     pub(super) alpha: f32,
     pub(super) accumulate: Accumulate,
     parts: Parts<'a>,
 }
 
-/// A panel of rows or of columns: whose, and which of them.
+/// A panel of rows or of columns: the part that it belongs to, and its range there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
     pub part: usize,
@@ -83,7 +82,7 @@ impl Joined<'_> {
         }
     }
 
-    /// The C of a part of the rows and a part of the columns; one of the two is the only one.
+    /// The C of a part of the rows and a part of the columns; one of the two has only one part.
     pub(super) fn c(&self, rows: usize, columns: usize) -> &MatMut<'_> {
         match &self.parts {
             Parts::Columns(_, parts) => &parts[columns].c,
@@ -91,19 +90,19 @@ impl Joined<'_> {
         }
     }
 
-    /// Rows of each part of the rows.
+    /// Number of rows of each part of the rows.
     pub(super) fn rows(&self) -> impl Iterator<Item = usize> {
         let parts = if matches!(self.parts, Parts::Rows(..)) { self.parts() } else { 1 };
         (0..parts).map(|part| self.a(part).rows)
     }
 
-    /// Columns of each part of the columns.
+    /// Number of columns of each part of the columns.
     pub(super) fn columns(&self) -> impl Iterator<Item = usize> {
         let parts = if matches!(self.parts, Parts::Columns(..)) { self.parts() } else { 1 };
         (0..parts).map(|part| self.b(part).cols)
     }
 
-    /// Checks the shapes; whether every part has something to add up. Sums over no depth are made zero where they stand.
+    /// Checks the shapes; returns whether every part is non-empty. Sums over zero depth are set to zero here.
     pub(super) fn whole(&mut self) -> bool {
         let mut whole = true;
         for part in 0..self.parts() {
@@ -114,19 +113,19 @@ impl Joined<'_> {
 
     pub(super) fn part(&mut self, part: usize) -> Product<'_> {
         let (rows, columns) = if matches!(self.parts, Parts::Rows(..)) { (part, 0) } else { (0, part) };
-        // SAFETY: the parts are borrowed by this alone, and this by the product.
+        // SAFETY: only this borrows the parts, and the product borrows this.
         let c = unsafe { self.c(rows, columns).alias() };
         let (a, b) = (*self.a(rows), *self.b(columns));
         Product { alpha: self.alpha, a, b, accumulate: self.accumulate, c }
     }
 }
 
-/// How many panels of at most `largest` there are.
+/// Number of panels of at most `largest`.
 pub fn panels(parts: impl Iterator<Item = usize>, largest: usize) -> usize {
     parts.map(|length| length.div_ceil(largest)).sum()
 }
 
-/// The `index`-th panel, by how many panels each part has and what a part's `nth` of so many is.
+/// The `index`-th panel over all parts; `cut(length, panels, nth)` gives the range of a part's `nth` panel.
 pub fn panel(
     parts: impl Iterator<Item = usize>,
     largest: usize,
@@ -144,7 +143,7 @@ pub fn panel(
     unreachable!("there are {before} panels, and {index} is none of them")
 }
 
-/// Panels of one width, the last as wide as what is left.
+/// Panels of one width; the last is narrower.
 pub fn as_wide_as(width: usize) -> impl Fn(usize, usize, usize) -> Range<usize> {
     move |length, _, nth| nth * width..((nth + 1) * width).min(length)
 }

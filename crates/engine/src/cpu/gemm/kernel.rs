@@ -1,34 +1,36 @@
 //! The inner loop of a product: one register tile of C, over one block of depth.
 //!
-//! Every element is `Σ a·b` in the order of the depth, from zero, whatever the tile's size and wherever it lies: so the
-//! bits of C depend on the instruction set and the blocks of depth only, never on how the work was cut or shared.
+//! Every element is `Σ a·b` in order of depth, starting from zero, whatever the tile's size and position. So the bits
+//! of C depend only on the instruction set and the blocks of depth, never on how the work was cut or shared.
 
 use crate::cpu::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::lanes::{Avx2, Avx512};
 use crate::cpu::lanes::{Lanes, Portable};
 
-/// The deepest block of K: 14 rows × 512 × 4 bytes of packed left operand stay in a 48 KiB L1 while the right one streams by.
+/// The deepest block of K: 14 rows × 512 × 4 bytes of packed left operand stay in a 48 KiB L1 while the right one
+/// streams by.
 pub const DEPTH_MAX: usize = 512;
-/// Rows of the tallest tile: 14 rows of two vectors, two vectors of B and a broadcast fill 31 of 32 AVX-512 registers.
+/// Rows of the tallest tile: 14 rows of two vectors, two vectors of B and a broadcast fill 31 of the 32 AVX-512
+/// registers.
 pub const ROWS_MAX: usize = 14;
-/// Distance between packed rows: one cache line more than the depth, so that rows spread over all sets of the cache.
+/// Stride of packed rows: one cache line more than the depth, so that rows spread over all cache sets.
 pub const PACKED_ROW_STRIDE: usize = DEPTH_MAX + 16;
 
-/// Distance between packed steps of depth of a left panel: the tallest tile in whole vectors.
+/// Stride of packed steps of depth in a left panel: the tallest tile in whole vectors.
 pub const PACKED_COLUMN_STRIDE: usize = 16;
 
 /// Floats in a cache line.
 pub const LINE: usize = 16;
 
-/// How the left operand's elements lie.
+/// Memory layout of the left operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Left {
-    /// Depth next to each other, rows [`PACKED_ROW_STRIDE`] apart.
+    /// Depth is contiguous; row stride [`PACKED_ROW_STRIDE`].
     PackedRows,
-    /// Depth next to each other, rows the tile's `left_stride` apart.
+    /// Depth is contiguous; row stride `left_stride` of the tile.
     Rows,
-    /// Rows next to each other, steps of depth the tile's `left_stride` apart.
+    /// Rows are contiguous; the steps of depth have the tile's `left_stride`.
     Columns,
 }
 
@@ -36,7 +38,7 @@ pub enum Left {
 pub struct Tile {
     pub a: *const f32,
     pub left_stride: usize,
-    /// Whole vectors of columns for each step of depth, the steps `right_stride` floats apart.
+    /// Whole vectors of columns for each step of depth, with stride `right_stride` in floats.
     pub b: *const f32,
     pub right_stride: usize,
     pub depth: usize,
@@ -45,17 +47,17 @@ pub struct Tile {
     pub c_stride: usize,
     pub columns: usize,
     pub store: Store,
-    /// Goes on from tile to tile.
+    /// Continues from tile to tile.
     pub ahead: Prefetch,
 }
 
-/// Cache lines that will be needed later, asked for while tiles are computed: `count` lines, in runs of `run` that
-/// are `stride` floats apart, each run `jump` floats after the last line of the one before.
+/// Cache lines to prefetch while tiles are computed: `count` lines, in runs of `run` lines with stride `stride` in
+/// floats; each run starts `jump` floats after the last line of the previous one.
 #[derive(Clone, Copy)]
 pub struct Prefetch {
     pub at: *const f32,
     pub count: usize,
-    /// Lines asked for every [`Prefetch::STEPS`] steps of depth.
+    /// Lines prefetched every [`Prefetch::STEPS`] steps of depth.
     pub at_once: usize,
     pub stride: usize,
     pub left_in_run: usize,
@@ -64,17 +66,17 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// Steps of depth between two lines: 50 cycles or more, so that they do not hold up the tile's own.
+    /// Steps of depth between two prefetches: 50 cycles or more, so that they do not delay the tile's own loads.
     pub const STEPS: usize = 4;
     pub const NOTHING: Prefetch =
         Prefetch { at: std::ptr::null(), count: 0, at_once: 0, stride: 0, left_in_run: 0, run: 0, jump: 0 };
 
-    /// Rows of a matrix, `stride` floats apart, a line every [`Prefetch::STEPS`] steps of depth.
+    /// Rows of a matrix with stride `stride` in floats, one line every [`Prefetch::STEPS`] steps of depth.
     pub fn rows(from: &[f32], rows: usize, width: usize, stride: usize) -> Prefetch {
         Prefetch::runs(from.as_ptr(), rows, width.div_ceil(LINE), stride, 1)
     }
 
-    /// `runs` runs of `run` lines next to each other, the runs `run_stride` floats apart.
+    /// `runs` runs of `run` adjacent lines, with run stride `run_stride` in floats.
     pub fn runs(at: *const f32, runs: usize, run: usize, run_stride: usize, at_once: usize) -> Prefetch {
         let jump = run_stride.wrapping_sub((run - 1) * LINE);
         Prefetch { at, count: runs * run, at_once, stride: LINE, left_in_run: run, run, jump }
@@ -95,7 +97,7 @@ impl Prefetch {
     }
 }
 
-/// Whether the tile replaces what C held or adds to it.
+/// Whether the tile overwrites C or adds to it.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Store {
     Overwrite,
@@ -109,14 +111,14 @@ pub struct Kernels {
     pub rows_max: usize,
     /// Floats in a vector; a tile is one or two vectors wide.
     pub lanes: usize,
-    /// By left layout, vectors - 1 and rows - 1.
+    /// Indexed by left layout, vectors - 1 and rows - 1.
     tiles: [[[RunTile; ROWS_MAX]; 2]; 3],
 }
 
 type RunTile = unsafe fn(&mut Tile);
 
 impl Kernels {
-    /// The tiles of `isa`, or of the machine's highest level where it lacks that.
+    /// The tiles of `isa`, or of the machine's highest level if it lacks that one.
     pub fn of(isa: Isa) -> &'static Kernels {
         match isa.runnable() {
             #[cfg(target_arch = "x86_64")]
@@ -127,7 +129,7 @@ impl Kernels {
         }
     }
 
-    /// The widest tile's columns.
+    /// Columns of the widest tile.
     pub fn width(&self) -> usize {
         2 * self.lanes
     }
@@ -147,15 +149,15 @@ impl Kernels {
     }
 }
 
-/// Steps of depth from the load of a line of B back to its prefetch: some 200 cycles, an L2 access under load.
+/// Prefetch distance of B in steps of depth: some 200 cycles, an L2 access under load.
 const RIGHT_AHEAD: usize = 16;
 
 const PACKED_ROWS: usize = 0;
 const ROWS: usize = 1;
 const COLUMNS: usize = 2;
 
-/// Expands the body for rows 0 to 13 with constant indices, so that the accumulators are registers at any
-/// optimisation level; rows past the tile's vanish.
+/// Expands the body for rows 0 to 13 with constant indices, so that the accumulators are registers at any optimisation
+/// level; rows past the tile's height vanish.
 macro_rules! for_each_row {
     ($rows:ident, $row:ident => $body:block) => {
         for_each_row!(@ $rows, $row, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13)
@@ -178,8 +180,8 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
         _ => (1, tile.left_stride),
     };
     let (mut a, mut b, right_stride) = (tile.a, tile.b, tile.right_stride);
-    // SAFETY: `a` moves over `depth` steps of the layout the caller vouches for, `b` over `depth` packed steps, and C is
-    // touched under masks that end at `columns`.
+    // SAFETY: `a` moves over `depth` steps of the layout the caller vouches for, `b` over `depth` packed steps, and
+    // masks limit accesses to C to `columns`.
     unsafe {
         let mut sums = [[L::splat(0.0); 2]; ROWS_MAX];
         for_each_row!(HEIGHT, row => {
@@ -209,7 +211,7 @@ unsafe fn tile<L: Lanes, const LAYOUT: usize, const VECTORS: usize, const HEIGHT
                 if VECTORS == 2 {
                     L::prefetch(b.wrapping_add(RIGHT_AHEAD * right_stride + L::LANES));
                 }
-                // The last step may leave the operand's memory; nothing is read there.
+                // The last step may point outside the operand's memory; nothing is read there.
                 a = a.wrapping_add(depth_stride);
                 b = b.wrapping_add(right_stride);
             }

@@ -1,4 +1,4 @@
-//! Views of matrices in memory: where each element lies, and nothing else.
+//! Views of matrices in memory: pure addressing.
 
 use std::marker::PhantomData;
 
@@ -19,7 +19,7 @@ unsafe impl Send for MatRef<'_> {}
 unsafe impl Sync for MatRef<'_> {}
 
 impl<'a> MatRef<'a> {
-    /// `rows × cols`, row after row without gaps.
+    /// `rows × cols`, row-major without gaps.
     pub fn row_major(data: &'a [f32], rows: usize, cols: usize) -> MatRef<'a> {
         MatRef::strided(data, rows, cols, cols, 1)
     }
@@ -49,12 +49,12 @@ impl<'a> MatRef<'a> {
         MatRef { rows: self.cols, cols: self.rows, row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
 
-    /// `count` of its rows, from row `first` on.
+    /// `count` rows, starting at row `first`.
     pub fn rows_from(self, first: usize, count: usize) -> MatRef<'a> {
         let end = first.checked_add(count);
         assert!(end.is_some_and(|end| end <= self.rows), "{count} rows from row {first} on, of {}", self.rows);
         if count == 0 || self.cols == 0 {
-            // Nothing is read, and the place of a row that is not there may lie outside of the memory.
+            // Nothing is read, and the address of a missing row may lie outside the memory.
             return MatRef { rows: count, ..self };
         }
         // SAFETY: the first of those rows has an element, which lies within the view.
@@ -70,7 +70,7 @@ impl<'a> MatRef<'a> {
     }
 }
 
-/// A matrix to write, its columns next to each other: element `(r, c)` at `ptr + r * row_stride + c`.
+/// A writable matrix with contiguous columns: element `(r, c)` at `ptr + r * row_stride + c`.
 #[derive(Debug)]
 pub struct MatMut<'a> {
     pub(super) ptr: *mut f32,
@@ -86,12 +86,12 @@ unsafe impl Send for MatMut<'_> {}
 unsafe impl Sync for MatMut<'_> {}
 
 impl<'a> MatMut<'a> {
-    /// `rows × cols`, row after row without gaps.
+    /// `rows × cols`, row-major without gaps.
     pub fn row_major(data: &'a mut [f32], rows: usize, cols: usize) -> MatMut<'a> {
         MatMut::strided(data, rows, cols, cols)
     }
 
-    /// Rows `row_stride` apart, checked against the slice.
+    /// Rows with stride `row_stride`, checked against the slice.
     pub fn strided(data: &'a mut [f32], rows: usize, cols: usize, row_stride: usize) -> MatMut<'a> {
         check_extent(data.len(), rows, cols, row_stride, 1);
         assert!(rows <= 1 || row_stride >= cols, "rows of {cols} columns overlap at a stride of {row_stride}");
@@ -113,12 +113,12 @@ impl<'a> MatMut<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(row * self.row_stride), self.cols) }
     }
 
-    /// The same view; this one cannot be used while it lives.
+    /// The same view; the original cannot be used while it lives.
     pub(super) fn reborrow(&mut self) -> MatMut<'_> {
         MatMut { life: PhantomData, ..*self }
     }
 
-    /// The same view a second time.
+    /// A second copy of the view.
     ///
     /// # Safety
     /// Only one of the two is used at a time.
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn no_rows_at_the_end_of_a_strided_view_point_nowhere_else() {
-        // Three rows of two, five apart, in the twelve elements they need and not one more.
+        // Three rows of two, with stride five, in exactly the twelve elements they need.
         let data: Vec<f32> = (0..12u8).map(f32::from).collect();
         let view = MatRef::strided(&data, 3, 2, 5, 1);
         let none = view.rows_from(3, 0);

@@ -1,4 +1,4 @@
-//! Copies pieces of the operands into the layouts that the inner loop reads.
+//! Packs pieces of the operands into the layouts that the inner loop reads.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::matrix::MatRef;
 use crate::by_isa;
 use crate::cpu::isa::Isa;
 
-/// Copies `a[rows, depth]` (at most 14 rows) to `to` [`PACKED_ROW_STRIDE`] apart.
+/// Copies `a[rows, depth]` (at most 14 rows) to `to`, with row stride [`PACKED_ROW_STRIDE`].
 ///
 /// # Safety
 /// The ranges lie within `a`, `to` has room for a panel, and the CPU has the level `isa`.
@@ -27,18 +27,18 @@ pub unsafe fn pack_left_rows(isa: Isa, a: &MatRef, rows: &Range<usize>, depth: &
     }
 }
 
-/// Copies row panels `a[rows, depth]`, whose rows lie next to each other, to `to`, steps of
-/// depth [`PACKED_COLUMN_STRIDE`] apart, one panel after the other.
+/// Copies row panels `a[rows, depth]` with contiguous rows to `to`, one panel after the other; the steps of depth have
+/// stride [`PACKED_COLUMN_STRIDE`].
 ///
 /// # Safety
 /// The ranges lie within each `a`, `a.row_stride` is 1, `to` has room for the panels, and the CPU has the level `isa`.
 pub unsafe fn pack_left_columns(isa: Isa, row_panels: &[(&MatRef, Range<usize>)], depth: &Range<usize>, to: *mut f32) {
     const STEPS: usize = 8;
-    // A few steps of all panels at a time: their lines and pages are then used up at once.
+    // A few steps of all panels at a time, so that their cache lines and pages are used up at once.
     for first in (0..depth.len()).step_by(STEPS) {
         let steps = STEPS.min(depth.len() - first);
         for ((a, rows), nth) in row_panels.iter().zip(0..) {
-            // SAFETY: `steps` steps of the panel's rows, by the matrix's own stride, into the panel's own place.
+            // SAFETY: `steps` steps of the panel's rows, by the matrix's own stride, into the panel's own destination.
             unsafe {
                 let from = a.ptr.add(rows.start + (depth.start + first) * a.col_stride);
                 let to = to.add((nth * depth.len() + first) * PACKED_COLUMN_STRIDE);
@@ -48,7 +48,7 @@ pub unsafe fn pack_left_columns(isa: Isa, row_panels: &[(&MatRef, Range<usize>)]
     }
 }
 
-/// Copies `b[depth, columns]` to `to`, `width` floats per step of depth, zeros past the columns.
+/// Copies `b[depth, columns]` to `to`, `width` floats per step of depth, padded with zeros.
 ///
 /// # Safety
 /// The ranges lie within `b`, `columns.len() <= width`, `to` has room for `depth.len() * width`, and the CPU has the
@@ -74,7 +74,7 @@ pub unsafe fn pack_right(isa: Isa, b: &MatRef, depth: Range<usize>, columns: Ran
 }
 
 by_isa! {
-    /// To the nearest of 8 bits of mantissa, ties to even; NaN stays NaN.
+    /// Rounds to 8 bits of mantissa, ties to even; NaN stays NaN.
     pub fn round_to_bf16(values: &mut [f32]) {
         for value in values {
             let bits = value.to_bits();
@@ -125,7 +125,7 @@ unsafe fn copy_rows(isa: Isa, from: *const f32, stride: usize, steps: usize, cou
 /// # Safety
 /// Both sides are valid for that, and the CPU has the level `isa`.
 unsafe fn transpose(isa: Isa, from: *const f32, stride: usize, steps: usize, count: usize, to: *mut f32, width: usize) {
-    // SAFETY: passed on from the caller; what the vector code leaves over is copied one by one.
+    // SAFETY: passed on from the caller; elements that the vector code skips are copied one by one.
     unsafe {
         let (whole_count, whole_steps) = match isa {
             #[cfg(target_arch = "x86_64")]
@@ -184,7 +184,7 @@ mod avx512 {
         }
     }
 
-    /// Steps between a row's prefetch and its copy; rows may lie pages apart, where the hardware does not look ahead.
+    /// Prefetch distance in steps; rows may lie pages apart, where the hardware does not prefetch.
     const AHEAD: usize = 16;
 
     /// # Safety

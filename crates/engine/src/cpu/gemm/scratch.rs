@@ -1,4 +1,4 @@
-//! The memory that products pack their operands into: allocated once, its size known beforehand.
+//! The memory that products pack their operands into: allocated once, with a size known in advance.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::sync::atomic::AtomicUsize;
@@ -8,17 +8,17 @@ use super::kernel::{DEPTH_MAX, PACKED_COLUMN_STRIDE, PACKED_ROW_STRIDE, ROWS_MAX
 use crate::cpu::arena::Arena;
 use crate::cpu::pool::Padded;
 
-/// Floats of packed right operand held at once: 4 MiB, of which half is read while the other half is packed.
+/// Floats of packed right operand held at once: 4 MiB, of which one half is read while the other is packed.
 const RIGHT_FLOATS: usize = 1024 * 1024;
-/// The least part of it that one thread gets when every thread works on a product of its own.
+/// Smallest part of it that a thread gets when every thread works on its own product.
 const RIGHT_FLOATS_A_THREAD: usize = 64 * 1024;
-/// Packed left operand a thread: 1 MiB holds a panel by rows, some panels of the full depth by columns, or those of an
-/// item whose numbers are split.
+/// Packed left operand per thread: 1 MiB holds a panel by rows, some panels of the full depth by columns, or the panels
+/// of an item with split numbers.
 pub(super) const LEFT_FLOATS: usize = 256 * 1024;
 const _: () = assert!(LEFT_FLOATS >= ROWS_MAX * PACKED_ROW_STRIDE && LEFT_FLOATS >= DEPTH_MAX * PACKED_COLUMN_STRIDE);
 
-/// Packing buffers for products on up to `threads` threads. One product uses it at a time; others wait for
-/// it, so a product that is started inside a pool's job needs a scratch of its own.
+/// Packing buffers for products on up to `threads` threads. Only one product uses them at a time, and others wait, so a
+/// product that is started inside a pool's job needs its own scratch.
 pub struct Scratch {
     buffers: Mutex<Buffers>,
     threads: usize,
@@ -53,15 +53,15 @@ impl Scratch {
 pub(super) struct Buffers {
     start: *mut f32,
     threads: usize,
-    /// The memory that `start` lies in.
+    /// The memory that contains `start`.
     _arena: Arena,
     /// The next unclaimed item of each thread's share of a product.
     pub(super) claims: Box<[Padded<AtomicUsize>]>,
 }
 
-// SAFETY: the memory belongs to the buffers alone.
+// SAFETY: the buffers own the memory.
 unsafe impl Send for Buffers {}
-// SAFETY: sharing hands out addresses only; who writes where is up to the (unsafe) users of the pointers.
+// SAFETY: sharing only hands out addresses; who writes where is up to the (unsafe) users of the pointers.
 unsafe impl Sync for Buffers {}
 
 /// A piece of the buffers: `floats` values from `start`.
@@ -77,19 +77,19 @@ unsafe impl Send for Piece {}
 unsafe impl Sync for Piece {}
 
 impl Buffers {
-    /// The packed right operand of a product that all threads share.
+    /// The packed right operand of a product on all threads.
     pub(super) fn shared_right(&self) -> Piece {
         Piece { start: self.start, floats: right_floats(self.threads) }
     }
 
-    /// The packed right operand of a product that `worker` works on alone.
+    /// The packed right operand of a product that only `worker` computes.
     pub(super) fn own_right(&self, worker: usize) -> Piece {
         let floats = right_floats(self.threads) / self.threads / 64 * 64;
         // SAFETY: `worker < threads`, so the piece ends before the left panels begin.
         Piece { start: unsafe { self.start.add(worker * floats) }, floats }
     }
 
-    /// The packed panel of left operand of `worker`.
+    /// The packed left operand of `worker`.
     pub(super) fn left(&self, worker: usize) -> *mut f32 {
         // SAFETY: `worker < threads`, so this is within the allocation.
         unsafe { self.start.add(right_floats(self.threads) + worker * LEFT_FLOATS) }

@@ -1,4 +1,4 @@
-//! Products of operands that already lie as the inner loop wants them, on the calling thread: nothing is copied.
+//! Products of operands that already have the inner loop's layout, on the calling thread: nothing is copied.
 
 use super::Accumulate;
 use super::kernel::{Kernels, Left, Prefetch, Store, Tile};
@@ -7,12 +7,12 @@ use super::pack;
 use super::part;
 use crate::cpu::isa::Isa;
 
-/// How the left operand lies.
+/// Memory layout of the left operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftIn {
-    /// Depth next to each other, rows so many floats apart.
+    /// Depth is contiguous; the row stride is given in floats.
     Rows(usize),
-    /// Rows next to each other, steps of depth so many floats apart.
+    /// Rows are contiguous; the stride of the steps of depth is given in floats.
     Columns(usize),
 }
 
@@ -23,15 +23,15 @@ pub struct SmallProduct<'a> {
     pub columns: usize,
     pub left: &'a [f32],
     pub left_in: LeftIn,
-    /// Panels of [`Small::width`] columns, `panel_stride` floats apart; in each, steps of depth `right_stride` floats
-    /// apart. Whole vectors are read, also where columns end before.
+    /// Panels of [`Small::width`] columns with stride `panel_stride`; within each, steps of depth with stride
+    /// `right_stride`. Whole vectors are read, even if the columns end before.
     pub right: &'a [f32],
     pub right_stride: usize,
     pub panel_stride: usize,
     pub accumulate: Accumulate,
     pub c: &'a mut [f32],
     pub c_stride: usize,
-    /// Asked for meanwhile.
+    /// Prefetched meanwhile.
     pub ahead: Prefetch,
 }
 
@@ -46,22 +46,22 @@ impl Small {
         Small { kernels: Kernels::of(isa) }
     }
 
-    /// Rows that are computed together; other numbers of rows cost as much as the next multiple.
+    /// Rows that are computed together; other counts cost as much as the next multiple.
     pub fn rows(&self) -> usize {
         self.kernels.rows_max
     }
 
-    /// Columns of a panel.
+    /// Number of columns of a panel.
     pub fn width(&self) -> usize {
         self.kernels.width()
     }
 
-    /// Floats of a vector.
+    /// Number of floats in a vector.
     pub fn lanes(&self) -> usize {
         self.kernels.lanes
     }
 
-    /// The rows of a matrix as the columns of a right operand: panel after panel, zeros past the last row.
+    /// Packs the rows of a matrix as the columns of a right operand: panel after panel, padded with zeros.
     pub fn pack_transposed(&self, rows: MatRef, to: &mut [f32]) {
         let (columns, depth, width) = (rows.rows(), rows.cols(), self.width());
         assert!(to.len() >= columns.next_multiple_of(width) * depth, "the panels fit");

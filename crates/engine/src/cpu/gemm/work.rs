@@ -1,7 +1,7 @@
-//! How a team of threads works through a cut product.
+//! How a team of threads processes a cut product.
 //!
-//! A thread takes the items of its own share, then those that others have not begun. While a stage is computed the next
-//! one is packed into the buffer's other half: one barrier a stage.
+//! A thread takes the items of its own share, then unclaimed ones of other shares. While a stage is computed, the next
+//! one is packed into the buffer's other half: one barrier per stage.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,18 +14,18 @@ use super::pack::{pack_left_columns, pack_left_rows, pack_right, round_to_bf16};
 use super::part;
 use crate::cpu::pool::{Barrier, Padded};
 
-/// More would write to so many places at once that they drive each other out of L1.
+/// More would write to so many places at once that they evict each other from L1.
 const PANELS_PACKED_AT_ONCE: usize = 4;
 
-/// State that the team shares while it works: each share's next unclaimed item, and the place to wait for each other.
+/// State that the team shares while it works: each share's next unclaimed item, and the barrier.
 pub struct Progress<'a> {
-    /// All zero to begin with; at least one for each share.
+    /// All zero initially; at least one for each share.
     pub claims: &'a [Padded<AtomicUsize>],
     pub barrier: Barrier,
     pub spins: u32,
 }
 
-/// Does one worker's part. `left` is the worker's own buffer for panels of the left operand.
+/// Does one worker's part. `left` is the worker's own buffer for left panels.
 ///
 /// # Safety
 /// All `team` workers run this at the same time with the same cut and progress, nothing else touches the product's C,
@@ -69,8 +69,8 @@ unsafe fn pack(cut: &Cut, stage: &Stage, panels: Range<usize>) {
     for block in stage.blocks.clone() {
         let block = cut.depth_block(block);
         let packed = cut.packed_block(stage, &block);
-        // A few steps of all panels at a time where columns lie next to each other: their lines and pages are then used
-        // up at once.
+        // With contiguous columns, a few steps of all panels at a time, so that their cache lines and pages are used up
+        // at once.
         let steps_at_once = if neighbours { 8 } else { block.len() };
         for first in block.clone().step_by(steps_at_once) {
             let steps = first..(first + steps_at_once).min(block.end);
@@ -81,7 +81,7 @@ unsafe fn pack(cut: &Cut, stage: &Stage, panels: Range<usize>) {
                 }
                 let b = cut.joined.b(columns.part);
                 let at = cut.packed_panel(stage, &block, panel) + (first - block.start) * packed_width;
-                // SAFETY: the ranges lie within B, and the panel's place in the buffer has room for them.
+                // SAFETY: the ranges lie within B, and the panel's part of the buffer has room for them.
                 unsafe {
                     pack_right(cut.kernels.isa, b, steps.clone(), columns.range, packed_width, packed.add(at));
                     round(cut, packed.add(at), steps.len() * packed_width);
@@ -123,7 +123,7 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
             }),
         };
         if cut.left == LeftPlan::PackColumns {
-            // Where they lie is looked up once: the copy comes back to each panel every few steps of depth.
+            // Looked up once: the copy returns to each panel every few steps of depth.
             let mut places = [const { 0..0 }; ROW_PANELS_MAX].map(|none| (cut.joined.a(0), none));
             for (place, row_panel) in places.iter_mut().zip(item.row_panels.clone()) {
                 let rows = cut.row_panel(row_panel);
@@ -146,8 +146,8 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
                 LeftPlan::PackRows => (Left::PackedRows, PACKED_ROW_STRIDE),
                 LeftPlan::PackColumns => (Left::Columns, PACKED_COLUMN_STRIDE),
             };
-            // SAFETY: the rows and the block lie within A; the left buffer is this worker's own and has room for a panel
-            // by rows, or for the item's panels by columns.
+            // SAFETY: the rows and the block lie within A; the left buffer is this worker's own and has room for a
+            // panel by rows, or for the item's panels by columns.
             tile.a = unsafe {
                 match cut.left {
                     LeftPlan::InPlace(_) => a.ptr.add(rows.start * a.row_stride + block.start * a.col_stride),
@@ -164,8 +164,8 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
                 let (b, c) = (cut.joined.b(right), cut.joined.c(part, right));
                 tile.columns = columns.len();
                 tile.c_stride = c.row_stride;
-                // SAFETY: the first elements of the panel lie within B or the buffer, those of the tile within C; A, B and C
-                // are valid for these rows, this depth and these columns.
+                // SAFETY: the first elements of the panel lie within B or the buffer, those of the tile within C; A, B
+                // and C are valid for these rows, this depth and these columns.
                 unsafe {
                     (tile.b, tile.right_stride) = if cut.in_place(&columns) {
                         (b.ptr.add(block.start * b.row_stride + columns.start), b.row_stride)
@@ -180,7 +180,7 @@ unsafe fn compute(cut: &Cut, stage: &Stage, share: usize, index: usize, left: *m
     }
 }
 
-/// Rounds what was just copied, where that is asked for.
+/// Rounds what was just copied, if requested.
 ///
 /// # Safety
 /// `at` is valid for `count` floats that nobody else touches.
@@ -191,17 +191,17 @@ unsafe fn round(cut: &Cut, at: *mut f32, count: usize) {
     }
 }
 
-/// The cache lines of a piece of the left operand, to be asked for over `depth` steps.
+/// The cache lines of a piece of the left operand, to be prefetched over `depth` steps.
 fn left_lines(cut: &Cut, row_panels: &Range<usize>, block: Range<usize>, depth: usize) -> Prefetch {
     let (first, last) = (cut.row_panel(row_panels.start), cut.row_panel(row_panels.end - 1));
     let a = cut.joined.a(first.part);
-    // Those of the next product, if the piece reaches there, come when they are asked for.
+    // If the piece reaches into the next product, those lines are loaded on demand.
     let rows = first.range.start..if last.part == first.part { last.range.end } else { a.rows };
     let start = a.ptr.wrapping_add(rows.start * a.row_stride + block.start * a.col_stride);
     let (at, runs, run, run_stride) = if a.col_stride == 1 {
         (start, rows.len(), block.len().div_ceil(LINE), a.row_stride)
     } else if a.row_stride == 1 {
-        // The piece begins within a line that the piece before it has read.
+        // The piece begins within a cache line that the previous piece has read.
         (start.wrapping_add(LINE - 1), block.len(), rows.len().div_ceil(LINE), a.col_stride)
     } else {
         return Prefetch::NOTHING;

@@ -1,4 +1,4 @@
-//! Vectors of AVX2 and AVX-512.
+//! AVX2 and AVX-512 vectors.
 
 use std::arch::x86_64::*;
 
@@ -9,7 +9,7 @@ const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 /// Coefficients of `(e^r - 1 - r) / r²`, highest power first.
 const POLYNOMIAL: [f32; 6] = [1.987_569_2e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5e-1];
-/// Below and above, the result is zero or infinite.
+/// Outside this range, the result is zero or infinity.
 const LOWEST: f32 = -87.336_54;
 const HIGHEST: f32 = 88.722_83;
 
@@ -244,9 +244,9 @@ unsafe impl Lanes for Avx512 {
     unsafe fn exp(x: __m512) -> __m512 {
         // SAFETY: the caller's CPU has AVX-512.
         unsafe {
-            // Clamped a little further out: `scalef` itself gives zero or infinity there.
+            // Clamped slightly further out: `scalef` itself gives zero or infinity there.
             let clamped = _mm512_max_ps(_mm512_set1_ps(-104.0), _mm512_min_ps(_mm512_set1_ps(89.0), x));
-            // The sum has no bits left for a fraction: it is rounded to the nearest whole number.
+            // The sum has no bits left for a fraction, so it is rounded to the nearest integer.
             let whole = _mm512_set1_ps(1.5 * (1 << 23) as f32);
             let power = _mm512_sub_ps(_mm512_fmadd_ps(clamped, _mm512_set1_ps(LOG2_E), whole), whole);
             let r = _mm512_fnmadd_ps(power, _mm512_set1_ps(LN2_HIGH), clamped);

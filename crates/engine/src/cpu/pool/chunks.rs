@@ -1,4 +1,4 @@
-//! A mutable slice shared out in chunks.
+//! A mutable slice divided into chunks.
 
 /// A mutable slice cut into chunks that several threads take by index.
 pub struct Chunks<T> {
@@ -21,7 +21,7 @@ impl<T> Chunks<T> {
     }
 
     /// # Safety
-    /// No chunk is taken twice while a former one is in use, `i < count()`, and the slice outlives the use.
+    /// No chunk is taken again while it is in use, `i < count()`, and the slice outlives the use.
     #[allow(clippy::mut_from_ref, reason = "the chunks are disjoint; see the safety section")]
     pub unsafe fn chunk(&self, i: usize) -> &mut [T] {
         let begin = i * self.chunk_len;

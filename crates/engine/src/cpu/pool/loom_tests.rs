@@ -1,7 +1,7 @@
-//! The pool's promises under every order in which its threads may take turns: run by `cargo xtask miri`.
+//! Checks the pool's guarantees under every thread interleaving: run by `cargo xtask miri`.
 //!
-//! `preemption_bound` says how often a thread may be interrupted where it does not wait; three finds all that small tests of
-//! this kind are known to hide, and keeps them within seconds.
+//! `preemption_bound` limits how often a thread may be preempted where it does not wait. Three finds every bug that
+//! small tests of this kind are known to hide, and keeps them within seconds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -18,7 +18,7 @@ fn in_every_order(check: impl Fn() + Sync + Send + 'static) {
     model.check(check);
 }
 
-/// One for each worker.
+/// One cell per worker.
 struct Cells<'a>(&'a [UnsafeCell<usize>]);
 
 // SAFETY: each worker writes its own cell; the caller reads after all are done.
@@ -34,7 +34,8 @@ impl Cells<'_> {
 fn a_job_is_seen_by_a_worker_that_sleeps_or_does_not() {
     in_every_order(|| {
         let pool = Pool::new(2).unwrap();
-        // Written without an atomic by each worker and read by the caller: loom reports what the pool does not order.
+        // Written without an atomic by each worker and read by the caller: loom reports any access that the pool does
+        // not order.
         let written = [UnsafeCell::new(0), UnsafeCell::new(0)];
         let cells = Cells(&written);
         for round in 1..=2 {
@@ -122,7 +123,7 @@ fn what_was_written_before_a_barrier_is_read_after_it() {
         let other = {
             let shared = shared.clone();
             loom::thread::spawn(move || {
-                // SAFETY: before the barrier this thread alone writes; after it, both read.
+                // SAFETY: before the barrier only this thread writes; after it, both read.
                 shared.1.with_mut(|cell| unsafe { *cell = 7 });
                 shared.0.wait(2, 1, || _ = shared.2.fetch_add(1, Ordering::Relaxed));
             })

@@ -1,5 +1,5 @@
-//! The parts of the standard library that the pool's synchronisation is made of; under `--cfg loom` those of loom, which runs
-//! a test under every order in which threads may take turns (`cargo xtask miri`).
+//! The standard library's synchronisation primitives that the pool uses. Under `--cfg loom` they are loom's, which runs
+//! a test under every thread interleaving (`cargo xtask miri`).
 
 #[cfg(not(loom))]
 mod parts {
@@ -8,11 +8,11 @@ mod parts {
     pub use std::sync::{Arc, Mutex, MutexGuard};
     pub use std::thread::{Builder, JoinHandle, park, yield_now};
 
-    /// The order of all `SeqCst` accesses holds by itself.
+    /// A no-op: `SeqCst` accesses have a total order already.
     #[inline(always)]
     pub fn order_of_all() {}
 
-    /// As loom has it: what is inside is reached by a pointer for the time of a call.
+    /// Has loom's interface: the contents are accessed through a pointer for the duration of a call.
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
     impl<T> UnsafeCell<T> {
@@ -39,13 +39,13 @@ mod parts {
     pub use loom::sync::{Arc, Mutex, MutexGuard};
     pub use loom::thread::{Builder, JoinHandle, park, yield_now};
 
-    /// Loom takes `SeqCst` accesses for acquire and release and knows the order of all from fences alone; without one it
-    /// reports that a sleeper is not woken, which the accesses themselves rule out.
+    /// Loom treats `SeqCst` accesses as acquire and release, and derives the total order from fences only. Without this
+    /// fence it reports that a sleeper is not woken, which the accesses themselves rule out.
     pub fn order_of_all() {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// A turn for the others: looking again by itself changes nothing.
+    /// Yields to the other threads: polling again by itself changes nothing.
     pub fn spin_loop() {
         yield_now();
     }

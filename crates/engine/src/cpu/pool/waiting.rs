@@ -1,8 +1,8 @@
-//! How threads of a team wait for each other without the operating system's help.
+//! How threads of a team wait for each other without the operating system.
 
 use super::sync::{AtomicUsize, Ordering, spin_loop, yield_now};
 
-/// A place where a team waits for its last member; the last one to arrive first runs `between`.
+/// A barrier for a team; the last thread to arrive runs `between` before the others continue.
 pub(crate) struct Barrier {
     arrived: Padded<AtomicUsize>,
     round: Padded<AtomicUsize>,
@@ -28,7 +28,7 @@ impl Barrier {
     }
 }
 
-/// How many steps of a piece of work are done, for others that may take a step only after it.
+/// Number of finished steps of a work item, for others whose steps must come later.
 pub(crate) struct StepProgress(Padded<AtomicUsize>);
 
 impl StepProgress {
@@ -36,13 +36,13 @@ impl StepProgress {
         StepProgress(Padded(AtomicUsize::new(0)))
     }
 
-    /// Whoever takes these steps. Dropped, it counts as done with all there are, so that nobody waits for one that
-    /// panicked.
+    /// A guard for the thread that takes these steps. Dropping it counts as finishing all steps, so that nobody waits
+    /// for a thread that panicked.
     pub(crate) fn lead(&self) -> Leader<'_> {
         Leader(self)
     }
 
-    /// Returns when `steps` are done; what was written before can be read after.
+    /// Returns when `steps` are done; everything written before is visible afterwards.
     pub(crate) fn follow(&self, steps: usize, spins: u32) {
         let mut waiting = Waiting::new(spins);
         while self.0.0.load(Ordering::Acquire) < steps {
@@ -65,11 +65,11 @@ impl Drop for Leader<'_> {
     }
 }
 
-/// A value on cache lines of its own (two: the hardware fetches lines in pairs).
+/// A value on its own cache lines (two: the hardware fetches lines in pairs).
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 
-/// Spins while the wait is short, then lets others run.
+/// Spins while the wait is short, then yields.
 pub(super) struct Waiting {
     spins_left: u32,
 }

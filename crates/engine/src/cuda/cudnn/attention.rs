@@ -1,4 +1,4 @@
-//! Causal attention as cuDNN's graphs: products, a mask, a softmax in parts, which it knows to fuse.
+//! Causal attention as cuDNN graphs: products, a mask and a softmax in parts, which cuDNN fuses.
 
 use super::{Cudnn, Data, Four, Graph, Place, Plan, Pointwise, Reduction, Tensor};
 use crate::cuda::SumOrder;
@@ -6,7 +6,7 @@ use crate::cuda::error::CudaError;
 use headroom_graph::ops::attention::AttentionSizes;
 use std::rc::Rc;
 
-/// Numbers of what the graphs are given.
+/// Numbers under which the graphs' tensors are bound.
 pub const Q: i64 = 1;
 pub const K: i64 = 2;
 pub const V: i64 = 3;
@@ -20,22 +20,22 @@ pub const DELTA: i64 = 10;
 pub const DQ_SUMS: i64 = 11;
 
 /// Parameters of a graph: sizes, the row strides (in elements) of its inputs and outputs, and the scale of the scores.
-/// cuDNN wants whole tiles.
+/// cuDNN requires whole tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub sizes: &'a AttentionSizes,
     pub scale: f64,
-    /// Whether sums of dq are taken as blocks come.
+    /// Whether sums of dq may run in the order in which blocks finish.
     pub order: SumOrder,
 }
 
 impl Wanted<'_> {
-    /// Are these sizes that its fused kernels take?
+    /// Whether cuDNN's fused kernels support these sizes.
     pub fn is_offered(&self) -> bool {
         self.sizes.seq.is_multiple_of(128) && [64, 128].contains(&self.sizes.head_dim)
     }
 
-    /// `[batch, heads, seq, head_dim]` where rows of all heads lie side by side.
+    /// `[batch, heads, seq, head_dim]`, with the rows of all heads side by side.
     fn rows(&self, heads: usize, pitch: usize) -> (Four, Four) {
         let AttentionSizes { batch, seq, head_dim, .. } = *self.sizes;
         let dims = [batch as i64, heads as i64, seq as i64, head_dim as i64];
@@ -47,7 +47,7 @@ impl Wanted<'_> {
         graph.tensor(Place::Given(number), Data::Bf16, dims, strides)
     }
 
-    /// The same with columns down: `[batch, heads, head_dim, seq]`.
+    /// The transposed view: `[batch, heads, head_dim, seq]`.
     fn transposed(&self, graph: &mut Graph, number: i64, heads: usize, pitch: usize) -> Result<Tensor, CudaError> {
         let ([a, b, c, d], [e, f, g, h]) = self.rows(heads, pitch);
         graph.tensor(Place::Given(number), Data::Bf16, [a, b, d, c], [e, f, h, g])
@@ -71,7 +71,7 @@ impl Wanted<'_> {
         graph.pointwise(Pointwise::Multiply, &[&scores, &scale])
     }
 
-    /// Keys after the query are left out.
+    /// Masks the keys after the query.
     fn masked(&self, graph: &mut Graph, scores: &Tensor) -> Result<Tensor, CudaError> {
         let row = graph.like(scores, Data::Int32)?;
         graph.pointwise_to(Pointwise::Index, (Data::Int32, Some(2)), &[scores], &row)?;
@@ -108,8 +108,8 @@ impl Wanted<'_> {
         graph.planned(workspace)
     }
 
-    /// `pitches` of q, k, v, out, dout, dq, dk and dv. Where sums have a fixed order, products over keys are taken whole, for
-    /// which it wants a workspace of a score's size; else blocks add to sums in single precision.
+    /// `pitches` of q, k, v, out, dout, dq, dk and dv. With a fixed order of sums, products over keys are computed
+    /// whole, which needs a workspace of the size of the scores; otherwise blocks add to single-precision sums.
     pub fn backward(&self, cudnn: &Rc<Cudnn>, pitches: [usize; 8], workspace: usize) -> Result<Plan, CudaError> {
         let AttentionSizes { heads, kv_heads, .. } = *self.sizes;
         let mut graph = Graph::new(cudnn);
@@ -162,7 +162,7 @@ impl Wanted<'_> {
         graph.planned(workspace)
     }
 
-    /// `weights`ᵀ · `rows`, added up over the heads that share keys.
+    /// `weights`ᵀ · `rows`, summed over the heads that share keys.
     fn sum_over_queries(
         &self,
         graph: &mut Graph,

@@ -1,11 +1,13 @@
-// The products of materialised attention (Version 1): scores = q kT, mix = p v, and pT x summed over the heads of a group.
+// The products of materialised attention (Version 1): scores = q kT, mix = p v, and pT x summed over the heads of a
+// group.
 //
-// One block makes a 64 x 64 tile in float, 16 of the inner size at a time; 256 threads with 4 x 4 elements each.
+// One block computes a 64 x 64 tile in float, in steps of 16 along the inner axis; 256 threads with 4 x 4 elements
+// each.
 
 #define TILE 64
 #define DEPTH 16
 
-// A(i, k) and B(k, j) are read through `left` and `right`, which give 0 outside.
+// A(i, k) and B(k, j) are read through `left` and `right`, which return 0 out of bounds.
 template <typename Left, typename Right>
 __device__ __forceinline__ void add_product(float (&sums)[4][4], u32 inner, Left left, Right right) {
     __shared__ float a[DEPTH][TILE + 4], b[DEPTH][TILE + 4];

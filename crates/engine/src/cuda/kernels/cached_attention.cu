@@ -1,5 +1,5 @@
-// Attention of the next tokens to those that are kept. Keys and values are kept in float, whatever activations are, unless the file is
-// compiled with -DKEPT_BF16.
+// Attention of the next tokens to the KV cache. The cache holds floats, whatever the type of activations, unless the
+// file is compiled with -DKEPT_BF16.
 
 #ifdef KEPT_BF16
 typedef bf16 KEPT;
@@ -7,7 +7,7 @@ typedef bf16 KEPT;
 typedef float KEPT;
 #endif
 
-// Rows of k and v become rows first, first + 1, ... of what is kept.
+// Rows of k and v become rows first, first + 1, ... of the cache.
 extern "C" __global__ void keep_rows(const ACT* k, const ACT* v, KEPT* keys, KEPT* values, const int* first, u32 rows, u32 kept,
                                      u32 narrow, u64 k_pitch, u64 v_pitch) {
     in_turn();
@@ -19,8 +19,8 @@ extern "C" __global__ void keep_rows(const ACT* k, const ACT* v, KEPT* keys, KEP
     }
 }
 
-// A block of 256 threads for a head of a row; a warp takes every eighth of the rows that it sees, and the eight parts are put together.
-// Heads of at most 256.
+// A block of 256 threads per head of a row; each of the eight warps takes every eighth visible row, and the eight parts
+// are merged. Head size at most 256.
 extern "C" __global__ void cached_attention(const ACT* q, const KEPT* keys, const KEPT* values, const int* first, ACT* out,
                                             u32 heads, u32 kv_heads, u32 width, u32 kept, u64 q_pitch, float scale) {
     in_turn();

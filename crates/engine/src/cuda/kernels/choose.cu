@@ -1,8 +1,8 @@
-// The choice of what a step updates: from sums of squares to the rates of every leaf, without a read by the host.
+// Chooses what a step updates: from sums of squares to the rates of every leaf, without a read by the host.
 //
-// Compiled without fused multiply-adds: corrections of bias are the host's to the bit.
+// Compiled without fused multiply-adds: bias corrections match the host's bit for bit.
 
-// rule: the host's numbers for it
+// rule: the host's numbers
 #define TOP_K 0
 #define ALL 1
 #define PATH 2
@@ -12,7 +12,7 @@
 #define NONE 0xffffffffu
 #define ROOT 0
 
-// A warp a leaf: the sum of the partial sums of its chunks, which are those from starts[leaf] on.
+// One warp per leaf: the sum of the partial sums of its chunks, which start at starts[leaf].
 extern "C" __global__ void leaf_squares(const float* partial, const u64* starts, float* squares, u32 leaves) {
     in_turn();
     u32 leaf = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -24,7 +24,7 @@ extern "C" __global__ void leaf_squares(const float* partial, const u64* starts,
     if (lane == 0) squares[leaf] = (float)total;
 }
 
-// A leaf's lot at a step, as the host mixes it.
+// A leaf's random draw at a step, computed as on the host.
 __device__ __forceinline__ u32 lot(u64 seed, u32 step, u32 leaf) {
     u64 word = seed ^ (((u64)step << 32 | leaf) * 0x9E3779B97F4A7C15ull);
     word = (word ^ word >> 31) * 0xBF58476D1CE4E5B9ull;
@@ -32,7 +32,7 @@ __device__ __forceinline__ u32 lot(u64 seed, u32 step, u32 leaf) {
     return (u32)(word ^ word >> 29) ^ (u32)(word >> 32);
 }
 
-// Larger norms rank higher, and what is not a number highest.
+// Larger norms rank higher, and NaN ranks highest.
 __device__ __forceinline__ u32 rank_of_norm(float squared) { return __float_as_uint(squared) & 0x7fffffffu; }
 
 struct Keys {
@@ -44,7 +44,7 @@ struct Keys {
     }
 };
 
-// How many leaves come before this one: larger keys, and of equal ones the first.
+// Number of leaves that rank before this one: larger keys, and on a tie the earlier leaf.
 __device__ u32 place_of(const Keys& keys, u32 leaf, u32 leaves) {
     u32 own = keys.of(leaf), before = 0;
     for (u32 other = 0; other < leaves; other++) {
@@ -54,7 +54,7 @@ __device__ u32 place_of(const Keys& keys, u32 leaf, u32 leaves) {
     return before;
 }
 
-// The leaf with the largest key over all threads of the block; of equal ones the first.
+// The leaf with the largest key over all threads of the block; ties go to the first.
 __device__ u32 largest(u64 key, u32 leaf) {
     __shared__ u64 keys[THREADS];
     __shared__ u32 leaves[THREADS];
@@ -79,7 +79,8 @@ struct Place {
     int branch, part, parent;
 };
 
-// Down from the root to the child with the largest norm: branch, part, leaf. Level 0 and 1 go by the sums of their groups.
+// Descends from the root to the child with the largest norm: branch, part, leaf. Levels 0 and 1 compare the sums of
+// their groups.
 __device__ u32 end_of_path(const float* norms, const Place* tree, u32 leaves) {
     u32 found = NONE;
     for (int level = 0; level < 3; level++) {
@@ -115,12 +116,12 @@ __device__ __forceinline__ float share_on_path(const Place* tree, u32 leaf, u32 
     return there.parent != ROOT && own.branch == there.branch ? 0.05f : 0.0f;
 }
 
-// Among blocks a row of the tree is block, parent and level, under the names of the other rows.
+// Among blocks, a row of the tree is block, parent and level, stored in the same fields.
 __device__ __forceinline__ int block_at(const Place* tree, u32 leaf) { return tree[leaf].branch; }
 __device__ __forceinline__ int parent_at(const Place* tree, u32 leaf) { return tree[leaf].part; }
 __device__ __forceinline__ int level_at(const Place* tree, u32 leaf) { return tree[leaf].parent; }
 
-// The parameters of a block follow one another: the first of this leaf's block, and the one behind its last.
+// The parameters of a block are contiguous: the first of this leaf's block, and the one after its last.
 __device__ u32 first_of_block(const Place* tree, u32 leaf) {
     while (leaf > 0 && block_at(tree, leaf - 1) == block_at(tree, leaf)) leaf--;
     return leaf;
@@ -138,7 +139,7 @@ __device__ u64 key_of_block(const Keys& keys, const Place* tree, u32 first, u32 
     return (u64)__double_as_longlong(sum) & 0x7fffffffffffffffull;
 }
 
-// How many blocks come before the one that begins here.
+// Number of blocks that rank before the one that begins here.
 __device__ u32 place_of_block(const Keys& keys, const Place* tree, u32 own_first, u32 leaves) {
     u64 own = key_of_block(keys, tree, own_first, end_of_block(tree, own_first, leaves));
     u32 before = 0;
@@ -153,7 +154,7 @@ __device__ u32 place_of_block(const Keys& keys, const Place* tree, u32 own_first
     return before;
 }
 
-// Down from the root to the child whose own norm is the largest: the first parameter of the block where that ends.
+// Descends from the root to the child whose own norm is the largest; returns the first parameter of the final block.
 __device__ u32 end_of_block_path(const Keys& keys, const Place* tree, u32 leaves) {
     u32 found = NONE;
     for (int level = 0;; level++) {
@@ -192,7 +193,7 @@ __device__ __forceinline__ double power(double base, u64 exponent) {
     }
 }
 
-// One block of 1024 threads. out[leaf]: learning rate and corrections of bias, zeros where the leaf stands still.
+// One block of 1024 threads. out[leaf]: learning rate and bias corrections, zeros if the leaf is not updated.
 extern "C" __global__ void choose(const float* const* squared, const float* rates, const int* at, const Place* tree,
                                   float* counts, float* log, float* const* out, u32 leaves, u32 rows, u32 rule,
                                   u32 blocks, u32 count, u64 seed, double beta1, double beta2) {

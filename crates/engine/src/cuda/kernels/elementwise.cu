@@ -1,6 +1,6 @@
-// Kernels that handle each element alone: residual add, products, averages, SiLU, GELU and SwiGLU with their gradients, the rotation.
+// Element-wise kernels: residual add, products, averages, SiLU, GELU and SwiGLU with their gradients, the rotation.
 //
-// Operands are rows x columns with a pitch of their own, in elements. `_v` handles 16 bytes a thread, `_s` one element.
+// Operands are rows x columns, each with its own pitch in elements. `_v` handles 16 bytes per thread, `_s` one element.
 
 #define EACH_PACK(W)                                                                               \
     u32 a_row = cols / W, all = a_row * rows;                                                      \
@@ -123,7 +123,7 @@ __device__ void swiglu_grad_rows(const ACT* gate, const ACT* up, const ACT* dy, 
     }
 }
 
-// Pairs (i, i + half) of each head turned by the position's angle; `sign` -1 turns back. One thread handles W pairs.
+// Rotates pairs (i, i + half) of each head by the position's angle; `sign` -1 rotates back. One thread handles W pairs.
 template <int W>
 __device__ void rope_rows(const ACT* x, const float* cosine, const float* sine, ACT* out, u32 rows, u32 heads, u32 half,
                           u32 seq, u64 ldx, u64 ldo, float sign) {

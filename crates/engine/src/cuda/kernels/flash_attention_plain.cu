@@ -1,7 +1,7 @@
 // Causal attention in exact float arithmetic (no tensor cores), any head size 1..128, storage float or bf16.
 //
 // Compiled once per head size: -DHEAD_DIM=<1..128>, and -DSTORAGE_BF16 for the bf16 kernels (names end in _any_bf16
-// instead of _f32). Rotation needs an even head size. Where HEAD_DIM % 8 == 0, pointers and strides must be multiples
+// instead of _f32). Rotation needs an even head size. If HEAD_DIM % 8 == 0, pointers and strides must be multiples
 // of four elements. No atomics: the same input gives the same bits.
 //
 // A block of 128 threads owns OWN rows (queries in forward and dq, keys in dk and dv) and walks over tiles of 64
@@ -10,7 +10,7 @@
 // through shared memory needs no block barrier.
 //
 // Launch sizes that the host mirrors (OWN is 64 for the plain names, 32 for the _small ones):
-//   STRIDE = ceil(HEAD_DIM / 4) * 4, plus 4 where that is a multiple of 8
+//   STRIDE = ceil(HEAD_DIM / 4) * 4, plus 4 if that is a multiple of 8
 //   tiles = ceil(seq / OWN);   block = 128 threads;   grid as below
 //   flash_forward[_small]       tiles*batch*heads             shared 4*((OWN + 128)*STRIDE + OWN*68 + 192)
 //   flash_backward_q            tiles*batch*heads             shared 4*((2*OWN + 128)*STRIDE + OWN*68 + 192)
@@ -78,10 +78,10 @@ __device__ __forceinline__ void write(element* to, float value) {
 #endif
 }
 
-// Copies rows row0..row0+ROWS-1 of one head of each tensor into shared memory as floats; the first tensor is
-// turned where cosines are given; rows past `seq` become zeros. Even sizes go in pairs of columns
-// c and c + HEAD_DIM/2, which rotate together. Each batch reads everything before it writes anything, so that a
-// tile costs few waits on memory.
+// Copies rows row0..row0+ROWS-1 of one head of each tensor into shared memory as floats; the first tensor is rotated if
+// cosines are given; rows past `seq` become zeros. Even head sizes are copied in pairs of columns c and c + HEAD_DIM/2,
+// which rotate together. Each batch reads everything before it writes anything, so that a tile waits on memory only a
+// few times.
 struct Rows {
     float* tile;
     const element* head;
@@ -166,7 +166,7 @@ __device__ __forceinline__ void multiply_tiles(float (&scores)[ROWS][4], const f
     }
 }
 
-// sums += weights * tile, the weights passing through this warp's own rows of `scratch`.
+// sums += weights * tile; the weights pass through this warp's own rows of `scratch`.
 template <int ROWS>
 __device__ __forceinline__ void add_weighted_rows(float (&sums)[ROWS][COLUMNS], const float (&weights)[ROWS][4], float* scratch, const float* tile) {
     __syncwarp();
@@ -204,8 +204,8 @@ __device__ __forceinline__ void add_weighted_rows(float (&sums)[ROWS][COLUMNS], 
     }
 }
 
-// Writes sums times a factor per row, turned back where cosines are given. A column's partner HEAD_DIM/2 away lives
-// in another thread, so turning goes through the tile `scratch` (rows of this warp only).
+// Writes sums times a factor per row, rotated back if cosines are given. A column's partner HEAD_DIM/2 away lives in
+// another thread, so the rotation goes through the tile `scratch` (only rows of this warp).
 template <int ROWS>
 __device__ __forceinline__ void store_rows(const float (&sums)[ROWS][COLUMNS], const float (&factors)[ROWS], float* scratch, element* head,
                                            int stride, int row0, int seq, const float* cosines, const float* sines) {

@@ -11,7 +11,7 @@ struct Backward {
     float scale;
 };
 
-// dq of GROUPS tiles of queries; writes delta = sum(dout * out) per row where p.delta is given.
+// dq of GROUPS tiles of queries; writes delta = sum(dout * out) per row if p.delta is given.
 template <int GROUPS>
 __device__ __forceinline__ void backward_q(const Backward& p, int block) {
     constexpr int THREADS = 128 * GROUPS, QUERIES = TILE_ROWS * GROUPS;
@@ -110,8 +110,8 @@ __device__ __forceinline__ void backward_q(const Backward& p, int block) {
     store_tile(sums, p.scale, p.scale, q_tile, p.dq + (size_t)b * p.seq * p.lddq + h * HEAD_DIM, p.lddq, row0, p.seq);
 }
 
-// dk and dv of GROUPS tiles of keys of one kv head, over the query heads that share it. Scores are taken
-// transposed (keys down, queries across), so that weights leave the product already laid out as the next operand.
+// dk and dv of GROUPS tiles of keys of one kv head, over the query heads that share it. Scores are computed transposed
+// (keys down, queries across), so that the product's weights already have the layout of the next operand.
 template <int GROUPS>
 __device__ __forceinline__ void backward_kv(const Backward& p, int block) {
     constexpr int THREADS = 128 * GROUPS, KEYS = TILE_ROWS * GROUPS;
@@ -126,7 +126,7 @@ __device__ __forceinline__ void backward_kv(const Backward& p, int block) {
     bool turn = p.cosines && !p.rotated;
     float scale = p.scale * LOG2_E;
 
-    int loading_head = 0, loading_tile = 0, query_tile = 0;  // counted rather than divided out of the step
+    int loading_head = 0, loading_tile = 0, query_tile = 0;  // counters instead of divisions of the step
     auto load_step = [&](int step) {
         int h = kv * sharing + loading_head, query0 = (first + loading_tile) * TILE_ROWS, i = threadIdx.x;
         if (++loading_tile == per_head) loading_tile = 0, loading_head++;
@@ -134,7 +134,7 @@ __device__ __forceinline__ void backward_kv(const Backward& p, int block) {
         const bf16* dout = p.dout + (size_t)b * p.seq * p.lddo + h * HEAD_DIM;
         load_tile<THREADS>(stage, p.q + (size_t)b * p.seq * p.ldq + h * HEAD_DIM, p.ldq, query0, p.seq);
         load_tile<THREADS>(stage + TILE_BYTES, dout, p.lddo, query0, p.seq);
-        // Past the end lse = delta = 0 does no harm: q and dout are zeros there, and so are their shares.
+        // Past the end lse = delta = 0 is harmless: q and dout are zeros there, and so are their contributions.
         size_t row = ((size_t)b * p.heads + h) * p.seq + min(query0 + i % 64, p.seq - 1);
         if (i < 64) copy4(values + i * 4, p.lse + row, query0 + i < p.seq ? 4 : 0);
         if (p.delta) {
@@ -252,7 +252,7 @@ extern "C" __global__ void __launch_bounds__(128 * KV_GROUPS, KV_BLOCKS) flash_b
     in_turn();
     backward_kv<KV_GROUPS>(BACKWARD_ARGUMENTS, blockIdx.x);
 }
-// Both roles in one launch, the blocks of keys (more work each) first.
+// Both roles in one launch; the blocks of keys, which have more work each, come first.
 extern "C" __global__ void __launch_bounds__(128, HEAD_DIM >= 64 ? 2 : 3) flash_backward_small_bf16(BACKWARD_PARAMETERS) {
     in_turn();
     int key_blocks = (seq + TILE_ROWS - 1) / TILE_ROWS * batch * kv_heads, block = blockIdx.x;

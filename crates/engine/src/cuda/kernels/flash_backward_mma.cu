@@ -1,16 +1,18 @@
 // Tiled causal attention on the tensor cores of any device from Ampere on: all gradients in one pass over the scores.
 //
-// A block owns 64*KEY_TILES keys of one kv head and walks over the queries that see them. Scores are taken transposed (keys
-// down, queries across), so that weights leave the product laid out as the next left operand, for dk and dv, which stay in
-// registers; for dq they pass through shared memory. dq of a tile of queries is summed over blocks in a fixed order: a
-// block waits for its turn, adds to the partial sums in memory and hands them on; the last one (the diagonal's) writes dq.
-// Blocks take tickets when they start, in the order of their turns, so whom a block waits for has always started. They walk from
-// the last queries to the diagonal: one that starts later finds its predecessors long past the tile where it begins.
+// A block owns 64*KEY_TILES keys of one kv head and walks over the queries that see them. Scores are computed
+// transposed (keys down, queries across), so that the product's weights already have the layout of the next left
+// operand, for dk and dv, which stay in registers; for dq they pass through shared memory. dq of a tile of queries is
+// summed over blocks in a fixed order: a block waits for its turn, adds to the partial sums in memory and passes the
+// turn on; the last one (the diagonal's) writes dq. Blocks take tickets when they start, in the order of their turns,
+// so any block that is waited for has always started. They walk from the last queries to the diagonal: a block that
+// starts later finds its predecessors long past the tile where it begins.
 //
-// With ANY_ORDER blocks add as they come, and a kernel behind them makes dq from the sums: faster, but not the same bytes twice.
+// With ANY_ORDER, blocks add in any order, and a second kernel computes dq from the sums: faster, but the bytes differ
+// from run to run.
 //
-// Heads up to 64: a warp does all of its 32 keys. Larger ones: two warps share 32 keys, each half of the queries for scores
-// and half of the columns for dk and dv; weights then pass through shared memory as well.
+// Heads up to 64: one warp handles all of its 32 keys. Larger ones: two warps share 32 keys, each with half of the
+// queries for scores and half of the columns for dk and dv; weights then pass through shared memory as well.
 
 #ifndef KEY_TILES
 #define KEY_TILES 2
@@ -23,8 +25,8 @@
 #endif
 constexpr bool SHARED_KEYS = HEAD_DIM > 64;
 constexpr int KEYS = TILE_ROWS * KEY_TILES, GROUPS = KEYS / 32, WARPS = SHARED_KEYS ? 2 * GROUPS : GROUPS, THREADS = 32 * WARPS;
-// Columns are shared out in couples: a part of 8 columns, and their partners HEAD_DIM/2 further. dq of a tile of queries: a
-// warp has 32 rows and COUPLES of them; dk and dv: 32 rows and KEY_COUPLES.
+// Columns are distributed in couples: a part of 8 columns, and their partners HEAD_DIM/2 further. For dq of a tile of
+// queries, a warp has 32 rows and COUPLES of them; for dk and dv, 32 rows and KEY_COUPLES.
 constexpr int COLUMN_WARPS = WARPS / 2, COUPLES = (PARTS / 2 + COLUMN_WARPS - 1) / COLUMN_WARPS;
 constexpr int KEY_COUPLES = SHARED_KEYS ? (PARTS / 2 + 1) / 2 : PARTS / 2;
 
@@ -45,8 +47,9 @@ struct Rows {  // of one step
     int query0;
 };
 
-// Scores and slopes of 32 keys (down) and 32 queries from row `over` of the tile on become weights, exp(score - lse), and
-// changes, weight * (slope - delta); nothing above the diagonal. `between` is called between the scores' products.
+// Turns scores and slopes of 32 keys (down) and 32 queries, starting at row `over` of the tile, into weights,
+// exp(score - lse), and changes, weight * (slope - delta); zero above the diagonal. `between` is called between the
+// scores' products.
 template <typename Between>
 __device__ __forceinline__ void take_changes(u32 (&weights)[2][2][4], u32 (&changes)[2][2][4], const Rows& rows, u32 k_tile, u32 v_tile, int own_row,
                                              int over, int key, float scale, Between between) {
@@ -87,7 +90,7 @@ __device__ __forceinline__ void take_changes(u32 (&weights)[2][2][4], u32 (&chan
     pack_weights(changes, slopes);
 }
 
-// 32 keys times 32 queries from row `over` on, a row of 128 bytes per key, swizzled like a tile.
+// 32 keys times 32 queries, starting at row `over`; a row of 128 bytes per key, swizzled like a tile.
 __device__ __forceinline__ void write_weights(const u32 (&weights)[2][2][4], u32 rows, int over) {
     int lane = lane_of_thread();
 #pragma unroll
@@ -101,7 +104,7 @@ __device__ __forceinline__ void write_weights(const u32 (&weights)[2][2][4], u32
             }
 }
 
-// sums += weights * rows of a tile from row `over` on, in couples of columns from `first` on.
+// sums += weights * rows of a tile, starting at row `over`, in couples of columns starting at `first`.
 template <int KT>
 __device__ __forceinline__ void add_couples(float (&sums)[KEY_COUPLES][2][2][4], const u32 (&weights)[2][KT][4], u32 tile, int over, int first) {
 #pragma unroll
@@ -119,7 +122,7 @@ __device__ __forceinline__ void add_couples(float (&sums)[KEY_COUPLES][2][2][4],
         }
 }
 
-// The same with weights that passed through shared memory: 32 keys from `rows` on, all 64 queries.
+// The same with weights that passed through shared memory: 32 keys starting at `rows`, all 64 queries.
 __device__ __forceinline__ void add_passed_couples(float (&sums)[KEY_COUPLES][2][2][4], u32 rows, u32 tile, int first) {
     int lane = lane_of_thread();
 #pragma unroll
@@ -134,7 +137,7 @@ __device__ __forceinline__ void add_passed_couples(float (&sums)[KEY_COUPLES][2]
     }
 }
 
-// dk or dv of this warp's 32 keys, turned back where cosines are given.
+// dk or dv of this warp's 32 keys, rotated back if cosines are given.
 __device__ __forceinline__ void store_keys(float (&sums)[KEY_COUPLES][2][2][4], int first, float factor, bf16* head, int stride, int row0, int seq,
                                            const float* cosines, const float* sines) {
     int lane = lane_of_thread();
@@ -156,7 +159,7 @@ __device__ __forceinline__ void store_keys(float (&sums)[KEY_COUPLES][2][2][4], 
         }
 }
 
-// dq of this warp's rows of a tile of queries, turned back where cosines are given.
+// dq of this warp's rows of a tile of queries, rotated back if cosines are given.
 __device__ __forceinline__ void store_queries(float (&sums)[COUPLES][2][2][4], const Backward& p, int b, int h, int query0) {
     int lane = lane_of_thread(), warp = warp_of_thread(), queries = warp % 2 * 32, column = warp / 2;
     bf16* dq = p.dq + (size_t)b * p.seq * p.lddq + h * HEAD_DIM;
@@ -175,7 +178,7 @@ __device__ __forceinline__ void store_queries(float (&sums)[COUPLES][2][2][4], c
             }
 }
 
-// Where the partial sums of a tile of queries lie: COUPLES * 4 times one float4 per thread.
+// Address of the partial sums of a tile of queries: COUPLES * 4 times one float4 per thread.
 __device__ __forceinline__ float4* partial_of(const Backward& p, size_t tile) {
     return p.partial + tile * (COUPLES * 4) * THREADS + threadIdx.x;
 }
@@ -200,7 +203,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
     bool turn = p.cosines && !p.rotated;
     float scale = p.scale * LOG2_E;
 
-    int loading_head = 0, loading_tile = 0;  // counted rather than divided out of the step
+    int loading_head = 0, loading_tile = 0;  // counters instead of divisions of the step
     typedef TileCopy<THREADS> Copy;
     constexpr int PASSES = Share<THREADS>::PASSES;
     struct Loading {
@@ -217,7 +220,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
                        Copy(stage + TILE_BYTES, p.dout + (size_t)b * p.seq * p.lddo + h * HEAD_DIM, p.lddo, query0, p.seq),
                        stage_rows + step % STAGES * 512, ((size_t)b * p.heads + h) * p.seq, query0};
     };
-    // Past the end lse = delta = 0 does no harm: q and dout are zeros there, and so are their shares.
+    // Past the end lse = delta = 0 is harmless: q and dout are zeros there, and so are their contributions.
     auto load_values = [&](const Loading& loading) {
         for (int i = threadIdx.x; i < 128; i += THREADS) {
             int query = loading.query0 + i % 64;
@@ -240,7 +243,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
     float dk[KEY_COUPLES][2][2][4], dv[KEY_COUPLES][2][2][4];
 #pragma unroll
     for (int c = 0; c < KEY_COUPLES; c++) clear(dk[c]), clear(dv[c]);
-    int* given = nullptr;  // whose turn is handed on once all of the block have written
+    int* given = nullptr;  // the turn to pass on once the whole block has written
     int head = 0, tile = 0;
     for (int step = 0; step < steps; step++) {
         int h = kv * sharing + head, query_tile = query_tiles - 1 - tile;
@@ -283,7 +286,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
                 u32 weights[2][2][4];
                 take_changes(weights, changes[half], rows, k_tile, v_tile, own_row, over, key, scale, [&](int k) {
                     if (half == 0) load_some(k);
-                    // Asked early enough that the answer is there when it is needed.
+                    // Queried early, so that the answer is there when it is needed.
                     if (half == (SHARED_KEYS ? 0 : 1) && k == HEAD_DIM / 16 - 1 && !ANY_ORDER && number && threadIdx.x == 0) turn_seen = peek_turn(turns);
                 });
                 if constexpr (SHARED_KEYS) write_weights(weights, own_weights, over);
@@ -293,7 +296,7 @@ __device__ __forceinline__ void backward(const Backward& p) {
         }
         if (!ANY_ORDER && number && threadIdx.x == 0 && turn_seen != number)
             while (read_turn(turns) != number) __nanosleep(20);
-        __syncthreads();  // the changes of all keys are there, and it is this block's turn
+        __syncthreads();  // the changes of all keys are complete, and it is this block's turn
 
         float sums[COUPLES][2][2][4];
 #pragma unroll
@@ -397,7 +400,7 @@ extern "C" __global__ void __launch_bounds__(256) flash_delta_mma_bf16(BACKWARD_
 }
 
 #if ANY_ORDER
-// dq from its sums, a block per head and tile of queries.
+// dq from its sums, one block per head and tile of queries.
 extern "C" __global__ void __launch_bounds__(THREADS) flash_queries_mma_bf16(BACKWARD_PARAMETERS) {
     in_turn();
     Backward p = BACKWARD_ARGUMENTS;

@@ -10,8 +10,8 @@ struct Forward {
     float scale;
 };
 
-// Turns one tile of scores into weights and updates the running softmax; `shrink` is the factor by which what was
-// summed before this tile shrinks. On the diagonal tile keys after the query are left out.
+// Turns one tile of scores into weights and updates the online softmax; `shrink` is the factor that rescales the
+// earlier sums. On the diagonal tile, keys after the query are masked.
 __device__ __forceinline__ void take_weights(float (&scores)[SCORES], bool diagonal, float scale, float (&highest)[2], float (&total)[2],
                                              float (&shrink)[2]) {
     if (diagonal) {
@@ -35,8 +35,8 @@ __device__ __forceinline__ void take_weights(float (&scores)[SCORES], bool diago
     for (int i = 0; i < SCORES; i++) total[i / 2 % 2] += scores[i] = exp2_fast(scores[i] * scale - top[i / 2 % 2]);
 }
 
-// Keys run one tile ahead of values: while the tensor cores add this tile's weighted values, the scores of the next
-// tile are done and its softmax is taken.
+// Keys run one tile ahead of values: while the tensor cores add this tile's weighted values, the next tile's scores are
+// finished and its softmax is computed.
 template <int GROUPS>
 __device__ __forceinline__ void forward(const Forward& p) {
     constexpr int THREADS = 128 * GROUPS, QUERIES = TILE_ROWS * GROUPS;
@@ -93,7 +93,7 @@ __device__ __forceinline__ void forward(const Forward& p) {
         if (step + 1 < steps) load_tile<THREADS>(values + ((step + 1) & 1) * TILE_BYTES, v, p.ldv, (step + 1) * TILE_ROWS, p.seq);
         if (step >= own_steps) continue;  // this group's rows see none of these keys
         u32 weights[SCORES / 2];
-        // Packing waits until no product reads the registers it writes.
+        // Packing waits until no product reads the registers that it writes.
 #pragma unroll
         for (int i = 0; i < SCORES; i += 2) weights[i / 2] = pack(scores[i], scores[i + 1]);
         if (step + 1 < own_steps) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void forward(const Forward& p) {
             commit_products();
             wait_products<1>(scores);
             take_weights(scores, (step + 1) * TILE_ROWS == row0, scale, highest, total, shrink);
-            settle(scores);  // the softmax is done here, not put off until the products are
+            settle(scores);  // forces the softmax to finish here instead of after the products
             wait_products<0>(sums);
             settle(scores);
 #pragma unroll

@@ -9,8 +9,8 @@ struct Forward {
     float scale;
 };
 
-// A block of four warps owns 64*MT queries, a warp 16*MT neighbouring ones. Values of a tile arrive while its scores are
-// taken, keys of the next one while its weights are applied.
+// A block of four warps owns 64*MT queries; a warp owns 16*MT adjacent ones. Values of a tile arrive while its scores
+// are computed, keys of the next one while its weights are applied.
 template <int MT>
 __device__ __forceinline__ void forward(const Forward& p) {
     constexpr int THREADS = 128, QUERIES = 64 * MT, KEY_PARTS = TILE_ROWS / 8;
@@ -120,7 +120,7 @@ __device__ __forceinline__ void forward(const Forward& p) {
         __syncthreads();  // the next keys have arrived, and nobody reads these values any more
     }
 
-    // Out through this warp's own rows of the tile of queries, so that stores are 16 bytes wide.
+    // Writes through this warp's own rows of the query tile, so that stores are 16 bytes wide.
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll

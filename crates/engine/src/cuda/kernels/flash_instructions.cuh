@@ -1,4 +1,5 @@
-// Instructions that the tiled attention kernels share, one function each: copies, matrices of shared memory, small arithmetic.
+// Instructions shared by the tiled attention kernels, one function each: copies, matrices in shared memory, small
+// arithmetic.
 
 __device__ __forceinline__ void copy16(u32 to, const void* from, int bytes) {  // bytes 0: writes zeros
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -7,7 +8,7 @@ __device__ __forceinline__ void copy4(u32 to, const void* from, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 __device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-// Some threads of the block meet.
+// Barrier for some threads of the block.
 __device__ __forceinline__ void meet(int barrier, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory"); }
 
 __device__ __forceinline__ float exp2_fast(float x) {
@@ -49,7 +50,7 @@ __device__ __forceinline__ void multiply_add(float (&sum)[4], const u32 (&a)[4],
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-// Partial sums that blocks hand on to each other go past the first-level cache, which does not see what others write.
+// Partial sums that blocks pass to each other bypass L1, which does not see other blocks' writes.
 __device__ __forceinline__ float4 read_handed_on(const float4* from) {
     float4 value;
     asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "l"(from) : "memory");
@@ -58,7 +59,7 @@ __device__ __forceinline__ float4 read_handed_on(const float4* from) {
 __device__ __forceinline__ void hand_on(float4* to, float4 value) {
     asm volatile("st.global.cg.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
 }
-// Added in whichever order they arrive.
+// Adds in any order.
 __device__ __forceinline__ void add_to(float4* to, float4 value) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w) : "memory");
@@ -69,8 +70,9 @@ __device__ __forceinline__ void add_to(float4* to, float4 value) {
     atomicAdd(&to->w, value.w);
 #endif
 }
-// Reads the turn. The first asks and goes on; what was handed on before is read behind a barrier and past the first-level
-// cache, where it lies since before the turn was given (a fence here costs 4% of the pass). Behind the second it is seen in any case.
+// Reads the turn. `peek_turn` does not wait: the partial sums passed on before are read after a barrier and bypass L1,
+// and they were in L2 before the turn was passed (a fence here costs 4% of the pass). After `read_turn` they are
+// visible in any case.
 __device__ __forceinline__ int peek_turn(const int* from) {
     int value;
     asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
@@ -81,7 +83,7 @@ __device__ __forceinline__ int read_turn(const int* from) {
     asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
     return value;
 }
-// Behind a barrier of the block: what all its threads wrote before is seen by whoever reads the turn.
+// Call after a block barrier: whoever reads the turn sees everything that all threads of the block wrote before.
 __device__ __forceinline__ void give_turn(int* to, int value) {
     asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }

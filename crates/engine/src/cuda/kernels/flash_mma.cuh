@@ -1,5 +1,5 @@
-// Causal attention on the tensor cores of any device from Ampere on (mma.sync, ldmatrix, cp.async), bf16 in and out, float
-// accumulators. No atomics but a block's ticket: the same input gives the same bits.
+// Causal attention on the tensor cores of any device from Ampere on (mma.sync, ldmatrix, cp.async), bf16 in and out,
+// float accumulators. No atomics except for a block's ticket: the same input gives the same bits.
 //
 // Mirrored by the launching side:
 //   TILE_BYTES = 8192 * ceil(HEAD_DIM / 64);   tiles(n) = ceil(seq / (64 * n))
@@ -9,10 +9,10 @@
 //   flash_backward_mma_bf16        block 32*WARPS, grid tiles(KEY_TILES)*batch*kv_heads,
 //                                  shared (2*KEY_TILES + 2*STAGES)*TILE_BYTES + KEY_TILES*8192*(HEAD_DIM > 64 ? 2 : 1)
 //                                  + STAGES*512 + 1024
-// with KEY_TILES and STAGES as compiled (2 and 2, or 1 and 1 where shared memory is short), and
+// with KEY_TILES and STAGES as compiled (2 and 2, or 1 and 1 if shared memory is short), and
 // WARPS = KEY_TILES * (HEAD_DIM > 64 ? 4 : 2). flash_delta comes first: it also clears `turns`.
 
-// A warp's part of a product is 16 rows times 8 columns, MT or 2 of them down: register i of a part belongs to row
+// A warp's part of a product is 16 rows times 8 columns, MT or 2 of them stacked: register i of a part belongs to row
 // lane / 4 + 8 * (i / 2) and column 2 * (lane % 4) + i % 2.
 __device__ __forceinline__ int lane_of_thread() { return threadIdx.x % 32; }
 __device__ __forceinline__ int warp_of_thread() { return __shfl_sync(~0u, threadIdx.x / 32, 0); }
@@ -28,26 +28,26 @@ __device__ __forceinline__ void clear(float (&sums)[MT][NT][4]) {
             for (int i = 0; i < 4; i++) sums[m][n][i] = 0;
 }
 
-// 16 rows from `row` on and columns 16*k.. of a tile, as the left operand of a product.
+// 16 rows starting at `row` and columns 16*k.. of a tile, as the left operand of a product.
 __device__ __forceinline__ void read_left(u32 (&to)[4], u32 tile, int row, int k) {
     int lane = lane_of_thread();
     read_matrices(to, tile + chunk_offset(row + lane % 16, 2 * k + lane / 16));
 }
 
-// 16 rows from `row` on, read along columns 16*k..: the right operands of two neighbouring parts.
+// 16 rows starting at `row`, read along columns 16*k..: the right operands of two adjacent parts.
 __device__ __forceinline__ void read_right(u32 (&to)[4], u32 tile, int row, int k) {
     int lane = lane_of_thread();
     read_matrices(to, tile + chunk_offset(row + lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
 }
 
-// 16 rows from `row` on, read across: columns 8*first.. and 8*second.. become the right operands of two parts.
+// 16 rows starting at `row`, read across: columns 8*first.. and 8*second.. become the right operands of two parts.
 __device__ __forceinline__ void read_across(u32 (&to)[4], u32 tile, int row, int first, int second) {
     int lane = lane_of_thread();
     read_matrices_transposed(to, tile + chunk_offset(row + lane % 16, lane < 16 ? first : second));
 }
 
-// scores = a * b^T over HEAD_DIM: 16*MT rows of `a` from row `down` on, 8*NT rows of `b` from row `over` on. `between` is
-// called after each step of the depth, for work that the tensor cores need not wait for.
+// scores = a * b^T over HEAD_DIM: 16*MT rows of `a` starting at row `down`, 8*NT rows of `b` starting at row `over`.
+// `between` is called after each step of depth, for work that the tensor cores need not wait for.
 template <int MT, int NT, typename Between>
 __device__ __forceinline__ void multiply_rows(float (&scores)[MT][NT][4], u32 a, int down, u32 b, int over, Between between) {
     clear(scores);
@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply_rows(float (&scores)[MT][NT][4], u32 a,
     multiply_rows(scores, a, down, b, over, [](int) {});
 }
 
-// Scores become left operands where they lie: 16 columns per four registers.
+// Scores become left operands in place: 16 columns per four registers.
 template <int MT, int NT>
 __device__ __forceinline__ void pack_weights(u32 (&weights)[MT][NT / 2][4], const float (&scores)[MT][NT][4]) {
 #pragma unroll
@@ -85,7 +85,7 @@ __device__ __forceinline__ void pack_weights(u32 (&weights)[MT][NT / 2][4], cons
             for (int i = 0; i < 4; i++) weights[m][k][i] = pack(scores[m][2 * k + i / 2][i % 2 * 2], scores[m][2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
-// sums += weights * rows of a tile from row `over` on.
+// sums += weights * rows of a tile, starting at row `over`.
 template <int MT, int KT>
 __device__ __forceinline__ void add_weighted(float (&sums)[MT][PARTS][4], const u32 (&weights)[MT][KT][4], u32 tile, int over) {
 #pragma unroll
@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_weighted(float (&sums)[MT][PARTS][4], const 
         }
 }
 
-// Gradients of a turned row, turned back: two neighbouring columns and their partners HEAD_DIM/2 further.
+// Rotates gradients of a rotated row back: two adjacent columns and their partners HEAD_DIM/2 further.
 __device__ __forceinline__ void turn_back(float& a0, float& a1, float& b0, float& b1, const float* cosines, const float* sines, int row, int column) {
     float2 c = __ldg((const float2*)(cosines + row * (HEAD_DIM / 2) + column)), s = __ldg((const float2*)(sines + row * (HEAD_DIM / 2) + column));
     float x0 = a0 * c.x + b0 * s.x, x1 = a1 * c.y + b1 * s.y;
@@ -112,12 +112,12 @@ __device__ __forceinline__ void turn_back(float& a0, float& a1, float& b0, float
     a1 = x1;
 }
 
-// The head (of a batch) and the block of its rows that come at `place`. Blocks of one group of heads follow each other, so that the rows they share
-// stay in the second-level cache; within a group the first block of every head comes first.
+// The head (of a batch) and the row block with index `place` in launch order. Blocks of one group of heads are
+// adjacent, so that the rows they share stay in L2; within a group, the first blocks of all heads come first.
 struct Turn {
     int pair, number;
 };
-// Rows of a group's heads that are shared, in bytes: measured on an H200, whose cache has 50 MiB.
+// Bytes of shared rows per group of heads: measured on an H200, whose L2 has 50 MiB.
 constexpr long long GROUP_BYTES = 32 << 20;
 __device__ __forceinline__ Turn turn_of(int place, int pairs, int blocks, int seq) {
     int most = max(1, (int)min((long long)pairs, GROUP_BYTES / ((long long)seq * HEAD_DIM * 4)));

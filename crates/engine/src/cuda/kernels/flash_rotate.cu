@@ -1,6 +1,6 @@
-// Turning queries and keys where they lie, once, for attention kernels that then load them as they are.
+// Rotates queries and keys in place, once, for attention kernels that then load them as they are.
 
-// q and k in place, 16 bytes and their partners per thread; backwards where BACK.
+// q and k in place, 16 bytes and their partners per thread; rotates back if BACK.
 template <bool BACK>
 __device__ __forceinline__ void rotate_rows(bf16* q, bf16* k, const float* cosines, const float* sines, int batch, int heads, int kv_heads, int seq,
                                             int ldq, int ldk) {
@@ -10,7 +10,7 @@ __device__ __forceinline__ void rotate_rows(bf16* q, bf16* k, const float* cosin
     bf16* at = (h < heads ? q + (size_t)row * ldq + h * HEAD_DIM : k + (size_t)row * ldk + (h - heads) * HEAD_DIM) + chunk * 8;
     int position = row % seq * (HEAD_DIM / 2) + chunk * 8;
     uint4 first = *(const uint4*)at, second = *(const uint4*)(at + HEAD_DIM / 2);
-    // Turning the partner by the angle is turning the pair by its opposite.
+    // Swapping the two halves rotates by the opposite angle.
     if (BACK) rotate_chunks(second, first, cosines + position, sines + position);
     else rotate_chunks(first, second, cosines + position, sines + position);
     *(uint4*)at = first;

@@ -1,11 +1,12 @@
-// Tiles of attention in shared memory: how they lie, come in and are turned. bf16, head sizes that are multiples of 16 up to 128.
+// Attention tiles in shared memory: their layout, loading and rotation. bf16, head sizes that are multiples of 16 up to
+// 128.
 //
 // Compiled once per head size: -DHEAD_DIM=<multiple of 16, 16..128>. A "tile" is 64 rows of one head in shared memory:
-// ceil(HEAD_DIM/64) panels of 64 rows x 128 bytes, 16-byte chunks swizzled (chunk index xor row mod 8), as the tensor cores
-// of Hopper expect and as matrices are read without bank conflicts on any device.
+// ceil(HEAD_DIM/64) panels of 64 rows x 128 bytes, 16-byte chunks swizzled (chunk index xor row mod 8), as Hopper's
+// tensor cores expect and as any device reads matrices without bank conflicts.
 //
-// Rotation: cos, sin are float [seq, HEAD_DIM/2] or nullptr. Forward turns q and k as it loads them. Backward does
-// too unless `rotated` is 1 (q and k already turned in place by flash_rotate_bf16); it always turns dq and dk back.
+// Rotation: cos, sin are float [seq, HEAD_DIM/2] or nullptr. Forward rotates q and k as it loads them. Backward does
+// too unless `rotated` is 1 (q and k already rotated in place by flash_rotate_bf16); it always rotates dq and dk back.
 
 #ifndef HEAD_DIM
 #define HEAD_DIM 64
@@ -27,7 +28,7 @@ __device__ __forceinline__ u32 chunk_offset(int row, int chunk) {
 }
 
 // How a block's threads share a tile: a thread owns chunk `own_chunk` and the chunk that rotates with it, of row
-// `own_row` and of every SPREAD rows below. SPREAD is a multiple of 8, so that all its rows swizzle alike.
+// `own_row` and of every SPREAD-th row below. SPREAD is a multiple of 8, so that all its rows swizzle alike.
 template <int THREADS>
 struct Share {
     static constexpr int SLOTS = CHUNK_PAIRS > 4 ? 8 : CHUNK_PAIRS > 2 ? 4 : CHUNK_PAIRS;
@@ -38,8 +39,8 @@ struct Share {
     static __device__ __forceinline__ bool idle() { return own_chunk() >= CHUNK_PAIRS || own_row() >= SPREAD; }
 };
 
-// Starts copying rows row0..row0+63 of one head; rows past `seq` become zeros. A thread copies the chunks that
-// rotate together, so that it may turn them itself once its own copies have landed.
+// Starts copying rows row0..row0+63 of one head; rows past `seq` become zeros. A thread copies the chunks that rotate
+// together, so that it can rotate them itself once its own copies have landed.
 template <int THREADS>
 struct TileCopy {
     typedef Share<THREADS> share;
@@ -74,7 +75,7 @@ __device__ __forceinline__ void rotate_pair(u32& first, u32& second, float c0, f
     second = pack(b0 * c0 + a0 * s0, b1 * c1 + a1 * s1);
 }
 
-// Turns 8 pairs; `turn` points at their 8 cosines, `lean` at their 8 sines.
+// Rotates 8 pairs; `turn` points at their 8 cosines, `lean` at their 8 sines.
 __device__ __forceinline__ void rotate_chunks(uint4& first, uint4& second, const float* turn, const float* lean) {
     float4 c0 = __ldg((const float4*)turn), c1 = __ldg((const float4*)turn + 1);
     float4 s0 = __ldg((const float4*)lean), s1 = __ldg((const float4*)lean + 1);
@@ -84,7 +85,7 @@ __device__ __forceinline__ void rotate_chunks(uint4& first, uint4& second, const
     rotate_pair(first.w, second.w, c1.z, c1.w, s1.z, s1.w);
 }
 
-// Turns a landed tile in place: each thread the chunks that it copied itself, so no barrier comes before.
+// Rotates a landed tile in place: each thread rotates the chunks that it copied itself, so no barrier is needed before.
 template <int THREADS>
 __device__ __forceinline__ void rotate_tile(u32 tile, const float* cosines, const float* sines, int row0, int seq) {
     typedef Share<THREADS> share;
@@ -107,7 +108,7 @@ __device__ __forceinline__ float dot_chunk(const bf16* x, const bf16* y) {
            low_of(a.z) * low_of(b.z) + high_of(a.z) * high_of(b.z) + low_of(a.w) * low_of(b.w) + high_of(a.w) * high_of(b.w);
 }
 
-// x[row] . y[row] over HEAD_DIM, taken by LANES neighbouring lanes together.
+// x[row] . y[row] over HEAD_DIM, computed by LANES adjacent lanes together.
 template <int LANES>
 __device__ __forceinline__ float dot_rows(const bf16* x, int stride_x, const bf16* y, int stride_y, int row) {
     float sum = 0;

@@ -15,13 +15,13 @@
 //   flash_backward_kv_bf16       grid tiles(2)*batch*kv_heads       shared 8*TILE_BYTES + 2048
 //   flash_backward_small_bf16    grid tiles(1)*batch*(heads + kv_heads)   shared 6*TILE_BYTES + 2048
 //   flash_rotate_bf16            grid ceil(batch*seq*(heads + kv_heads)*(HEAD_DIM/16) / 256), block 256
-// Backward is either the pair q then kv (q writes `delta`, kv reads it) or the one launch _small, which recomputes
+// Backward is either the pair q then kv (q writes `delta`, kv reads it) or the single launch _small, which recomputes
 // delta and takes delta = nullptr.
 //
-// Rotation: cos, sin are float [seq, HEAD_DIM/2] or nullptr. Forward turns q and k as it loads them. Backward does
-// too unless `rotated` is 1 (q and k already turned in place by flash_rotate_bf16); it always turns dq and dk back.
+// Rotation: cos, sin are float [seq, HEAD_DIM/2] or nullptr. Forward rotates q and k as it loads them. Backward does
+// too unless `rotated` is 1 (q and k already rotated in place by flash_rotate_bf16); it always rotates dq and dk back.
 
-// Ordinary writes to shared memory become visible to the tensor cores only behind this fence.
+// Ordinary writes to shared memory become visible to the tensor cores only after this fence.
 __device__ __forceinline__ void publish_to_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void group_barrier(int group) { meet(group + 1, 128); }
 
@@ -65,7 +65,7 @@ __device__ __forceinline__ void wait_products(float (&values)[COUNT]) {
 #define USE_64(d) USE_32(d), USE_32((d) + 32)
 
 template <int COLUMNS>
-struct Product {  // of no columns
+struct Product {  // zero columns: does nothing
     template <int ACROSS>
     static __device__ __forceinline__ void run(float*, const u32*, u64, int) {}
 };
@@ -90,7 +90,7 @@ DEFINE_PRODUCT(64, LIST_32, USE_32, 32, 33, 34, 35, 36, 37, 38)
 DEFINE_PRODUCT(128, LIST_64, USE_64, 64, 65, 66, 67, 68, 69, 70)
 
 // Describes an operand at `address` + `offset`: 128-byte swizzle, 1024 bytes between groups of 8 rows, PANEL_BYTES
-// between panels. Shared addresses stay below 2^18, so offsets add to the low word alone.
+// between panels. Shared addresses stay below 2^18, so offsets can be added to the low word alone.
 __device__ __forceinline__ u64 operand(u32 address, u32 offset) {
     u32 low = ((address >> 4) | (PANEL_BYTES >> 4) << 16) + (offset >> 4);
     return (u64)0x40000040 << 32 | low;
@@ -106,7 +106,7 @@ __device__ __forceinline__ void multiply_tiles(float (&scores)[SCORES], u32 a, u
                      : USE_32(scores) : "l"(operand(a, depth_offset(k))), "l"(operand(b, depth_offset(k))), "r"(k) : "memory");
 }
 
-// The same with `a` already in registers, which spares shared memory one of the two reads.
+// The same with `a` already in registers, which saves one of the two reads of shared memory.
 __device__ __forceinline__ void multiply_tiles(float (&scores)[SCORES], const u32 (&a)[HEAD_DIM / 4], u32 b) {
 #pragma unroll
     for (int k = 0; k < HEAD_DIM / 16; k++) Product<64>::run<0>(scores, a + 4 * k, operand(b, depth_offset(k)), k);
@@ -137,7 +137,7 @@ __device__ __forceinline__ void read_fragments(u32 (&fragments)[HEAD_DIM / 4], u
                      : "r"(tile + chunk_offset(row, 2 * k + threadIdx.x % 32 / 16)) : "memory");
 }
 
-// Gradients of turned rows, turned back.
+// Rotates gradients of rotated rows back.
 __device__ __forceinline__ void rotate_back(float (&values)[OUTPUTS], const float* cosines, const float* sines, int row0, int seq) {
 #pragma unroll
     for (int i = 0; i < OUTPUTS / 2; i += 2) {
@@ -172,5 +172,5 @@ __device__ __forceinline__ void store_tile(const float (&values)[OUTPUTS], float
     }
 }
 
-// Warpgroup of the block; read through a shuffle, which tells the compiler that a warp agrees on it.
+// Warpgroup of the block; read through a shuffle, which tells the compiler that it is uniform across a warp.
 __device__ __forceinline__ int group_of_thread() { return __shfl_sync(~0u, threadIdx.x / 128, 0); }

@@ -1,8 +1,9 @@
-// Values rounded to eight bits with the scale of their tensor, one row after the other and transposed, in one pass over what they
-// are made from; the largest of them, and scales from it.
+// Quantizes values to eight bits with the scale of their tensor, row-major and transposed in one pass over the sources;
+// finds their largest value, and sets scales from it.
 //
-// A slot: [0] what one is worth (a power of two, zero before the first use), [1] the largest absolute value since the last update,
-// [2] values beyond the largest number, [3] updates out of range, [4] updates, [8..24] the largest values of the last steps.
+// A slot: [0] the unit (a power of two, zero before the first use), [1] the largest absolute value since the last
+// update, [2] count of values beyond the largest number, [3] updates out of range, [4] updates, [8..24] the largest
+// values of the last steps.
 
 #define TILE 128
 #define HISTORY 8
@@ -10,7 +11,8 @@
 
 enum Of { COLUMNS, ROWS, NORM, SWIGLU, SWIGLU_GRAD };
 
-// Up to three matrices, or one, a weight for its columns and scales for its rows, both in float; `end` is where the first and the second end, along the axis that they are joined by.
+// Up to three matrices, or one with a weight for its columns and scales for its rows, both in float. `end` is where the
+// first and the second matrix end, along the axis that they are joined on.
 struct Sources {
     const bf16* at[3];
     u64 pitch[3];
@@ -21,7 +23,7 @@ __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + __expf
 
 typedef Pack<bf16, 8> Eight;
 
-// Four rows of eight columns of every source, as they were loaded.
+// Four rows of eight columns of every source, as loaded.
 template <int OF>
 struct Unit {
     static constexpr int SOURCES = OF == SWIGLU_GRAD ? 3 : OF == SWIGLU ? 2 : 1;
@@ -29,7 +31,7 @@ struct Unit {
     float weight[OF == NORM ? 8 : 1], scales[OF == NORM ? 4 : 1];
 };
 
-// From (row, col) on; sizes are multiples of 16, so that a unit lies in one source.
+// Starts at (row, col); sizes are multiples of 16, so that a unit lies in one source.
 template <int OF>
 __device__ __forceinline__ void load_unit(const Sources& s, u32 row, u32 col, Unit<OF>& unit) {
     if constexpr (OF == COLUMNS || OF == ROWS) {
@@ -55,7 +57,7 @@ __device__ __forceinline__ void load_unit(const Sources& s, u32 row, u32 col, Un
     }
 }
 
-// Makes one row of the values to be rounded; the gradient of a SwiGLU has a second result, for `up`.
+// Computes one row of the values to quantize; the gradient of a SwiGLU has a second result, for `up`.
 template <int OF>
 __device__ __forceinline__ void make_row(const Unit<OF>& unit, int r, float (&x)[8], float (&second)[8]) {
 #pragma unroll
@@ -71,7 +73,7 @@ __device__ __forceinline__ void make_row(const Unit<OF>& unit, int r, float (&x)
     }
 }
 
-// The bits of a positive number grow as it does, and those of what is not a number are above all.
+// The bits of a positive number grow with it, and those of NaN are above all.
 __device__ __forceinline__ u32 most_bits(const float (&x)[8], u32 most) {
 #pragma unroll
     for (int c = 0; c < 8; c++) most = max(most, __float_as_uint(fabsf(x[c])));
@@ -92,7 +94,7 @@ __device__ __forceinline__ u32 two_codes(float low, float high) {
     return codes;
 }
 
-// Rounds a row of a unit: a word for each half. Counts what is beyond the largest number.
+// Quantizes a row of a unit: one word for each half. Counts values beyond the largest number.
 template <bool E5>
 __device__ __forceinline__ u32 round_row(const float (&x)[8], float scale, u32 (&words)[2]) {
     const float largest = E5 ? 57344.0f : 448.0f;
@@ -110,7 +112,7 @@ __device__ __forceinline__ u32 round_row(const float (&x)[8], float scale, u32 (
     return beyond;
 }
 
-// Four words of four bytes, bytes and words exchanged.
+// Transposes four words of four bytes.
 __device__ __forceinline__ void transpose(u32 a, u32 b, u32 c, u32 d, u32 (&t)[4]) {
     u32 ab_low = __byte_perm(a, b, 0x5140), ab_high = __byte_perm(a, b, 0x7362);
     u32 cd_low = __byte_perm(c, d, 0x5140), cd_high = __byte_perm(c, d, 0x7362);
@@ -120,8 +122,8 @@ __device__ __forceinline__ void transpose(u32 a, u32 b, u32 c, u32 d, u32 (&t)[4
     t[3] = __byte_perm(ab_high, cd_high, 0x7632);
 }
 
-// One tile's codes: rows to `out`, and by way of shared memory columns to `out_t`. In the tile a column is 32 words; which of them
-// a word is goes with the column, so that neither the writes nor the reads meet in a bank.
+// Writes one tile's codes: rows to `out`, and columns to `out_t` through shared memory. In the tile, a column is 32
+// words; their order depends on the column, so that neither writes nor reads have bank conflicts.
 __device__ __forceinline__ void write_tile(u32* tile, const u32 (&words)[2][4][2], u8* out, u8* out_t, u32 rows, u32 cols,
                                            u64 width) {
     u32 group = threadIdx.x % 16, four = threadIdx.x / 16;
@@ -154,7 +156,7 @@ __device__ __forceinline__ void write_tile(u32* tile, const u32 (&words)[2][4][2
     }
 }
 
-// A block of 256 threads a tile of 128 x 128. Either of the outputs may be missing.
+// A block of 256 threads per tile of 128 x 128. Either of the outputs may be missing.
 template <bool E5, int OF>
 __device__ void quantize_tiles(float* slot, const Sources& s, u32 rows, u32 cols, u8* out, u8* out_t) {
     __shared__ u32 tile[TILE * 32];
@@ -192,7 +194,7 @@ __device__ void quantize_tiles(float* slot, const Sources& s, u32 rows, u32 cols
     if (threadIdx.x % 32 == 0 && beyond) atomicAdd(slot + 2, (float)beyond);
 }
 
-// The largest of what would be rounded, where no scale is known yet.
+// The largest value to be quantized, if no scale is known yet.
 template <int OF>
 __device__ void largest_of(float* slot, const Sources& s, u32 rows, u32 cols) {
     if (slot[0] != 0.0f) return;
@@ -238,8 +240,8 @@ EACH(swiglu_grad, SWIGLU_GRAD, 2)
 
 __device__ __forceinline__ float power(int exponent) { return __uint_as_float((u32)(exponent + 127) << 23); }
 
-// The scale that brings `largest` into range with a margin; `top` is the exponent of the format's largest number, which is
-// 1.75 times a power of two.
+// The unit that brings `largest` into range with a margin; `top` is the exponent of the format's largest number, which
+// is 1.75 times a power of two.
 __device__ float unit_for(float largest, int top, int margin, bool& left) {
     int own = (int)(__float_as_uint(largest) >> 23) - 127;
     int wanted = own - top + (largest / power(own < -126 ? -126 : own) > 1.75f) + margin;
@@ -259,7 +261,7 @@ extern "C" __global__ void first_unit(float* slot, u32 top, u32 margin) {
     slot[0] = is_finite(largest) && largest > 0.0f ? unit_for(largest, (int)top, (int)margin, left) : 1.0f;
 }
 
-// Scales for the next step, a thread each.
+// Scales for the next step, one per thread.
 extern "C" __global__ void update_scales(float* const* slots, u32 count, u32 top, u32 margin) {
     in_turn();
     u32 index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -281,7 +283,7 @@ extern "C" __global__ void update_scales(float* const* slots, u32 count, u32 top
     if (left) slot[3] += 1.0f;
 }
 
-// Normal numbers as codes of e4m3, for a measurement of products: `from` and `to` lie apart.
+// Converts normal numbers to e4m3 codes, for a measurement of products; `from` and `to` do not overlap.
 extern "C" __global__ void as_codes(const bf16* from, u8* to, u64 n) {
     in_turn();
     for (u64 i = (blockIdx.x * (u64)blockDim.x + threadIdx.x) * 8; i < n; i += (u64)gridDim.x * blockDim.x * 8) {

@@ -1,7 +1,7 @@
 // LayerNorm and its gradient.
 //
 // blockDim.x threads share a row and keep it in registers, P packs of W elements each: every byte is read and written
-// once. blockDim.y rows are handled side by side.
+// once. A block handles blockDim.y rows side by side.
 
 template <int W, int P>
 __device__ void layer_norm_rows(const ACT* x, const float* weight, const float* bias, ACT* out, u32 rows, u32 cols, float eps) {
@@ -54,8 +54,9 @@ __device__ __forceinline__ float2 pair_sum(float a, float b, float2* room) {
     return make_float2(warp_sum(part.x), warp_sum(part.y));
 }
 
-// With n = (x - mean) * scale and g = w dy: dx = scale (g - mean(g) - n mean(g n)). A block goes through rows and keeps its
-// shares of dweight and dbias in registers; its rows' shares are added up, a line per block in each of the two lists.
+// With n = (x - mean) * scale and g = w dy: dx = scale (g - mean(g) - n mean(g n)). A block loops over rows and keeps
+// its parts of dweight and dbias in registers; the parts of its rows are added up, one line per block in each of the
+// two lists.
 template <int W, int P>
 __device__ void layer_norm_grad_rows(const ACT* x, const float* weight, const ACT* dy, ACT* dx, float* dweights, float* dbiases,
                                      u32 rows, u32 cols, float eps) {
@@ -70,7 +71,7 @@ __device__ void layer_norm_grad_rows(const ACT* x, const float* weight, const AC
         for (int k = 0; k < W; k++) dweight[p][k] = dbias[p][k] = gain[p][k] = 0.0f;
         if (col < cols) load_floats<W>(weight + col, gain[p]);
     }
-    // All rows of a block take part in every turn: the sums below wait for each other.
+    // All rows of a block take part in every iteration, because the sums below contain barriers.
     for (u32 first = blockIdx.x * blockDim.y; first < rows; first += gridDim.x * blockDim.y) {
         u32 row = first + threadIdx.y;
         float held[P][W], arrived[P][W], sum = 0.0f, along = 0.0f;
@@ -150,7 +151,7 @@ __device__ void layer_norm_grad_rows(const ACT* x, const float* weight, const AC
         in_turn();                                                                                                          \
         layer_norm_grad_rows<W, P>(x, w, dy, dx, dw, db, r, c, e);                                                          \
     }
-// A warp a row: its sums need no shared memory.
+// One warp per row: its sums need no shared memory.
 LAYER_NORM(r1, WIDE, 1, 256)
 LAYER_NORM(r2, WIDE, 2, 256)
 LAYER_NORM(r3, WIDE, 3, 256)

@@ -1,8 +1,8 @@
 // Cross-entropy of rows of logits with its gradient, softmax of causal scores, table look-up and its gradient.
 
-// A block a row. `losses[row]` = log sum exp - logit of the target; where `grad` is given it becomes
-// (softmax - one at the target) * dloss / tokens, and may be the logits themselves.
-// Maximum and sum are found in one pass: a thread's sum is of its own maximum so far.
+// One block per row. `losses[row]` = logsumexp - logit of the target; `grad`, if given, becomes (softmax -
+// onehot(target)) * dloss / tokens, and may alias the logits. Maximum and sum are found in one pass: a thread's sum is
+// relative to its own maximum so far.
 template <int W>
 __device__ void cross_entropy_rows(const ACT* logits, const int* targets, const float* dloss, float* losses, ACT* grad, u32 cols,
                                    float tokens) {
@@ -61,7 +61,7 @@ extern "C" __global__ void mean(const float* x, float* out, u32 n) {
     if (threadIdx.x == 0) out[0] = (float)(part[0] / n);
 }
 
-// Row r of `seq` scores sees its first r % seq + 1 entries; the rest becomes zero. A block a row.
+// Row r of `seq` scores sees its first r % seq + 1 entries; the rest becomes zero. One block per row.
 extern "C" __global__ void causal_softmax(const ACT* scores, ACT* out, u32 seq) {
     in_turn();
     __shared__ float room[32];
@@ -95,8 +95,8 @@ extern "C" __global__ void embedding(const int* ids, const ACT* table, ACT* out,
     for (u32 i = threadIdx.x; i < cols; i += blockDim.x) out[(u64)blockIdx.x * cols + i] = row[i];
 }
 
-// Row v of the gradient = the sum of dy over the tokens that name v, in their order. A block of 256 threads for a row and
-// 256 columns of it. Tokens are looked through 256 at a time; those that match are listed in order.
+// Row v of the gradient = the sum of dy over the tokens with id v, in their order. A block of 256 threads handles a row
+// and 256 columns of it. Tokens are scanned 256 at a time; the matching ones are listed in order.
 extern "C" __global__ void embedding_grad(const int* ids, const ACT* dy, ACT* out, u32 tokens, u32 cols) {
     in_turn();
     __shared__ u32 matches[256];
@@ -124,8 +124,8 @@ extern "C" __global__ void embedding_grad(const int* ids, const ACT* dy, ACT* ou
     if (col < cols) out[(u64)wanted * cols + col] = from_float<ACT>(total);
 }
 
-// The same for a table of many rows, which few tokens name: a block of 256 threads for 32 of them. The tokens that name one of them
-// are listed in order; where they are too many for the list, each row looks through all tokens again.
+// The same for a table of many rows with few tokens each: a block of 256 threads handles 32 rows. The tokens of these
+// rows are listed in order; if they do not fit the list, each row scans all tokens again.
 template <int W>
 __device__ void embedding_grad_rows(const int* ids, const ACT* dy, ACT* out, u32 tokens, u32 cols, u32 table_rows) {
     constexpr u32 ROOM = 2048, NUMBER = (1u << 27) - 1;

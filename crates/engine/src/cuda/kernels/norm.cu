@@ -1,7 +1,7 @@
-// RMSNorm, alone and after a residual add, or the scales of its rows alone, and the gradient.
+// RMSNorm, alone and after a residual add, or only the scales of its rows; and the gradient.
 //
 // blockDim.x threads share a row and keep it in registers, P packs of W elements each: every byte is read and written
-// once. blockDim.y rows are handled side by side.
+// once. A block handles blockDim.y rows side by side.
 
 template <int W, int P>
 __device__ void rms_norm_rows(const ACT* x, const ACT* branch, const float* weight, ACT* sum, ACT* out, float* scales, u32 rows,
@@ -43,7 +43,7 @@ __device__ void rms_norm_rows(const ACT* x, const ACT* branch, const float* weig
     }
 }
 
-// Sums of two values over a row's threads, with one barrier: the rooms of one turn and the next are not the same.
+// Sums of two values over a row's threads, with one barrier: consecutive iterations use different buffers.
 __device__ __forceinline__ float2 row_sums(float a, float b, float2* room, u32 turn) {
     a = warp_sum(a);
     b = warp_sum(b);
@@ -56,12 +56,12 @@ __device__ __forceinline__ float2 row_sums(float a, float b, float2* room, u32 t
     return make_float2(warp_sum(part.x), warp_sum(part.y));
 }
 
-// dx = r w dy - x r^3 / cols * sum(w dy x), and `also`, a gradient that reaches x on another way. A block goes through rows and
-// keeps its share of dweight in registers; its rows' shares are added up in `partial`, a line a block.
+// dx = r w dy - x r^3 / cols * sum(w dy x), plus `also`, a gradient that reaches x by another path. A block loops over
+// rows and keeps its part of dweight in registers; the parts of its rows are added up in `partial`, one line per block.
 //
-// Rows on their way lie in a ring of `stages` in shared memory, copied there without passing through registers. A thread reads
-// only what it copied itself, so that the ring needs no barrier. With no stages (rows too long for the device's shared memory) rows are read
-// where they lie.
+// Rows in flight lie in a ring of `stages` in shared memory, copied there without passing through registers. A thread
+// reads only what it copied itself, so the ring needs no barrier. With no stages (rows too long for the device's shared
+// memory), rows are read in place.
 template <int W, int P>
 __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT* dy, const ACT* also, ACT* dx, float* partial,
                                    u32 rows, u32 cols, float eps, u32 stages) {
@@ -94,7 +94,7 @@ __device__ void rms_norm_grad_rows(const ACT* x, const float* weight, const ACT*
         if (col < cols) load_floats<W>(weight + col, gain[p]);
     }
     u32 turn = 0, now = 0, next = stages - 1;
-    // All rows of a block take part in every turn: the sums below wait for each other.
+    // All rows of a block take part in every iteration, because the sums below contain barriers.
     for (u32 first = blockIdx.x * blockDim.y; first < rows; first += stride, turn++) {
         u32 row = first + threadIdx.y;
         Part xs[P], ds[P], os[P];
@@ -171,7 +171,7 @@ NORM(v2, WIDE, 2, 512, 1)
 NORM(v4, WIDE, 4, 512, 1)
 NORM(s4, 1, 4, 512, 1)
 
-// dweight[c] = the sum of the lines of `partial`, in order. 16 columns a block, 32 threads a column.
+// dweight[c] = the sum of the lines of `partial`, in order. 16 columns per block, 32 threads per column.
 __device__ void sum_of_lines(const float* partial, float* dweight, u32 lines, u32 cols) {
     __shared__ float part[32][17];
     u32 col = blockIdx.x * 16 + threadIdx.x;
@@ -192,7 +192,7 @@ extern "C" __global__ void sum_lines(const float* partial, float* dweight, u32 l
     sum_of_lines(partial, dweight, lines, cols);
 }
 
-// The same for all norms of a step at once, a row of blocks each.
+// The same for all norms of a step at once, one row of blocks each.
 struct Lines {
     const float* partial;
     float* dweight;

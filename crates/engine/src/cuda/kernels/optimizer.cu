@@ -1,7 +1,8 @@
-// AdamW over one parameter or all of them in one launch, sums of squares and the clipping scale, without a read by the host.
+// AdamW over one parameter or all of them in one launch, sums of squares and the clipping scale, without a read by the
+// host.
 //
-// A block handles one chunk; `chunks` says which tensor it belongs to and where it starts. Weights, moments and gradients are
-// float unless WEIGHT_BF16 / GRADIENT_BF16 say otherwise (moments are stored as weights are).
+// A block handles one chunk; `chunks` gives its tensor and its number. Weights, moments and gradients are
+// float unless WEIGHT_BF16 / GRADIENT_BF16 say otherwise (moments have the type of the weights).
 
 #ifdef WEIGHT_BF16
 typedef bf16 WEIGHT;
@@ -23,7 +24,7 @@ struct Tensor {
     const void* gradient;
     bf16* half; // a copy of the weight that products read, or null
     u64 elements;
-    u64 float_weight;    // a weight, moments and gradient that stay float although the others are not
+    u64 float_weight;    // a weight, moments and gradient that stay float even if the others do not
     u64 float_gradient;
     u64 is_matrix;
 };
@@ -32,13 +33,14 @@ struct Chunk {
     u32 tensor, number;
 };
 
-// Noise for stochastic rounding: a hash of where the element is and of what it holds.
+// Noise for stochastic rounding: a hash of the element's index and values.
 __device__ __forceinline__ u32 noise(u32 a, u32 b, u32 c) {
     u32 h = a * 0x9E3779B9u ^ b * 0x85EBCA6Bu ^ c * 0xC2B2AE35u;
     h ^= h >> 16; h *= 0x7FEB352Du; h ^= h >> 15; h *= 0x846CA68Bu; h ^= h >> 16;
     return h;
 }
-// Up or down to a bf16 neighbour with the odds of its nearness: the mean over many roundings is the number itself.
+// Stochastic rounding to a bf16 neighbour, with probability by distance: the mean over many roundings is the number
+// itself.
 __device__ __forceinline__ bf16 round_by_chance(float x, u32 random) {
     u32 bits = __float_as_uint(x);
     if ((bits & 0x7f800000u) == 0x7f800000u) return from_float<bf16>(x);
@@ -89,7 +91,7 @@ __device__ __forceinline__ void update_one(const Tensor& t, u64 i, const Rates& 
     if (t.half) t.half[i] = from_float<bf16>(made);
 }
 
-// A whole chunk: each thread has two packs of four on their way at a time.
+// A whole chunk: each thread has two packs of four in flight at a time.
 template <typename T, typename G>
 __device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end, const Rates& r) {
     constexpr int W = 4, AHEAD = 2;
@@ -137,7 +139,7 @@ __device__ __forceinline__ void update_chunk(const Tensor& t, u64 first, u64 end
     }
 }
 
-// The rates of tensor number n lie n * stride floats after the first; a second rate of zero: it stands still.
+// The rates of tensor n start n * stride floats after the first; if the second rate is zero, the tensor is not updated.
 extern "C" __global__ void adamw(const Tensor* tensors, const Chunk* chunks, const float* rates, u32 stride, const float* clip,
                                  float beta1, float one_minus_beta1, float beta2, float one_minus_beta2, float eps,
                                  float weight_decay, float vector_decay) {
@@ -192,7 +194,7 @@ extern "C" __global__ void total(const float* partial, float* out, u32 n) {
     if (threadIdx.x == 0) out[0] = (float)sum;
 }
 
-// One block of 1024 threads: the factor for all gradients and their norm. A norm that is NaN stays one.
+// One block of 1024 threads: the scale for all gradients and their norm. A NaN norm stays NaN.
 extern "C" __global__ void clip_from(const float* partial, float* scale, float* norm, u32 n, float max_norm) {
     in_turn();
     double length = sqrt(sum_of_all(partial, n)), factor = max_norm / (length + 1e-6);
@@ -202,7 +204,7 @@ extern "C" __global__ void clip_from(const float* partial, float* scale, float* 
     }
 }
 
-// The same from sums of squares that lie apart.
+// The same from separate sums of squares.
 extern "C" __global__ void clip_scale(const float* const* squared, float* scale, float* norm, u32 n, double max_norm) {
     in_turn();
     double sum = 0.0;
@@ -214,7 +216,7 @@ extern "C" __global__ void clip_scale(const float* const* squared, float* scale,
 
 #define EACH(n) for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x)
 
-// A weight that exists in half precision alone is rounded by chance; its copy, where there is one, to nearest.
+// A weight that exists only in half precision is rounded stochastically; its copy, if any, to nearest.
 template <typename T>
 __device__ __forceinline__ void put_weight(T* weight, bf16* half, u64 i, float made, float beside) {
     if constexpr (sizeof(T) == 2) weight[i] = round_by_chance(made, noise((u32)i, __float_as_uint(made), __float_as_uint(beside)));
@@ -254,7 +256,7 @@ extern "C" __global__ void muon_momentum(WEIGHT* buffer, const GRADIENT* gradien
     }
 }
 
-// A norm that is NaN stays one.
+// A NaN norm stays NaN.
 extern "C" __global__ void unit_norm(const GRADIENT* x, const float* squares, GRADIENT* out, u64 n, float least) {
     in_turn();
     float norm = sqrtf(*squares), factor = 1.0f / (norm < least ? least : norm);

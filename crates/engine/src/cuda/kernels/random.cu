@@ -1,4 +1,4 @@
-// Weights drawn by counter, the same bytes as the host draws: Philox4x32-10, Box and Muller in double precision with the
+// Draws weights by counter, with the same bytes as the host: Philox4x32-10, and Box-Muller in double precision with the
 // logarithm, sine and cosine written out. Compiled without contraction to fused multiply-adds.
 
 __device__ __forceinline__ void philox(u32 (&x)[4], u32 k0, u32 k1) {
@@ -54,7 +54,8 @@ __device__ __forceinline__ void normal_pair(u32 radius_word, u32 angle_word, flo
     out[1] = (float)(radius * sine);
 }
 
-// Element i of the stream (seed, name) times `spread`, for all n elements; four neighbours share a block of the generator.
+// Element i of the stream (seed, name) times `spread`, for all n elements; four adjacent ones share a block of the
+// generator.
 // Written as float, as bf16, or both.
 extern "C" __global__ void draw_normal(float* out, bf16* half, u64 n, u32 seed_low, u32 seed_high, u32 name_low, u32 name_high,
                                        float spread) {

@@ -1,4 +1,4 @@
-// Packs of 16 bytes and sums over threads, for kernels that go through rows.
+// Packs of 16 bytes and sums over threads, for kernels that process rows.
 //
 // ACT is the type in which activations and matrix weights are stored: float, or bf16 when the file is compiled with
 // -DACT_BF16. All arithmetic is in float.
@@ -9,7 +9,7 @@ typedef bf16 ACT;
 typedef float ACT;
 #endif
 
-// W elements that are loaded and stored together; 16 bytes where rows allow it, else one element.
+// W elements that are loaded and stored together: 16 bytes if rows allow it, else one element.
 template <typename T, int W>
 struct alignas(sizeof(T) * W) Pack {
     T x[W];
@@ -20,7 +20,7 @@ __device__ __forceinline__ Pack<T, W> load(const T* at) { return *(const Pack<T,
 template <int W, typename T>
 __device__ __forceinline__ void store(T* at, Pack<T, W> pack) { *(Pack<T, W>*)at = pack; }
 
-// W floats that start at a multiple of 16 bytes where W is a multiple of 4.
+// W floats; 16-byte aligned if W is a multiple of 4.
 template <int W>
 __device__ __forceinline__ void load_floats(const float* at, float (&to)[W]) {
     constexpr int EACH = W % 4 == 0 ? 4 : 1;
@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_floats(const float* at, float (&to)[W]) {
     }
 }
 
-// The same for what is used once: it need not stay in the caches. Packs of 8 or 16 bytes.
+// The same for data that is used once and need not stay in the caches. Packs of 8 or 16 bytes.
 template <int W, typename T>
 __device__ __forceinline__ Pack<T, W> load_once(const T* at) {
     Pack<T, W> pack;
@@ -48,8 +48,8 @@ __device__ __forceinline__ void store_once(T* at, Pack<T, W> pack) {
     else store<W>(at, pack);
 }
 
-// Copies a pack to shared memory while the thread goes on, in 16 bytes and from Ampere on; elsewhere at once. Seen behind
-// `wait_copies` by the thread itself, and behind a barrier by others.
+// Copies a pack to shared memory asynchronously, if it is 16 bytes and the device is Ampere or later; otherwise
+// synchronously. Visible to the thread itself after `wait_copies`, to others after a barrier.
 template <int W, typename T>
 __device__ __forceinline__ void copy_pack(Pack<T, W>* to, const T* from) {
 #if __CUDA_ARCH__ >= 800
@@ -60,13 +60,13 @@ __device__ __forceinline__ void copy_pack(Pack<T, W>* to, const T* from) {
 #endif
     *to = load<W>(from);
 }
-// The copies since the last call of this belong together.
+// Ends a group of the copies since the last call.
 __device__ __forceinline__ void end_copies() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// All but the last LEFT of those groups have arrived.
+// Waits until all but the last LEFT groups have arrived.
 template <int LEFT>
 __device__ __forceinline__ void wait_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -74,7 +74,7 @@ __device__ __forceinline__ void wait_copies() {
 #endif
 }
 
-// Elements in 16 bytes of activations.
+// Number of activation elements in 16 bytes.
 #define WIDE (16 / (int)sizeof(ACT))
 
 __device__ __forceinline__ float warp_sum(float x) {
@@ -88,8 +88,8 @@ __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-// The sum over the threads of one row of a block (blockDim.x threads, a multiple of 32; several rows along y), for each of
-// them. `room` holds 32 floats a row of the block. Always in the same order.
+// The sum over the threads of one row of a block (blockDim.x threads, a multiple of 32; several rows along y), returned
+// to each of them. `room` holds 32 floats per row of the block. Always in the same order.
 __device__ __forceinline__ float row_sum(float x, float* room) {
     x = warp_sum(x);
     int warps = blockDim.x / 32;

@@ -1,6 +1,6 @@
-// Rows of a table added in turn and summed back, columns cut out and put in.
+// Adds rows of a table cyclically and sums them back; copies columns out and in.
 
-// W elements of a table's row in float, whether it is kept in float or as activations are.
+// W elements of a table's row as floats, whether it is stored in float or in the type of activations.
 template <int W>
 __device__ __forceinline__ void load_row(const float* at, float (&to)[W]) { load_floats<W>(at, to); }
 template <int W>
@@ -10,7 +10,7 @@ __device__ __forceinline__ void load_row(const bf16* at, float (&to)[W]) {
     for (int k = 0; k < W; k++) to[k] = to_float(pack.x[k]);
 }
 
-// Row t of the table's first `period` is added to rows t, t + period, ...
+// Row t of the table's first `period` rows is added to rows t, t + period, ...
 template <int W, typename T>
 __device__ void add_table_rows(const ACT* x, const T* table, ACT* out, u32 rows, u32 cols, u32 period) {
     u32 a_row = cols / W, all = a_row * rows;
@@ -35,7 +35,7 @@ ADD(add_floats_s, 1, float)
 ADD(add_table_v, WIDE, ACT)
 ADD(add_table_s, 1, ACT)
 
-// Sums of columns, a line per row of blocks: 32 packs of columns a block, 8 threads a pack.
+// Sums of columns, one line per row of blocks: 32 packs of columns per block, 8 threads per pack.
 template <int W>
 __device__ void sum_columns_of(const ACT* x, float* lines, u32 rows, u32 cols) {
     __shared__ float part[8][32 * W + 1];
@@ -71,7 +71,7 @@ extern "C" __global__ void sum_columns_s(const ACT* x, float* lines, u32 rows, u
     sum_columns_of<1>(x, lines, rows, cols);
 }
 
-// Row t of the result is the sum of rows t, t + period, ... of x; rows from `period` on are zero.
+// Row t of the result is the sum of rows t, t + period, ... of x; rows past `period` are zero.
 extern "C" __global__ void sum_periods(const ACT* x, ACT* out, u32 rows, u32 cols, u32 period, u64 elements) {
     in_turn();
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < elements; i += (u64)gridDim.x * blockDim.x) {
@@ -84,7 +84,7 @@ extern "C" __global__ void sum_periods(const ACT* x, ACT* out, u32 rows, u32 col
     }
 }
 
-// A block of columns from one matrix into another, each with its own pitch.
+// Copies a block of columns from one matrix into another, each with its own pitch.
 template <int W>
 __device__ void copy_block(const ACT* from, ACT* to, u32 rows, u32 cols, u64 from_pitch, u64 to_pitch) {
     u32 a_row = cols / W;

@@ -1,4 +1,4 @@
-// The start of every kernel file: short names of types, and bf16. No header of the toolkit is needed.
+// The start of every kernel file: short type names, and bf16. No toolkit header is needed.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -29,8 +29,8 @@ __device__ __forceinline__ bf16 from_float<bf16>(float x) {
     return out;
 }
 
-// The first statement of every kernel. A replayed step launches kernels before the one before them has ended: here a kernel
-// waits for that one's last byte, and lets the next be launched. Nothing but the start of its blocks overlaps.
+// The first statement of every kernel. A replayed step launches a kernel before the previous one has ended: here it
+// waits for that one's last byte, and lets the next be launched. Only the start of its blocks overlaps.
 __device__ __forceinline__ void in_turn() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

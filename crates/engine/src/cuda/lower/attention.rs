@@ -18,19 +18,20 @@ use kinds::{Kind, Tiles, choice_key, head_option, partial_bytes, turns_bytes};
 
 const TILE: usize = 64;
 
-/// Elements of queries and keys from which on a launch of its own for turning them pays; measured on an H200.
+/// With at least this many elements of queries and keys, a separate launch for rotating them pays; measured on an H200.
 const TURN_APART: usize = 1 << 20;
 
-/// Sequences from which on Hopper's large tiles pay.
+/// Hopper's large tiles pay for sequences of at least this length.
 const LONG: usize = 2048;
 
-/// Sequences from which on sums in any order, where they are allowed, are not slower than turns; measured on an H200.
+/// For sequences of at least this length, sums in any order, if allowed, are not slower than taking turns; measured on
+/// an H200.
 const ANY_ORDER_FROM: usize = 2048;
 
-/// Workspace that cuDNN wants for itself, about.
+/// Approximate workspace that cuDNN needs for itself.
 const CUDNN_OWN: usize = 1 << 20;
 
-/// The largest head that the tiled kernels hold.
+/// The largest head that the tiled kernels support.
 const LARGEST_HEAD: usize = 128;
 
 impl Lowering<'_> {
@@ -106,7 +107,7 @@ impl Lowering<'_> {
         Ok(actions)
     }
 
-    /// Turns queries and keys where they lie: cheaper than turning every tile as it is loaded, again and again.
+    /// Rotates queries and keys in place: cheaper than rotating every tile each time it is loaded.
     fn turn(
         &mut self,
         sizes: &AttentionSizes,
@@ -131,8 +132,8 @@ impl Lowering<'_> {
         self.kernel_of(&unit, kernel, grid, arguments)
     }
 
-    /// On Hopper one launch where the device is not full anyway, else one for dq and one for dk and dv; on others one for
-    /// the rows' sums and one for everything.
+    /// On Hopper, one launch if the device would not be full anyway, else one for dq and one for dk and dv; on other
+    /// devices, one for the rows' sums and one for everything.
     pub fn flash_gradient(&mut self, call: &Call, op: &FlashAttentionGrad) -> Result<Vec<Action>, CudaError> {
         let forward = op.forward();
         let sizes = forward.sizes(&call.inputs[0].ty).map_err(|error| wrong(call, error))?;
@@ -184,7 +185,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Queries and keys are turned already. The key of the choice, and what cuDNN does.
+    /// Queries and keys are already rotated. Returns the key of the choice and cuDNN's actions.
     fn forward_by_cudnn(
         &mut self,
         wanted: &Wanted,
@@ -206,7 +207,7 @@ impl Lowering<'_> {
         Ok(Some((key, vec![Action::Cudnn(Box::new(plan.at(&places, workspace)?))])))
     }
 
-    /// The same for gradients; dq and dk are turned back behind it.
+    /// The same for gradients; dq and dk are rotated back afterwards.
     fn backward_by_cudnn(
         &mut self,
         wanted: &Wanted,
@@ -259,7 +260,7 @@ impl Lowering<'_> {
         Ok(Some((key, actions)))
     }
 
-    /// Partial sums of dq and whose turn it is to add to them follow `delta` in the scratch.
+    /// In the scratch, `delta` is followed by partial sums of dq and by the counters that say whose turn it is to add.
     fn gradients_in_turns(
         &mut self,
         sizes: &AttentionSizes,

@@ -1,4 +1,4 @@
-//! Attention of the next tokens to those that are kept.
+//! Attention of the next tokens to the KV cache.
 
 use super::{Call, Grid, Lowering, Operand};
 use crate::cuda::compile::{CACHED_ATTENTION, Unit};
@@ -7,7 +7,7 @@ use crate::cuda::launch::{Action, Arguments};
 use headroom_graph::DType;
 use headroom_graph::ops::cached_attention::CachedAttention;
 
-/// Widest head that the kernel holds.
+/// Widest head that the kernel supports.
 const WIDEST: usize = 256;
 
 impl Lowering<'_> {

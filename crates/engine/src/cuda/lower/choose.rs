@@ -1,4 +1,4 @@
-//! The choice of what a step updates, alone and with the updates behind it.
+//! The choice of what a step updates, alone and followed by the updates.
 
 use super::optimizer::{RatesAt, THREADS, Update};
 use super::{Call, Grid, Lowering, Operand};
@@ -9,7 +9,7 @@ use headroom_graph::ops::adamw_chosen::AdamWChosen;
 use headroom_graph::ops::choose::{Choose, SHARED};
 use headroom_graph::{Among, Rule};
 
-/// Threads of the one block that chooses: `THREADS` of the kernel.
+/// Threads of the single block that chooses: `THREADS` of the kernel.
 const CHOOSING: usize = 1024;
 
 impl Lowering<'_> {
@@ -42,7 +42,7 @@ impl Lowering<'_> {
         Ok(actions)
     }
 
-    /// `squares` and `rates`: where those of each leaf lie.
+    /// `squares` and `rates` are the addresses for each leaf.
     fn choice(&mut self, call: &Call, op: &Choose, squares: &[u64], rates: &[u64]) -> Result<Action, CudaError> {
         let [own_rates, at, tree, counts, log] = &call.inputs[..SHARED] else {
             return Err(call.unsupported("the choice has five inputs of its own"));

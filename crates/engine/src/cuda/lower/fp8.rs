@@ -1,4 +1,4 @@
-//! Eight bits: rounding with a tensor's scale, products of what was rounded, and scales for the next step.
+//! Eight bits: quantization with a tensor's scale, products of quantized operands, and scales for the next step.
 
 use super::{Call, Grid, Lowering, Operand};
 use crate::cuda::compile::{FP8, Unit};
@@ -10,11 +10,11 @@ use headroom_graph::ops::fp8_product::{Fp8Product, Part};
 use headroom_graph::ops::quantize::{Quantize, QuantizedCopies, QuantizedValues, Scaling, UpdateScales};
 use headroom_graph::{DType, TensorType};
 
-/// Edge of the tile that a block rounds: `TILE` of the kernel.
+/// Edge of the tile that a block quantizes: `TILE` of the kernel.
 const TILE: usize = 128;
 const THREADS: usize = 256;
 
-/// Matrices that are rounded together at most.
+/// Largest number of matrices that are quantized together.
 const MOST_SOURCES: usize = 3;
 
 pub fn unit() -> Unit {
@@ -106,7 +106,7 @@ impl Lowering<'_> {
             Part::GradWeights => super::products::stacked_rows(call.outputs),
             Part::GradInput => Some(call.outputs[0].clone()),
         };
-        // Only sums over many tokens need every bit of their additions.
+        // Only the forward product uses the fast accumulation; the gradients keep full precision in their sums.
         let arithmetic = if op.part == Part::Output { Arithmetic::Fp8Fast } else { Arithmetic::Fp8 };
         let scales = [a_slot.at, b_slot.at];
         let product = |a: &Operand, b: &Operand, c: &Operand| {

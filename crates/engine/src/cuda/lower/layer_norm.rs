@@ -7,7 +7,7 @@ use crate::cuda::error::CudaError;
 use crate::cuda::launch::{Action, Arguments};
 use headroom_graph::ops::layer_norm::{LayerNorm, LayerNormGrad};
 
-/// Blocks per multiprocessor where a warp has a row to itself: registers leave room for one.
+/// Blocks per multiprocessor if each row has a warp to itself: registers leave room for one.
 const WARP_BLOCKS: usize = 1;
 
 impl Lowering<'_> {

@@ -9,13 +9,14 @@ use crate::cuda::launch::{Action, Arguments};
 use headroom_graph::ops::matmul::Form;
 use headroom_graph::{Op, TensorType};
 
-/// Logits that exist at a time, in bytes, where the loss is fused: larger products than on a CPU fill the device.
+/// Bytes of logits that exist at a time with the fused loss: larger products than on a CPU fill the device.
 const CHUNK_BYTES: usize = 32 << 20;
 
-/// Rows of logits that exist at a time at least: with fewer, products of a large vocabulary leave most of the device idle.
+/// Minimum rows of logits that exist at a time: with fewer, products of a large vocabulary leave most of the device
+/// idle.
 const LEAST_ROWS: usize = 2048;
 
-/// Bytes of logits that exist at a time, of so many rows of so many bytes.
+/// Bytes of logits that exist at a time, for `rows` rows of `row_bytes` bytes.
 pub fn chunk_bytes(rows: usize, row_bytes: usize) -> usize {
     chunk_rows(rows, row_bytes) * row_bytes
 }
@@ -24,10 +25,10 @@ fn chunk_rows(rows: usize, row_bytes: usize) -> usize {
     (CHUNK_BYTES / row_bytes).max(LEAST_ROWS).min(rows).max(1)
 }
 
-/// Logits of a token that a larger block goes through.
+/// Rows with at least this many logits get a larger block.
 const LONG_ROW: usize = 16384;
 
-/// Tables with so many rows are handled 32 rows a block.
+/// Tables with at least this many rows are handled 32 rows per block.
 const MANY_ROWS: usize = 8192;
 
 impl Lowering<'_> {
@@ -75,12 +76,12 @@ impl Lowering<'_> {
         self.kernel(call, LOSS, "mean", Grid::new(1, 1024), arguments)
     }
 
-    /// A chunk's logits become their own gradient in place, then both gradients are made from them.
+    /// A chunk's logits become their own gradient in place; both gradients are then computed from them.
     pub fn linear_cross_entropy(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
         let (x, weight, targets) = (&call.inputs[0], &call.inputs[1], &call.inputs[2]);
         let trains = matches!(call.op, Op::LinearCrossEntropyTrain(_));
         let (tokens, vocab, bytes) = (x.rows(), weight.rows(), x.ty.dtype.bytes());
-        // Rows of logits are padded, so that products read and write them 16 bytes at a time.
+        // Rows of logits lie without gaps.
         let pitch = vocab;
         let rows = chunk_rows(tokens, pitch * bytes);
         let losses_bytes = (tokens * 4).next_multiple_of(256);

@@ -1,4 +1,4 @@
-//! SGD, and the parts of Muon that are not products: one launch per parameter, each element alone.
+//! SGD, and the parts of Muon that are not products: one element-wise launch per parameter.
 
 use super::{Call, Lowering, Operand};
 use crate::cuda::compile::{OPTIMIZER, Unit};
@@ -76,7 +76,7 @@ impl Lowering<'_> {
         self.each(call, "muon_update", weight, direction, arguments)
     }
 
-    /// A kernel that handles each element alone, for how the weight (or what is kept of it) and the gradient are stored.
+    /// An element-wise kernel, compiled for the storage types of the weight (or its state) and of the gradient.
     fn each(
         &mut self,
         call: &Call,
@@ -100,7 +100,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Where the only operand lies, or zero.
+/// The address of the only operand, or zero.
 fn first_of(operands: &[Operand]) -> u64 {
     operands.first().map_or(0, |operand| operand.at)
 }

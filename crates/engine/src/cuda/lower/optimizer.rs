@@ -1,4 +1,4 @@
-//! AdamW and clipping: one launch for any number of parameters, with a table that says which block updates what.
+//! AdamW and clipping: one launch for any number of parameters, with a table that maps blocks to chunks.
 
 use super::{Call, Grid, Lowering, Operand};
 use crate::cuda::compile::{OPTIMIZER, Unit};
@@ -10,8 +10,8 @@ use headroom_graph::ops::clip::ClipScale;
 use headroom_graph::{DType, TensorType};
 use std::ops::Range;
 
-/// Elements that a block updates: `CHUNK` of the kernel. Few elements are cut finer, so that every multiprocessor has
-/// several blocks; the sums of many are added up by one block, so that those stay coarse.
+/// Elements that a block updates: `CHUNK` of the kernel. A small number of elements is cut finer, so that every
+/// multiprocessor has several blocks. A large number stays coarse, because one block adds up all the sums.
 const COARSE: usize = 16384;
 const FINE: usize = 4096;
 const FEW: usize = 32 << 20;
@@ -20,7 +20,7 @@ fn chunk(elements: usize) -> usize {
     if elements < FEW { FINE } else { COARSE }
 }
 
-/// Bytes for one sum per chunk at most, of tensors with so many elements in all.
+/// Upper bound of the bytes for one sum per chunk, over tensors with this many elements in total.
 pub fn sums_bytes(elements: usize, tensors: usize) -> usize {
     let chunks = (elements / COARSE).max(elements.min(FEW) / FINE);
     chunks * 4 + tensors * 8 + 256
@@ -39,7 +39,7 @@ pub struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// Four operands a parameter, then the half copies of those that are matrices.
+    /// Reads four operands per parameter, then the half-precision copies of those that are matrices.
     pub fn list(operands: &[Operand], parameters: usize) -> Vec<Update<'_>> {
         let (tensors, bf16_copies) = operands.split_at(4 * parameters);
         let mut bf16_copies = bf16_copies.iter();
@@ -66,7 +66,7 @@ impl Update<'_> {
     }
 }
 
-/// Tables of the kernel, on the device.
+/// The kernel's tables, on the device.
 pub struct Tables {
     tensors: u64,
     chunks: u64,
@@ -76,7 +76,7 @@ pub struct Tables {
     unit: Unit,
 }
 
-/// The rates of the first parameter, and how many floats further those of the next are.
+/// The address of the first parameter's rates, and the stride to the next one's in floats.
 pub struct RatesAt {
     pub first: u64,
     pub stride: usize,
@@ -107,19 +107,19 @@ impl Lowering<'_> {
         Ok(actions)
     }
 
-    /// Some parameters of `adamw_all`, where gradients are not clipped.
+    /// Updates some parameters of `adamw_all`, without clipping.
     pub fn adamw_some(&mut self, rates: u64, op: &AdamWAll, updates: &[Update]) -> Result<Action, CudaError> {
         let tables = self.tables_of(updates)?;
         self.update(&tables, RatesAt { first: rates, stride: 0 }, 0, &op.single())
     }
 
-    /// A sum of squares for every chunk of the gradients.
+    /// Computes a sum of squares for every chunk of the gradients.
     pub fn squares(&mut self, tables: &Tables, partial: u64) -> Result<Action, CudaError> {
         let arguments = Arguments::default().pointer(tables.tensors).pointer(tables.chunks).pointer(partial);
         self.kernel_of(&tables.unit, "squares", Grid::new(tables.count, THREADS), arguments)
     }
 
-    /// The clipping factor and the norm from the sums of all chunks.
+    /// Computes the clipping factor and the norm from the sums of all chunks.
     pub fn clip_from(
         &mut self,
         tables: &Tables,
@@ -160,7 +160,7 @@ impl Lowering<'_> {
         Ok(vec![self.squares(&tables, partial)?, self.kernel_of(&tables.unit, "total", Grid::new(1, 1024), total)?])
     }
 
-    /// One pass over all gradients, one kernel that adds up: what clipping does, with nothing to clip.
+    /// One pass over all gradients and one kernel that sums up, as for clipping, but without a clip.
     pub fn gradient_norm(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
         let nothing: Vec<Operand> = call.inputs.iter().map(|x| Operand { at: 0, ..x.clone() }).collect();
         let updates: Vec<Update> = call

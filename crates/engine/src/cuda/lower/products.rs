@@ -1,4 +1,4 @@
-//! Linear layers and their gradients as products; several on one input are one product where their operands lie together.
+//! Linear layers and their gradients as products; several on one input are one product if their operands lie together.
 
 use super::{Call, Lowering, Operand};
 use crate::cuda::error::CudaError;
@@ -67,14 +67,14 @@ impl Lowering<'_> {
     }
 }
 
-/// Is a product all that its output holds, or is it added to it?
+/// Whether a product overwrites its output or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sum {
     New,
     AddedTo,
 }
 
-/// One matrix of all their columns, where they lie so.
+/// One matrix of all their columns, if they lie side by side.
 pub fn stacked_columns(operands: &[Operand]) -> Option<Operand> {
     let first = operands.first()?;
     let columns: usize = operands.iter().map(Operand::columns).sum();
@@ -89,7 +89,7 @@ pub fn stacked_columns(operands: &[Operand]) -> Option<Operand> {
     (first.pitch >= columns).then_some(Operand { at: first.at, ty, pitch: first.pitch })
 }
 
-/// One matrix of all their rows, where they lie so.
+/// One matrix of all their rows, if they lie stacked.
 pub fn stacked_rows(operands: &[Operand]) -> Option<Operand> {
     let first = operands.first()?;
     let rows: usize = operands.iter().map(Operand::rows).sum();

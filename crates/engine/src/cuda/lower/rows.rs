@@ -11,20 +11,20 @@ use std::ops::Range;
 
 const THREADS: usize = 256;
 
-/// Blocks a multiprocessor for kernels that go through memory.
+/// Blocks per multiprocessor for kernels that stream through memory.
 const BLOCKS: usize = 16;
 
-/// Blocks a multiprocessor for the gradient of a norm: each adds a line to the sum for the weight.
+/// Blocks per multiprocessor for the gradient of a norm: each adds a line to the weight's sum.
 pub const NORM_BLOCKS: usize = 2;
 
-/// Shared memory in which a norm's gradient adds up sums over a row.
+/// Bytes of shared memory in which a norm's gradient reduces over a row.
 const NORM_ROOM: usize = 4096;
 
-/// Bytes of partial sums that a norm may keep for itself until the end of the backward pass. Only where steps are short does a
-/// launch less count.
+/// Most bytes of partial sums that a norm may keep until the end of the backward pass. Saving a launch only matters in
+/// short steps.
 pub const MOST_LATER: usize = 1 << 20;
 
-/// Partial sums for a norm's weight or a bias that are added up at the end of the backward pass.
+/// Partial sums for a norm's weight or a bias, to be added up at the end of the backward pass.
 pub struct Lines {
     pub partial: u64,
     pub dweight: Range<u64>,
@@ -37,7 +37,7 @@ pub fn wide(operand: &Operand) -> usize {
     16 / operand.ty.dtype.bytes()
 }
 
-/// Can it be gone through 16 bytes at a time?
+/// Whether it can be accessed 16 bytes at a time.
 pub fn is_wide(operand: &Operand, columns: usize) -> bool {
     let width = wide(operand);
     columns.is_multiple_of(width) && operand.pitch.is_multiple_of(width) && operand.at.is_multiple_of(16)
@@ -57,7 +57,7 @@ impl Lowering<'_> {
             _ => "swiglu_grad",
         };
         let all: Vec<&Operand> = call.inputs.iter().chain(call.outputs).collect();
-        // Without gaps, all rows are one.
+        // Without gaps, all rows count as one.
         let dense = all.iter().all(|operand| operand.is_dense());
         let (rows, columns) = match dense {
             true => (1, all[0].ty.elements()),
@@ -75,7 +75,7 @@ impl Lowering<'_> {
         Ok(vec![self.kernel(call, ELEMENTWISE, &name, self.through(packs), arguments)?])
     }
 
-    /// Enough blocks for so many threads' work, and no more than fill the device.
+    /// Enough blocks for this many items, one per thread, but no more than fill the device.
     pub fn through(&self, items: usize) -> Grid {
         Grid::new(items.div_ceil(THREADS).min(BLOCKS * self.context.multiprocessors as usize), THREADS)
     }
@@ -114,7 +114,7 @@ impl Lowering<'_> {
             _ => return Err(call.unsupported("takes a row, perhaps a second, and a weight")),
         };
         let x = &call.inputs[0];
-        // A row, or each head of it.
+        // Norms a whole row, or each head of it.
         let columns = match (call.op, call.inputs.get(1)) {
             (Op::RmsNorm(_), Some(weight)) => weight.columns(),
             _ => x.columns(),
@@ -169,7 +169,7 @@ impl Lowering<'_> {
         Ok(vec![gradient, self.kernel(call, NORM, "sum_lines", sum, lines)?])
     }
 
-    /// One kernel for all sums that were put off, and what it writes.
+    /// One kernel for all deferred sums, and the ranges that it writes.
     pub fn sum_later(&mut self) -> Result<Option<(Action, Vec<Range<u64>>)>, CudaError> {
         let later = std::mem::take(&mut self.later);
         let Some(widest) = later.iter().map(|one| one.columns).max() else { return Ok(None) };
@@ -185,7 +185,7 @@ impl Lowering<'_> {
         Ok(vec![self.add_into(call, &call.inputs[0], &call.inputs[1])?])
     }
 
-    /// The sum over one rank alone: zeros, and what there is.
+    /// The sum over a single rank: zeros the output and adds the input.
     pub fn alone(&mut self, call: &Call, to: &[Operand], from: &[Operand]) -> Result<Vec<Action>, CudaError> {
         let mut actions = vec![];
         for (to, from) in to.iter().zip(from) {
@@ -195,7 +195,7 @@ impl Lowering<'_> {
         Ok(actions)
     }
 
-    /// Copies in half precision follow the tensors that were gathered.
+    /// Updates the half-precision copies of the gathered tensors.
     pub fn copies(&mut self, call: &Call, op: &AllGather) -> Result<Vec<Action>, CudaError> {
         let types = |operands: &[Operand]| operands.iter().map(|operand| operand.ty.clone()).collect::<Vec<_>>();
         let (whole, copies) = (&call.inputs[..op.tensors], &call.inputs[2 * op.tensors..]);
@@ -218,7 +218,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Bytes that a norm over `x` keeps for itself at most, known without a device.
+/// Upper bound of the bytes that a norm over `x` keeps, known without a device.
 pub fn later_bound(x: &TensorType) -> usize {
     const MOST_BLOCKS: usize = NORM_BLOCKS * 256;
     let (columns, rows) = (x.shape.row().max(1), x.elements() / x.shape.row().max(1));
@@ -226,7 +226,7 @@ pub fn later_bound(x: &TensorType) -> usize {
     bytes.min(MOST_LATER)
 }
 
-/// As few blocks as do the work in as many turns as `most` of them would: each adds a line to the sum for the weight.
+/// The fewest blocks that finish in as many rounds as `most` blocks would: each block adds a line to the weight's sum.
 pub fn blocks_in_equal_turns(items: usize, most: usize) -> usize {
     let turns = items.div_ceil(most.max(1)).max(1);
     items.div_ceil(turns)
@@ -235,14 +235,14 @@ pub fn blocks_in_equal_turns(items: usize, most: usize) -> usize {
 /// How many threads share a row, so that each keeps at most four packs of it in registers.
 pub struct Fit {
     pub threads: usize,
-    /// Packs that a thread keeps, and their bytes.
+    /// Number of packs that a thread keeps, and bytes per pack.
     each: usize,
     pack: usize,
     pub suffix: &'static str,
 }
 
 impl Fit {
-    /// For rows of so many columns.
+    /// Fits rows of this many columns.
     pub fn of(call: &Call, x: &Operand, columns: usize) -> Result<Fit, CudaError> {
         let (width, vector) = if is_wide(x, columns) { (wide(x), true) } else { (1, false) };
         let packs = columns.div_ceil(width);
@@ -265,31 +265,31 @@ impl Fit {
         Ok(Fit { threads, each, pack: width * x.ty.dtype.bytes(), suffix })
     }
 
-    /// A warp for each row, where it can keep the row in registers.
+    /// One warp per row, if it can keep the row in registers.
     pub fn by_warps(x: &Operand, columns: usize) -> Option<Fit> {
         let each = columns.div_ceil(32 * wide(x));
         let suffix = *["r1", "r2", "r3", "r4"].get(each.checked_sub(1)?)?;
         is_wide(x, columns).then(|| Fit { threads: 32, each, pack: wide(x) * x.ty.dtype.bytes(), suffix })
     }
 
-    /// Short rows share a block.
+    /// Number of rows per block: short rows share one.
     pub fn rows_per_block(&self) -> usize {
         (256 / self.threads).clamp(1, 8)
     }
 
-    /// Rows of the gradient that a block has in shared memory, on their way or in use. On an H200 three were fastest where threads keep
-    /// one pack of short rows, two elsewhere; none where two do not fit.
+    /// Rows of the gradient that a block has in shared memory, in flight or in use. On an H200 three were fastest for
+    /// short rows with one pack per thread, two otherwise; zero if two do not fit.
     fn stages(&self, shared_memory: usize) -> usize {
         let wanted = if self.suffix == "v1" { 3 } else { 2 };
         (2..=wanted).rev().find(|&stages| NORM_ROOM + self.ring(stages) <= shared_memory).unwrap_or(0)
     }
 
-    /// x, and the gradients that arrive.
+    /// Bytes of shared memory for `x` and the arriving gradients.
     fn ring(&self, stages: usize) -> usize {
         stages * 3 * self.each * self.pack * self.threads * self.rows_per_block()
     }
 
-    /// The sums for the weight take the ring's place in the end.
+    /// At the end, the weight's sums reuse the ring.
     fn gradient_shared(&self, stages: usize, columns: usize) -> usize {
         NORM_ROOM + self.ring(stages).max(self.rows_per_block() * columns * 4)
     }

@@ -1,4 +1,4 @@
-//! Rows of a table added in turn and summed back; columns cut into parts and put together.
+//! Adds rows of a table cyclically and sums them back; splits columns into parts and joins them.
 
 use super::rows::{Lines, MOST_LATER, is_wide, wide};
 use super::{Call, Grid, Lowering, Operand};
@@ -8,7 +8,7 @@ use crate::cuda::launch::{Action, Arguments};
 use headroom_graph::DType;
 use headroom_graph::ops::add_rows::{AddRows, SumRows};
 
-/// Rows of blocks that sum a matrix's columns at most: each adds a line to the sum.
+/// Most rows of blocks that sum a matrix's columns: each adds a line to the sum.
 pub const MOST_LINES: usize = 64;
 
 impl Lowering<'_> {
@@ -59,7 +59,7 @@ impl Lowering<'_> {
         Ok(vec![first, self.kernel(call, NORM, "sum_lines", grid, arguments)?])
     }
 
-    /// A copy for each part.
+    /// One copy per part.
     pub fn split(&mut self, call: &Call) -> Result<Vec<Action>, CudaError> {
         let whole = &call.inputs[0];
         let columns = |part: usize, of: &Operand| columns_of(whole, part, of);
@@ -89,7 +89,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The part's columns of the whole, as a matrix of its own.
+/// The part's columns of the whole, viewed as a separate matrix.
 fn columns_of(whole: &Operand, part: usize, of: &Operand) -> Operand {
     let first = part * of.columns() * whole.ty.dtype.bytes();
     Operand { at: whole.at + first as u64, ty: of.ty.clone(), pitch: whole.pitch }

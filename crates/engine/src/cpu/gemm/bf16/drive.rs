@@ -1,10 +1,10 @@
-//! How a product in bfloat16 is cut up and worked through by a team.
+//! How a bfloat16 product is cut up and processed by a team.
 //!
-//! The right operand is packed by the whole team in *stages* (a range of depth × a range of columns that fits the
-//! buffer), the left one by whoever computes an *item* (some panels of rows × the stage's columns, or some of them). A
-//! block of the right operand then stays in L1 for all rows of an item, while the left one comes from L2. While a stage is
-//! computed the next one is packed into the other half of the buffer. How depth is cut follows from the depth alone, so
-//! the bits of C do not depend on the team.
+//! The whole team packs the right operand in *stages* (a range of depth × a range of columns that fits the buffer). The
+//! left operand is packed by the worker that computes an *item* (some panels of rows × the stage's columns, or some of
+//! them). A block of the right operand then stays in L1 for all rows of an item, while the left one comes from L2.
+//! While a stage is computed, the next one is packed into the other half of the buffer. The cuts of the depth follow
+//! from the depth alone, so the bits of C do not depend on the team.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,15 +20,15 @@ use crate::cpu::gemm::part;
 use crate::cpu::gemm::scratch::{Buffers, LEFT_FLOATS, Piece, Scratch};
 use crate::cpu::pool::{Barrier, Padded, Pool};
 
-/// Units of the deepest block, all parts counted: a right panel's, 36 KiB, then stays in L1 while left ones pass by.
+/// Units of the deepest block, counting all parts: a right panel's 36 KiB then stay in L1 while left ones stream by.
 const UNITS_MAX: usize = 18;
 const _: () = assert!(2 * LEFT_FLOATS >= UNITS_MAX * UNIT_NUMBERS);
-/// Panels of rows of an item: enough to repay fetching a right panel, not more than stay in L2.
+/// Row panels of an item: enough to repay fetching a right panel, few enough to stay in L2.
 const ROW_PANELS_MIN: usize = 4;
 const ROW_PANELS_MAX: usize = 8;
-/// Items a worker that keep the wait for the last one short.
+/// Items per worker; enough to keep the wait for the last one short.
 const ITEMS_A_WORKER: usize = 4;
-/// Relative costs of packing a unit of a left panel again, and of adding to a square of C once more.
+/// Relative costs of packing a unit of a left panel again, and of adding to a square of C again.
 const PACKING_AGAIN: usize = 1;
 const ADDING_AGAIN: usize = 2;
 
@@ -37,20 +37,20 @@ struct Cut<'a> {
     unit: Bf16Unit,
     form: Form,
     buffer: Piece,
-    /// Rows of the only left operand, if not all.
+    /// Rows of the only left operand; `None` means all.
     rows: Option<Range<usize>>,
-    /// Panels of all left operands, one operand after the other.
+    /// Number of panels of all left operands, in order.
     row_panels: usize,
-    /// Items below each other that the panels of rows are cut into.
+    /// Number of items that the row panels are cut into.
     items_down: usize,
     /// Units of depth, in `blocks` equal blocks.
     units: usize,
     blocks: usize,
     blocks_per_stage: usize,
-    /// Panels of all right operands, one operand after the other.
+    /// Number of panels of all right operands, in order.
     panels: usize,
     panels_per_stage: usize,
-    /// Items side by side that a stage's panels are cut into.
+    /// Number of items that a stage's panels are cut into.
     items_across: usize,
 }
 
@@ -61,10 +61,10 @@ struct Stage {
     at: *mut u16,
 }
 
-/// On all threads of the pool.
+/// Runs on all threads of the pool.
 ///
 /// # Safety
-/// The machine has `unit`, which is not the software one and is AMX where numbers are split; the products have rows,
+/// The machine has `unit`, which is not the software one, and is AMX if numbers are split; the products have rows,
 /// columns and depth.
 pub unsafe fn run_together(
     pool: &Pool,
@@ -78,12 +78,12 @@ pub unsafe fn run_together(
     let progress = Progress { claim: Padded(AtomicUsize::new(0)), barrier: Barrier::new(), spins: pool.spins() };
     let (cut, progress, buffers) = (&cut, &progress, &*buffers);
     pool.team(threads, &|worker, team| {
-        // SAFETY: the whole team is here with the same cut; C is ours by `MatMut`, the buffers by their lock.
+        // SAFETY: the whole team is here with the same cut; `MatMut` makes C ours, the lock the buffers.
         unsafe { work(cut, progress, team, buffers.left(worker).cast()) }
     });
 }
 
-/// Some rows of a single product on the calling thread, worker `worker` of those that share the buffers.
+/// Computes some rows of a single product on the calling thread, worker `worker` of those that share the buffers.
 ///
 /// # Safety
 /// As [`run_together`]; nobody else uses the worker's buffers or writes to those rows of C.
@@ -110,7 +110,7 @@ struct Progress {
 /// All `team` workers run this at the same time with the same cut and progress; nothing else touches C, the right
 /// buffer or this worker's left buffer.
 unsafe fn work(cut: &Cut, progress: &Progress, team: usize, left: *mut u16) {
-    // SAFETY: the unit is one that the machine has.
+    // SAFETY: the machine has the unit.
     let tiles = unsafe { Tiles::new(cut.unit, cut.form) };
     let stages = cut.stages();
     for phase in 0..=stages {
@@ -192,7 +192,7 @@ impl<'a> Cut<'a> {
         self.blocks.div_ceil(self.blocks_per_stage) * self.panels.div_ceil(self.panels_per_stage)
     }
 
-    /// Depth is the inner loop. Stages take turns in the two halves of the buffer.
+    /// Depth is the inner loop. Stages alternate between the two halves of the buffer.
     fn stage(&self, index: usize) -> Stage {
         let depth_stages = self.blocks.div_ceil(self.blocks_per_stage);
         let (across, down) = (index / depth_stages, index % depth_stages);
@@ -212,19 +212,19 @@ impl<'a> Cut<'a> {
         units.start * UNIT..(units.end * UNIT).min(self.joined.depth())
     }
 
-    /// Where a right panel's block lies in the stage's buffer.
+    /// Address of a right panel's block in the stage's buffer.
     fn packed(&self, stage: &Stage, block: usize, panel: usize) -> *mut u16 {
         // SAFETY: the stage's blocks and panels fit the buffer by the choice of its size.
         unsafe { stage.at.add(self.place(stage, block, panel - stage.panels.start, stage.panels.len())) }
     }
 
-    /// Offset of a panel's block among `panels` panels over the stage's depth: block after block, in each panel after panel.
+    /// Offset of a panel's block among `panels` panels over the stage's depth: ordered by block, then by panel.
     fn place(&self, stage: &Stage, block: usize, panel: usize, panels: usize) -> usize {
         let before = self.block_units(block).start - self.block_units(stage.blocks.start).start;
         before * panels * self.form.parts() * UNIT_NUMBERS + panel * self.numbers(block)
     }
 
-    /// Numbers of a panel's block.
+    /// Number of bfloat16 numbers in a panel's block.
     fn numbers(&self, block: usize) -> usize {
         self.block_units(block).len() * self.form.parts() * UNIT_NUMBERS
     }
@@ -248,8 +248,8 @@ impl<'a> Cut<'a> {
         let panel = stage.panels.start + claim % stage.panels.len();
         let Panel { part, range } = self.panel(panel);
         let b = self.joined.b(part);
-        // SAFETY: the ranges lie within B, the place is the panel's own, and units other than the software one have
-        // AVX-512 with BF16.
+        // SAFETY: the ranges lie within B, the destination belongs to the panel, and units other than the software one
+        // have AVX-512 with BF16.
         unsafe {
             let (depth, to) = (self.depth(block), self.packed(stage, block, panel));
             match self.form {
@@ -320,10 +320,10 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// Neighbouring panels of one left operand over the stage's depth.
+    /// Packs neighbouring panels of one left operand over the stage's depth.
     ///
     /// # Safety
-    /// They lie within it, and nobody else touches their places.
+    /// They lie within it, and nobody else touches their destinations.
     unsafe fn pack_left(&self, stage: &Stage, run: &[Panel], at: impl Fn(usize) -> *mut u16) {
         let (first, last) = (&run[0], &run[run.len() - 1]);
         let (a, rows) = (self.joined.a(first.part), first.range.start..last.range.end);
@@ -338,18 +338,18 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// A tile that is not whole, or scaled: computed aside.
+    /// Computes a tile that is partial or scaled in a separate buffer.
     ///
     /// # Safety
     /// As [`Tiles::run`], with `rows` × `columns` elements of C.
     unsafe fn run_partly(&self, tiles: &Tiles, square: Square, rows: usize, columns: usize) {
         let mut aside = Aside([0.0; SIDE * SIDE]);
         let (c, c_stride, alpha) = (square.c, square.c_stride, self.joined.alpha);
-        // Whole tiles that are not scaled go on from what C holds; so must the others, or the bits would depend on where
-        // a tile is cut.
+        // Whole unscaled tiles accumulate onto the contents of C; partial ones must do the same, or the bits would
+        // depend on where a tile is cut.
         let start = if alpha == 1.0 { square.start } else { Start::Zero };
         let added = alpha != 1.0 && square.start == Start::FromC;
-        // SAFETY: the tile aside is whole; of C only what is there is touched.
+        // SAFETY: the separate tile is whole; of C, only existing elements are touched.
         unsafe {
             let row_of_c = |row: usize| std::slice::from_raw_parts_mut(c.add(row * c_stride), columns);
             if start == Start::FromC {

@@ -1,8 +1,8 @@
-//! Copies pieces of single-precision operands, rounded to bfloat16 (nearest, ties to even), into the layouts that tiles
+//! Packs pieces of single-precision operands, rounded to bfloat16 (nearest, ties to even), into the layouts that tiles
 //! are multiplied in.
 //!
-//! A *panel* is [`SIDE`] rows of the left operand or [`SIDE`] columns of the right one. Depth goes in *units* of
-//! [`UNIT`], of which the last may be filled up with zeros, as may a panel. A unit of a panel is 2 KiB either way:
+//! A *panel* is [`SIDE`] rows of the left operand or [`SIDE`] columns of the right one. Depth is cut into *units* of
+//! [`UNIT`]; the last unit may be padded with zeros, as may a panel. A unit of a panel is 2 KiB either way:
 //!
 //! - left: row after row, 32 numbers each;
 //! - right: 16 pairs of steps, each pair 32 columns of two numbers.
@@ -21,12 +21,12 @@ pub const UNIT_NUMBERS: usize = SIDE * UNIT;
 
 pub const VECTOR: usize = 16;
 
-/// Mask of the lanes that hold real data.
+/// Mask of the lanes that hold data.
 pub fn mask(lanes: usize) -> __mmask16 {
     if lanes >= VECTOR { !0 } else { (1 << lanes) - 1 }
 }
 
-/// `a[rows, depth]`, panel after panel.
+/// Packs `a[rows, depth]`, panel after panel.
 ///
 /// # Safety
 /// The ranges lie within `a`, `to` has room for the depth's units, and the CPU has AVX-512 with BF16.
@@ -38,7 +38,8 @@ pub unsafe fn pack_left(a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, t
     for_each_half(rows.len(), units, a.col_stride == 1, |half, unit| {
         let steps = UNIT.min(depth.len() - unit * UNIT);
         let count = rows.len().saturating_sub(half * VECTOR).min(VECTOR);
-        // SAFETY: `count` rows and `steps` steps of the piece, by the matrix's own strides; the unit's own place.
+        // SAFETY: `count` rows and `steps` steps of the piece, by the matrix's own strides; the destination belongs to
+        // the unit.
         unsafe {
             let from = from.wrapping_add(half * VECTOR * a.row_stride + unit * UNIT * a.col_stride);
             let to = to.add((half / 2 * units + unit) * UNIT_NUMBERS + half % 2 * VECTOR * UNIT);
@@ -57,7 +58,7 @@ pub unsafe fn pack_left(a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, t
     });
 }
 
-/// Halves of panels × units, in the order in which the operand lies.
+/// Iterates over halves of panels × units, in the operand's memory order.
 #[inline(always)]
 pub fn for_each_half(rows: usize, units: usize, along: bool, mut each: impl FnMut(usize, usize)) {
     let halves = rows.div_ceil(SIDE) * (SIDE / VECTOR);
@@ -68,7 +69,7 @@ pub fn for_each_half(rows: usize, units: usize, along: bool, mut each: impl FnMu
     }
 }
 
-/// `b[depth, columns]`, at most [`SIDE`] columns.
+/// Packs `b[depth, columns]`, at most [`SIDE`] columns.
 ///
 /// # Safety
 /// As [`pack_left`].
@@ -81,7 +82,8 @@ pub unsafe fn pack_right(b: &MatRef, depth: &Range<usize>, columns: &Range<usize
         let steps = UNIT.min(depth.len() - unit * UNIT);
         for half in 0..SIDE / VECTOR {
             let count = columns.len().saturating_sub(half * VECTOR).min(VECTOR);
-            // SAFETY: `steps` steps and `count` columns of the piece, by the matrix's own strides; the unit's own place.
+            // SAFETY: `steps` steps and `count` columns of the piece, by the matrix's own strides; the destination
+            // belongs to the unit.
             unsafe {
                 let from = from.wrapping_add(half * VECTOR * b.col_stride + unit * UNIT * b.row_stride);
                 let to = to.add(unit * UNIT_NUMBERS + half * UNIT);
@@ -100,7 +102,7 @@ pub unsafe fn pack_right(b: &MatRef, depth: &Range<usize>, columns: &Range<usize
     }
 }
 
-/// Rows whose steps lie next to each other: converted and stored as they are, zeros below.
+/// Rows with contiguous steps: converted and stored as they are, padded with zeros.
 ///
 /// # Safety
 /// As [`pack_left`], for `count` rows of `steps` steps.
@@ -111,7 +113,7 @@ unsafe fn along(from: *const f32, stride: usize, count: usize, steps: usize, to:
     unsafe { store(&rounded(from, stride, count, steps), to, UNIT) }
 }
 
-/// Up to 16 runs of 32 numbers, one a register; what is missing is zero.
+/// Up to 16 runs of 32 numbers, one per register; missing ones are zero.
 ///
 /// # Safety
 /// As [`pack_left`], for `count` runs of `steps` numbers.
@@ -150,7 +152,7 @@ unsafe fn across(from: *const f32, stride: usize, count: usize, steps: usize) ->
         let first = if step < steps { present } else { 0 };
         let second = if step + 1 < steps { present } else { 0 };
         let from = from.wrapping_add(step * stride);
-        // SAFETY: masked to what is there.
+        // SAFETY: masked to existing elements.
         let (first, second) =
             unsafe { (_mm512_maskz_loadu_ps(first, from), _mm512_maskz_loadu_ps(second, from.wrapping_add(stride))) };
         *out = _mm512_permutexvar_epi16(order, numbers(_mm512_cvtne2ps_pbh(second, first)));
@@ -158,7 +160,7 @@ unsafe fn across(from: *const f32, stride: usize, count: usize, steps: usize) ->
     all
 }
 
-/// As [`across`] for numbers that lie anywhere, one by one.
+/// As [`across`] for numbers at any strides, one by one.
 ///
 /// # Safety
 /// As [`pack_left`], for `steps` steps of `count` neighbours.
@@ -176,7 +178,7 @@ unsafe fn gathered(
             *float = unsafe { *from.add(step * step_stride + neighbour * stride) };
         }
     }
-    // SAFETY: the array just filled.
+    // SAFETY: reads the array just filled.
     unsafe { across(floats.as_ptr().cast(), VECTOR, VECTOR, UNIT) }
 }
 
@@ -198,7 +200,7 @@ fn numbers(value: __m512bh) -> __m512i {
     unsafe { std::mem::transmute(value) }
 }
 
-/// 16×16 pairs, transposed in registers.
+/// Transposes 16×16 pairs in registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn transpose(m: &mut [__m512i; VECTOR]) {
@@ -207,7 +209,7 @@ pub fn transpose(m: &mut [__m512i; VECTOR]) {
         a[2 * i] = _mm512_unpacklo_epi32(m[2 * i], m[2 * i + 1]);
         a[2 * i + 1] = _mm512_unpackhi_epi32(m[2 * i], m[2 * i + 1]);
     }
-    // Each group of four rows: column 4·lane + j of its rows in lane `lane` of row j.
+    // In each group of four rows, lane `lane` of row j holds column 4·lane + j of its rows.
     let mut b = a;
     for group in 0..4 {
         let at = 4 * group;

@@ -1,12 +1,12 @@
-//! Copies pieces of single-precision operands into the layouts that tiles are multiplied in, each number as three
+//! Packs pieces of single-precision operands into the layouts that tiles are multiplied in, each number as three
 //! bfloat16 numbers that add up to it.
 //!
-//! The first is the number rounded to its 8 leading bits, the second what is missing, rounded, the third what is then
-//! missing: 24 bits in all, so nothing is lost (short of numbers so small that bfloat16 does not reach down to them). A
-//! unit of a panel is three units of [`super::pack`], one part after the other.
+//! The first is the number rounded to its 8 leading bits, the second the rounded remainder, the third what then
+//! remains: 24 bits in all, so nothing is lost (except for numbers below bfloat16's range). A unit of a panel is three
+//! units of [`super::pack`], one part after the other.
 //!
-//! Non-finite numbers go into the third part, the others zero: that one meets only the first part of the other operand,
-//! so infinity times a number has the sign of that number, and times zero is NaN.
+//! Non-finite numbers go into the third part, with zeros in the others. The third part is multiplied only with the
+//! first part of the other operand, so infinity times a number has the sign of that number, and times zero is NaN.
 
 use std::arch::x86_64::*;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::pack::{SIDE, UNIT, UNIT_NUMBERS, VECTOR, for_each_half, mask, transpo
 use crate::cpu::gemm::matrix::MatRef;
 use crate::cpu::gemm::pack::copy_elements;
 
-/// Numbers that one becomes.
+/// Number of parts that a number is split into.
 pub const PARTS: usize = 3;
 
 /// The bits that bfloat16 keeps.
@@ -23,11 +23,11 @@ const KEPT: i32 = 0xffff_0000_u32 as i32;
 /// The largest bfloat16 number.
 const LARGEST: f32 = f32::from_bits(0x7f7f_0000);
 
-/// 16 numbers, or as many runs of them as there are steps.
+/// Up to 16 numbers for each step of depth.
 #[repr(align(64))]
 struct Transposed([f32; VECTOR * UNIT]);
 
-/// `a[rows, depth]`, panel after panel.
+/// Packs `a[rows, depth]`, panel after panel.
 ///
 /// # Safety
 /// The ranges lie within `a`, `to` has room for the depth's units, and the CPU has AVX-512 with BF16.
@@ -39,7 +39,8 @@ pub unsafe fn pack_left(a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, t
     for_each_half(rows.len(), units, a.col_stride == 1, |half, unit| {
         let steps = UNIT.min(depth.len() - unit * UNIT);
         let count = rows.len().saturating_sub(half * VECTOR).min(VECTOR);
-        // SAFETY: `count` rows and `steps` steps of the piece, by the matrix's own strides; the unit's own place.
+        // SAFETY: `count` rows and `steps` steps of the piece, by the matrix's own strides; the destination belongs to
+        // the unit.
         unsafe {
             let from = from.wrapping_add(half * VECTOR * a.row_stride + unit * UNIT * a.col_stride);
             let to = to.add((half / 2 * units + unit) * PARTS * UNIT_NUMBERS + half % 2 * VECTOR * UNIT);
@@ -62,7 +63,7 @@ pub unsafe fn pack_left(a: &MatRef, rows: &Range<usize>, depth: &Range<usize>, t
     });
 }
 
-/// `b[depth, columns]`, at most [`SIDE`] columns.
+/// Packs `b[depth, columns]`, at most [`SIDE`] columns.
 ///
 /// # Safety
 /// As [`pack_left`].
@@ -74,7 +75,8 @@ pub unsafe fn pack_right(b: &MatRef, depth: &Range<usize>, columns: &Range<usize
         let steps = UNIT.min(depth.len() - unit * UNIT);
         for half in 0..SIDE / VECTOR {
             let count = columns.len().saturating_sub(half * VECTOR).min(VECTOR);
-            // SAFETY: `steps` steps and `count` columns of the piece, by the matrix's own strides; the unit's own place.
+            // SAFETY: `steps` steps and `count` columns of the piece, by the matrix's own strides; the destination
+            // belongs to the unit.
             unsafe {
                 let from = from.wrapping_add(half * VECTOR * b.col_stride + unit * UNIT * b.row_stride);
                 let to = to.add(unit * PARTS * UNIT_NUMBERS + half * UNIT);
@@ -98,7 +100,7 @@ pub unsafe fn pack_right(b: &MatRef, depth: &Range<usize>, columns: &Range<usize
     }
 }
 
-/// Rows whose steps lie next to each other, zeros below.
+/// Rows with contiguous steps, padded with zeros.
 ///
 /// # Safety
 /// As [`pack_left`], for `count` rows of `steps` steps.
@@ -106,7 +108,7 @@ pub unsafe fn pack_right(b: &MatRef, depth: &Range<usize>, columns: &Range<usize
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn along(from: *const f32, stride: usize, count: usize, steps: usize, to: *mut u16) {
     let (low, high) = (mask(steps), mask(steps.saturating_sub(VECTOR)));
-    // The upper halves of 16 and then of 16 more numbers.
+    // The upper halves of 16 numbers, then of 16 more.
     let upper = _mm512_set_epi16(
         63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9,
         7, 5, 3, 1,
@@ -114,13 +116,13 @@ unsafe fn along(from: *const f32, stride: usize, count: usize, steps: usize, to:
     for row in 0..VECTOR {
         let present = if row < count { !0 } else { 0 };
         let from = from.wrapping_add(row * stride);
-        // SAFETY: masked to what is there.
+        // SAFETY: masked to existing elements.
         let (first, second) = unsafe {
             let first = _mm512_maskz_loadu_ps(low & present, from);
             (parts(first), parts(_mm512_maskz_loadu_ps(high & present, from.wrapping_add(VECTOR))))
         };
         for part in 0..PARTS {
-            // SAFETY: the row's own place in each part.
+            // SAFETY: the destination belongs to the row, in each part.
             unsafe {
                 let run = _mm512_permutex2var_epi16(first[part], upper, second[part]);
                 _mm512_storeu_si512(to.add(part * UNIT_NUMBERS + row * UNIT).cast(), run);
@@ -142,7 +144,7 @@ unsafe fn across(from: *const f32, stride: usize, count: usize, steps: usize, to
         let first = if step < steps { present } else { 0 };
         let second = if step + 1 < steps { present } else { 0 };
         let from = from.wrapping_add(step * stride);
-        // SAFETY: masked to what is there.
+        // SAFETY: masked to existing elements.
         let (first, second) = unsafe {
             let first = _mm512_maskz_loadu_ps(first, from);
             (parts(first), parts(_mm512_maskz_loadu_ps(second, from.wrapping_add(stride))))
@@ -153,20 +155,20 @@ unsafe fn across(from: *const f32, stride: usize, count: usize, steps: usize, to
             let below = _mm512_srli_epi32::<16>(first[part]);
             // (second & kept) | below
             let both = _mm512_ternarylogic_epi32::<0b1110_1100>(second[part], below, _mm512_set1_epi32(KEPT));
-            // SAFETY: the pair's own place in each part.
+            // SAFETY: the destination belongs to the pair, in each part.
             unsafe { _mm512_storeu_si512(to.add(part * UNIT_NUMBERS + pair * 2 * SIDE).cast(), both) };
         }
     }
 }
 
-/// Asks for what the next unit reads.
+/// Prefetches what the next unit reads.
 #[inline(always)]
 fn fetch(at: *const f32) {
-    // SAFETY: any address will do.
+    // SAFETY: any address may be prefetched.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
 }
 
-/// Each number's three parts, in the upper half of its bits; what the third has below is to be ignored.
+/// Each number's three parts, in the upper half of its bits; ignore the lower half of the third.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn parts(x: __m512) -> [__m512i; PARTS] {
@@ -181,7 +183,7 @@ fn parts(x: __m512) -> [__m512i; PARTS] {
     [first, second, _mm512_castps_si512(third)]
 }
 
-/// The nearest number that bfloat16 has.
+/// The nearest bfloat16 number.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn nearest(x: __m512) -> __m512i {
@@ -189,7 +191,7 @@ fn nearest(x: __m512) -> __m512i {
     _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x), half), _mm512_set1_epi32(KEPT))
 }
 
-/// With numbers that would round to infinity, or are not finite.
+/// Splits when some numbers would round to infinity, or are not finite.
 #[cold]
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -207,7 +209,7 @@ fn unusual_parts(x: __m512, unusual: __mmask16) -> [__m512i; PARTS] {
     [first, second, _mm512_mask_mov_epi32(third, !finite, kept)]
 }
 
-/// Up to 16 runs of up to 16 numbers, transposed, zeros where there is nothing.
+/// Up to 16 runs of up to 16 numbers, transposed; missing ones are zero.
 ///
 /// # Safety
 /// `runs` runs of `length` numbers, `stride` apart, can be read, and 16 runs of 16 written, `to_stride` apart.
@@ -217,7 +219,7 @@ unsafe fn turn(from: *const f32, stride: usize, runs: usize, length: usize, to: 
     let present = mask(length);
     let mut all = [_mm512_setzero_si512(); VECTOR];
     for (index, run) in all.iter_mut().enumerate().take(runs) {
-        // SAFETY: masked to what is there.
+        // SAFETY: masked to existing elements.
         *run = unsafe { _mm512_maskz_loadu_epi32(present, from.wrapping_add(index * stride).cast()) };
         fetch(from.wrapping_add((index + UNIT) * stride));
     }
@@ -237,7 +239,7 @@ mod tests {
     fn packed(x: f32) -> [f32; PARTS] {
         let mut to = vec![0_u16; PARTS * UNIT_NUMBERS];
         let from = [x];
-        // SAFETY: one number, room for a unit, and the level was asked for.
+        // SAFETY: one number, room for a unit, and the level was checked.
         unsafe { pack_left(&MatRef::row_major(&from, 1, 1), &(0..1), &(0..1), to.as_mut_ptr()) };
         [0, 1, 2].map(|part| f32::from_bits(u32::from(to[part * UNIT_NUMBERS]) << 16))
     }
@@ -251,7 +253,7 @@ mod tests {
         for _ in 0..200_000 {
             bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let x = f32::from_bits(bits);
-            // Below, the third part is smaller than any bfloat16 number.
+            // Below this, the third part is smaller than any bfloat16 number.
             if !x.is_finite() || x.abs() < 1e-30 {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The inner loop in bfloat16: 32×32 elements of C over some units of depth, by tile registers or by vectors.
+//! The inner loop in bfloat16: 32×32 elements of C over some units of depth, with tile registers or vectors.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -14,7 +14,7 @@ pub enum Start {
     FromC,
 }
 
-/// A panel of each operand over the same units, and where C lies.
+/// A panel of each operand over the same units, and the address of C.
 pub struct Square {
     pub left: *const u16,
     pub right: *const u16,
@@ -23,19 +23,19 @@ pub struct Square {
     pub start: Start,
     pub c: *mut f32,
     pub c_stride: usize,
-    /// Right panels that will be read next: some lines of them are fetched for each unit.
+    /// Right panels that will be read next: some of their cache lines are prefetched for each unit.
     pub ahead: *const u16,
-    /// Where C lies for the next square, some rows of which are fetched for each unit.
+    /// Address of C for the next square, of which some rows are prefetched for each unit.
     pub c_ahead: *const f32,
 }
 
-/// Tile registers set up for this thread, given back when dropped: the system then has less to save.
+/// Tile registers configured for this thread. Dropping releases them, so that the system has less to save.
 pub struct Tiles {
     unit: Bf16Unit,
     form: Form,
 }
 
-/// How `ldtilecfg` is told the shapes: all eight tiles have 16 rows of 64 bytes.
+/// Tile shapes for `ldtilecfg`: all eight tiles have 16 rows of 64 bytes.
 #[repr(C, align(64))]
 struct Shapes {
     palette: u8,
@@ -55,7 +55,7 @@ static SHAPES: Shapes = Shapes {
 
 impl Tiles {
     /// # Safety
-    /// The machine has `unit`, which is not the software one, and is AMX where numbers are split.
+    /// The machine has `unit`, which is not the software one, and is AMX if numbers are split.
     pub unsafe fn new(unit: Bf16Unit, form: Form) -> Tiles {
         if unit == Bf16Unit::Amx {
             // SAFETY: reads 64 bytes of a valid configuration; the compiler itself never uses tile registers.
@@ -67,7 +67,7 @@ impl Tiles {
     /// # Safety
     /// The panels are packed over the units, and C has 32×32 elements that nobody else touches.
     pub unsafe fn run(&self, square: &Square) {
-        // SAFETY: passed on from the caller; the unit is one that the machine has.
+        // SAFETY: passed on from the caller; the machine has the unit.
         unsafe {
             match (self.unit, self.form) {
                 (Bf16Unit::Amx, Form::Rounded) => in_tiles(square, multiply_rounded),
@@ -81,13 +81,13 @@ impl Tiles {
 impl Drop for Tiles {
     fn drop(&mut self) {
         if self.unit == Bf16Unit::Amx {
-            // SAFETY: changes tile registers only.
+            // SAFETY: changes only tile registers.
             unsafe { asm!("tilerelease", options(nostack, nomem)) };
         }
     }
 }
 
-/// Four tiles of sums around what `multiply` adds to them.
+/// Loads four accumulator tiles, lets `multiply` add to them, and stores them.
 ///
 /// # Safety
 /// As [`Tiles::run`], on a machine with AMX, the tiles configured.
@@ -96,7 +96,7 @@ unsafe fn in_tiles(square: &Square, multiply: unsafe fn(&Square)) {
     let c_bytes = square.c_stride * size_of::<f32>();
     let below = square.c.wrapping_add(VECTOR * square.c_stride);
     // SAFETY: tiles are loaded from and stored to what the caller vouches for. The compiler never uses tile registers,
-    // so that none is lost between the blocks.
+    // so none is lost between the blocks.
     unsafe {
         match square.start {
             Start::Zero => {
@@ -169,8 +169,8 @@ unsafe fn multiply_rounded(square: &Square) {
     }
 }
 
-/// Six products of parts for each of one number: those that reach into the 24 bits of a single. Each part of the right
-/// operand is loaded once.
+/// Six products of parts per product of numbers: those that contribute to the 24 bits of a single. Each part of the
+/// right operand is loaded once.
 ///
 /// # Safety
 /// As [`in_tiles`], for panels of three parts.

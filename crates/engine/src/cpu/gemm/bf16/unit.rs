@@ -4,12 +4,12 @@ use crate::cpu::isa::Isa;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// From the plainest to the fastest; a machine with one has those before it.
+/// From the simplest to the fastest; a machine that has one also has those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bf16Unit {
-    /// Operands are rounded, and multiplied as single floats.
+    /// Operands are rounded, and multiplied in single precision.
     Software,
-    /// `vdpbf16ps`: two products a lane.
+    /// `vdpbf16ps`: two products per lane.
     Avx512,
     /// Tile registers: 16×16 sums of 32 products at a time.
     Amx,
@@ -18,7 +18,7 @@ pub enum Bf16Unit {
 impl Bf16Unit {
     const ALL: [Bf16Unit; 3] = [Bf16Unit::Software, Bf16Unit::Avx512, Bf16Unit::Amx];
 
-    /// The fastest that this machine has and this process may use; asked once a process.
+    /// The fastest unit that this machine has and this process may use; determined once per process.
     pub fn detect() -> Bf16Unit {
         static DETECTED: OnceLock<Bf16Unit> = OnceLock::new();
         *DETECTED.get_or_init(ask_the_machine)
@@ -29,12 +29,12 @@ impl Bf16Unit {
         Bf16Unit::ALL.into_iter().filter(|&unit| unit <= highest).collect()
     }
 
-    /// The fastest that goes with a level of vector instructions.
+    /// The fastest unit for a level of vector instructions.
     pub fn with(isa: Isa) -> Bf16Unit {
         if isa.runnable() >= Isa::Avx512 { Bf16Unit::detect() } else { Bf16Unit::Software }
     }
 
-    /// This unit, or the machine's fastest where it lacks this one.
+    /// This unit, or the machine's fastest if it lacks this one.
     pub(super) fn runnable(self) -> Bf16Unit {
         self.min(Bf16Unit::detect())
     }

@@ -1,11 +1,11 @@
-//! The attention kernels that a call gets, and what they need: tiles, threads, shared memory, scratch.
+//! Chooses the attention kernels for a call, and their tiles, threads, shared memory and scratch.
 
 use super::{CUDNN_OWN, LONG};
 use crate::cuda::compile::{FLASH_BACKWARD, FLASH_BACKWARD_MMA, FLASH_FORWARD, FLASH_FORWARD_MMA, FLASH_PLAIN, Unit};
 use headroom_graph::ops::attention::AttentionSizes;
 
-/// Families of kernels: for Hopper's tensor cores, for those of any device from Ampere on, or with exact arithmetic for any
-/// head and storage, by the end of their names.
+/// Families of kernels: for Hopper's tensor cores, for those of any device from Ampere on, or with exact arithmetic for
+/// any head size and storage, by the suffix of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Hopper,
@@ -18,14 +18,14 @@ pub enum Kind {
 pub struct Tiles {
     /// Tiles of 64 keys.
     pub keys: usize,
-    /// Tiles of queries: one that is worked on, one that arrives meanwhile.
+    /// Tiles of queries: one in use, one being loaded.
     pub stages: usize,
 }
 
 impl Tiles {
     const CHOICES: [Tiles; 2] = [Tiles { keys: 2, stages: 2 }, Tiles { keys: 1, stages: 1 }];
 
-    /// The largest that so much shared memory holds.
+    /// The largest tiles that fit into this much shared memory.
     pub fn that_fit(sizes: &AttentionSizes, shared_memory: usize) -> Option<Tiles> {
         Tiles::CHOICES.into_iter().find(|tiles| tiles.backward_shared(sizes) <= shared_memory)
     }
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// On an H200 the kernels at the level of Ampere were faster for large heads and short sequences.
+    /// On an H200, the Ampere-level kernels were faster for large heads and short sequences.
     pub fn for_forward(self, sizes: &AttentionSizes) -> Kind {
         match self {
             Kind::Hopper if sizes.head_dim > 64 && sizes.seq < LONG => Kind::Ampere(Tiles::CHOICES[0]),
@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// On an H200 small tiles were as fast up to this length, and faster the shorter it is.
+    /// On an H200, small tiles were as fast up to this length, and faster at shorter ones.
     pub fn forward_variant(self, sizes: &AttentionSizes, multiprocessors: usize) -> Variant {
         match self == Kind::Hopper && sizes.seq < LONG {
             true => self.variant(sizes, usize::MAX / 2),
@@ -100,7 +100,7 @@ impl Kind {
         }
     }
 
-    /// Small tiles where large ones would leave multiprocessors idle.
+    /// Small tiles if large ones would leave multiprocessors idle.
     pub fn variant(self, sizes: &AttentionSizes, multiprocessors: usize) -> Variant {
         let (large_rows, small_rows, large_threads, small_threads) = match self {
             Kind::Hopper => (128, 64, 256, 128),
@@ -141,30 +141,30 @@ pub fn head_option(sizes: &AttentionSizes) -> String {
     format!("-DHEAD_DIM={}", sizes.head_dim)
 }
 
-/// Partial sums of dq in single precision, per tile of 64 queries.
+/// Bytes of single-precision partial sums of dq, in tiles of 64 queries.
 pub fn partial_bytes(sizes: &AttentionSizes) -> usize {
     let columns = if sizes.head_dim > 64 { 128 } else { 64 };
     sizes.batch * sizes.heads * sizes.seq.div_ceil(64) * 64 * columns * 4
 }
 
-/// The next ticket, and a count per head and tile of queries.
+/// Bytes for the next ticket, and a counter per head and tile of queries.
 pub fn turns_bytes(sizes: &AttentionSizes) -> usize {
     (1 + sizes.batch * sizes.heads * sizes.seq.div_ceil(64)) * 4
 }
 
-/// Scratch of the gradients at most, whatever the device.
+/// Upper bound of the gradients' scratch on any device.
 pub fn gradient_scratch(sizes: &AttentionSizes) -> usize {
     let delta = (sizes.batch * sizes.heads * sizes.seq * 4).next_multiple_of(256);
-    // Twice the partial sums: cuDNN wants as much again for gradients of keys and values per head.
+    // Twice the partial sums: cuDNN needs the same amount again for per-head gradients of keys and values.
     delta + 2 * partial_bytes(sizes) + turns_bytes(sizes) + CUDNN_OWN
 }
 
-/// 64 rows of one head in shared memory, as the tensor cores want them.
+/// Bytes of 64 rows of one head in shared memory, in the layout of the tensor cores.
 pub fn tile_bytes(sizes: &AttentionSizes) -> usize {
     8192 * sizes.head_dim.div_ceil(64)
 }
 
-/// A row in shared memory, in floats: an odd number of 16-byte words.
+/// Row stride in shared memory, in floats: an odd number of 16-byte words.
 pub fn stride(sizes: &AttentionSizes) -> usize {
     let padded = sizes.head_dim.next_multiple_of(4);
     if padded.is_multiple_of(8) { padded + 4 } else { padded }
