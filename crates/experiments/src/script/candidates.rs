@@ -1,4 +1,4 @@
-//! Remedies to try, in which order, and which of them share a process.
+//! Which remedies to try, in which order, and which of them share a process.
 
 use super::note::Offer;
 pub use super::outcome::Candidate;
@@ -7,7 +7,7 @@ use super::{compiles, is_alternative};
 use crate::remedies::{Class, REMEDIES};
 use std::collections::BTreeMap;
 
-/// Selection by the command line.
+/// Selection from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub precision: bool,
@@ -15,10 +15,11 @@ pub struct Wanted {
     pub skip: Vec<String>,
 }
 
-/// Compiled code of the default mode still launches kernels, about half as many.
+/// Code compiled in the default mode still launches kernels, about half as many.
 const HALF: [(&str, &str); 2] = [("compile", "launch-bound"), ("compile-blocks", "launch-bound")];
 
-/// Remedies that do no harm beside each other and cost nothing to set up. Those that promise little share one process.
+/// Remedies that are harmless next to each other and free to set up. Those with a small expected gain share one
+/// process.
 const CHEAP: [&str; 9] = [
     "loader-pinning",
     "non-blocking-copies",
