@@ -93,7 +93,7 @@ enum Command {
     Bench(bench::Bench),
 }
 
-/// Exit codes as the `headroom` command has them: 1 the answer is no, 2 usage (clap's), 3 the run itself failed.
+/// Exit codes of the `headroom` command: 1 if the answer is no, 2 for usage (clap's), 3 if the run itself failed.
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Ci => ci::run(),

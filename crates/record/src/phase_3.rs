@@ -12,7 +12,7 @@ pub struct PhaseThreeRow {
     pub name: String,
     /// The `train` flag that turns it on.
     pub flag: Option<String>,
-    /// What it was compared with, in words.
+    /// The base of the comparison, in words.
     pub over: Option<String>,
     pub predicted_speedup: Option<f64>,
     /// `None` if nothing was measured; `note` then says why.

@@ -78,7 +78,7 @@ pub struct RemedyRow {
     pub kept: bool,
     pub was_tried: bool,
     pub outcome: String,
-    /// What the hook reports to have done.
+    /// Changes that the hook reports.
     pub did: Vec<String>,
 }
 

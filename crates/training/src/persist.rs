@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What a checkpoint stores besides the tensors.
+/// Metadata that a checkpoint stores besides the tensors.
 pub struct Notes<'a> {
     pub config: &'a HfConfig,
     pub optimizer: &'a OptimizerConfig,

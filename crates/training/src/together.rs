@@ -8,7 +8,7 @@ use crate::trainer::Trainer;
 use headroom_engine::ranks::RanksError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the ranks agreed to do.
+/// The action that the ranks agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Agreed {
     GoOn,

@@ -1,4 +1,4 @@
-//! Which remedies to try, in which order, and which of them share a process.
+//! Selects the remedies to try, their order, and which of them share a process.
 
 use super::note::Offer;
 pub use super::outcome::Candidate;

@@ -114,7 +114,7 @@ pub struct Problem {
     pub text: String,
 }
 
-/// What a remedy did.
+/// The effects of a remedy.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Applied {
