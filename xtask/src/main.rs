@@ -1,5 +1,5 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `ranks`, `release`,
-//! `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
+//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`,
+//! `mutants`, `ranks`, `release`, `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 

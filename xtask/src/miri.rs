@@ -1,15 +1,15 @@
-//! `cargo xtask miri`: undefined behaviour in the engine's small modules, and the pool under every order of its threads.
+//! `cargo xtask miri`: looks for undefined behaviour in the engine's small modules, and runs the pool under every order
+//! of its threads.
 //!
 //! Not part of `ci`, since it needs a nightly toolchain with Miri and takes minutes. It covers
 //!
-//! - by Miri, which interprets the unit tests and reports accesses that Rust does not allow (out of bounds, of a wrong
-//!   alignment, of memory that is gone, through a reference that another one has replaced) and data races:
-//!   `cpu::frame` (what a kernel sees of the arena), `cpu::shared` (an output that several threads write), `cpu::arena` (slots
-//!   and rooms), `cpu::gemm::matrix` (views), `cpu::pool` with its waiting and chunks, and the pool's own tests
-//!   (`tests/pool.rs`);
-//! - by loom, which runs the tests in `cpu/pool/loom_tests.rs` under every order of the threads' atomic steps (up to three
-//!   interruptions of a running thread): a job is seen by sleeping and waking workers, items are claimed once, a panic is
-//!   passed on, callers take turns, a held team is let go, barriers and trails order what is written.
+//! - by Miri, which interprets the unit tests and reports accesses that Rust does not allow (out of bounds, misaligned,
+//!   to freed memory, through an invalidated reference) and data races: `cpu::frame` (a kernel's view of the arena),
+//!   `cpu::shared` (an output that several threads write), `cpu::arena` (slots and rooms), `cpu::gemm::matrix` (views),
+//!   `cpu::pool` with its waiting and chunks, and the pool's own tests (`tests/pool.rs`);
+//! - by loom, which runs the tests in `cpu/pool/loom_tests.rs` under every order of the threads' atomic steps (up to
+//!   three preemptions of a running thread): sleeping and waking workers see a job, items are claimed once, a panic is
+//!   propagated, callers take turns, a held team is released, barriers and trails order the writes.
 //!
 //! It does not cover kernels: Miri does not interpret their vector intrinsics, tiles and assembly. Under `cfg(miri)`
 //! the arena comes from the allocator instead of `mmap`, and nothing is pinned to a CPU.

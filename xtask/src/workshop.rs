@@ -1,4 +1,5 @@
-//! `cargo xtask workshop`: the answers on the workshop's pages, filled from stored outputs; `--run` stores the outputs of this machine first.
+//! `cargo xtask workshop`: fills the answers on the workshop's pages from stored outputs; `--run` stores this machine's
+//! outputs first.
 //!
 //! `xtask/workshop/run.py` runs the commands and needs only Python, so it also works where Rust is not installed.
 

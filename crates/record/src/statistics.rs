@@ -222,8 +222,8 @@ mod tests {
         let (one, other, third) = ([1.0, 1.2], [2.0, 2.2], [5.0, 5.2, 5.1, 5.3]);
         let alone = pooled_difference(&other, &one, &[&one, &other], UNKNOWN, 0.05);
         let pooled = pooled_difference(&other, &one, &[&one, &other, &third], UNKNOWN, 0.05);
-        // By hand: squares 0.02 + 0.02, two degrees of freedom, t 4.303; with the third five degrees, 2.571, and a pooled variance
-        // of 0.018, where the two themselves have 0.02.
+        // By hand: squares 0.02 + 0.02, two degrees of freedom, t 4.303. With the third group, five degrees, t 2.571
+        // and a pooled variance of 0.018, although the two groups themselves have 0.02.
         assert!(
             (alone.value - 1.0).abs() < 1e-9 && (alone.high - 1.0 - 4.303 * 0.02f64.sqrt()).abs() < 1e-3,
             "{alone:?}"

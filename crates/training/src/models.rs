@@ -94,7 +94,8 @@ pub struct ModelConfig {
     pub branching: Vec<usize>,
 }
 
-/// Adds the forward pass to an empty graph: inputs `input_ids` and `targets` `i32[b, s]`, the family's constants, output `loss`.
+/// Adds the forward pass to an empty graph: inputs `input_ids` and `targets` `i32[b, s]`, the family's constants,
+/// output `loss`.
 pub fn forward(graph: &mut Graph, config: &ModelConfig, batch: usize, seq: usize) -> Result<Forward, GraphError> {
     (config.family.forward)(&mut Build { graph, config, batch, seq })
 }

@@ -28,7 +28,7 @@ const LONGEST_TEST_SECONDS: u32 = 180;
 /// Code behind features that the tests are built without, by crate and part of a fault's name: no test can notice it.
 const NOT_BUILT: [(&str, &str); 1] = [("training", "with_tokenizers::")];
 
-/// Crates whose tests gain more time from optimization than compiling with it costs.
+/// Crates whose unoptimized tests take longer than compiling them with optimization.
 const OPTIMISED: [&str; 1] = ["trace"];
 
 /// Exit codes of nextest.

@@ -183,7 +183,8 @@ output y = %3
 
 #[test]
 fn tiled_attention_works_at_the_rates_of_its_pieces() {
-    // Two products of 256 FLOPs in 2 and 6 µs, and a softmax of 256 bytes in 4 µs. 20 pairs are visible: 320 FLOPs, 160 bytes.
+    // Two products of 256 FLOPs in 2 and 6 µs, and a softmax of 256 bytes in 4 µs. 20 pairs are visible: 320 FLOPs, 160
+    // bytes.
     let calibration = learned(ATTENTION, &[2e-6, 4e-6, 6e-6]);
     near(micros(&calibration, FLASH), 320.0 / 64.0 + 160.0 / 64.0);
     let mut among_others = calibration.clone();

@@ -16,7 +16,8 @@ use super::{CheckpointError, STATE_FILE};
 /// Links the checkpoint in `folder`, if there is one, into `step-N/`. A `step-N/` that exists already is from an
 /// earlier run and is replaced.
 pub(super) fn keep_current(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {
-    // A checkpoint that cannot be resumed from is not worth keeping, and is not a reason to refuse the save that replaces it.
+    // A checkpoint that cannot be resumed is not worth keeping, and is not a reason to refuse the save that replaces
+    // it.
     let Ok(Some(current)) = StateFile::read(folder) else { return Ok(()) };
     if !FILES.iter().all(|file| folder.join(file).exists()) {
         return Ok(());

@@ -1,6 +1,7 @@
-//! GPT-2, top to bottom: LayerNorm, learned positions, one projection for queries, keys and values, GELU, biases, a tied head.
+//! GPT-2, top to bottom: LayerNorm, learned positions, a fused QKV projection, GELU, biases, a tied head.
 //!
-//! Letters as in [`super::llama`], and p: positions. Weights are `[in, out]`, as Hugging Face keeps them for this family.
+//! Letters as in [`super::llama`], and p: positions. Weights are `[in, out]`, as Hugging Face stores them for this
+//! family.
 
 use super::build::{Build, Forward};
 use super::fields::{FieldError, Fields};

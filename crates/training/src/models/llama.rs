@@ -1,7 +1,7 @@
 //! LLaMA, top to bottom, as the naive graph that is Version 1: one node per kernel, attention scores materialized.
 //!
-//! b: batch, s: sequence, t = b · s tokens, d: hidden, h: heads, kv: key-value heads, hd: head size, f: feed-forward, v:
-//! vocabulary.
+//! b: batch, s: sequence, t = b · s tokens, d: hidden, h: heads, kv: key-value heads, hd: head size, f: feed-forward,
+//! v: vocabulary.
 
 use super::build::{Build, Forward, Rotation};
 use super::fields::{FieldError, Fields};
