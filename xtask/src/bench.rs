@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: Headroom against its peers, taking turns in one run, with ratios and gates.
+//! `cargo xtask bench`: Headroom against its peers, alternating in one run, with ratios and gates.
 
 mod contestant;
 pub mod cpu;

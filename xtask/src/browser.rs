@@ -6,11 +6,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::{Outcome, process};
 
-/// As Debian names them; without a font pages have no widths.
+/// Debian package names; without a font, text on a page has no width.
 const PACKAGES: [&str; 3] = ["chromium", "chromium-driver", "fonts-dejavu-core"];
 const PROGRAMS: [&str; 2] = ["chromium", "chromedriver"];
 
-/// Installs what is missing. A browser that cannot be had is an error: no test of the dashboard is skipped.
+/// Installs what is missing. Failing to get a browser is an error: no dashboard test is skipped.
 pub fn make_ready() -> Result<()> {
     let missing = || PROGRAMS.iter().any(|program| !answers(program));
     if !missing() {
@@ -23,7 +23,7 @@ pub fn make_ready() -> Result<()> {
     Ok(())
 }
 
-/// Packages of the system, as Debian names them.
+/// Installs system packages by their Debian names.
 pub fn install(packages: &[&str]) -> Result<()> {
     println!("installing {}", packages.join(" "));
     for arguments in [
@@ -39,7 +39,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The pictures of the README, anew.
+/// Takes the README's screenshots again.
 pub fn screenshots() -> Result<Outcome> {
     make_ready()?;
     let mut command = process::cargo(&["test", "--package", "headroom-cli", "--test", "dashboard", "screenshots"]);
@@ -47,7 +47,7 @@ pub fn screenshots() -> Result<Outcome> {
     Ok(Outcome::from_success(process::succeeds(&mut command)?))
 }
 
-/// As the browser names itself.
+/// The browser's own version string.
 pub fn version() -> String {
     process::capture(PROGRAMS[0], &["--version"]).map_or_else(|_| "unknown".into(), |text| text.trim().to_string())
 }

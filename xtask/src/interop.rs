@@ -1,7 +1,7 @@
-//! `cargo xtask interop`: real readers, from Python packages, open what `headroom` writes.
+//! `cargo xtask interop`: real readers from Python packages open the files that `headroom` writes.
 //!
-//! A check is a script in `xtask/interop/`, called with the `headroom` binary and an empty folder to work in; it exits
-//! with 0 or says what is wrong.
+//! A check is a script in `xtask/interop/`, called with the `headroom` binary and an empty working folder; it exits
+//! with 0 or reports what is wrong.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use crate::{Outcome, process, python};
 
-/// Readers to install: torch and transformers take gigabytes, so CI does without them.
+/// Selects the readers to install: torch and transformers take gigabytes, so CI does without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     Small,
@@ -62,7 +62,7 @@ const EDITOR: Environment = Environment {
     checks: &[Check { name: "an editor speaks with headroom lsp", script: "editor_speaks_with_lsp.py" }],
 };
 
-/// A client of agents, which holds answers against the schemas that tools state.
+/// An MCP client, which checks answers against the schemas that the tools declare.
 const AGENTS: Environment = Environment {
     name: "mcp-venv",
     packages: &[python::MCP, python::JSON_SCHEMA],
@@ -146,7 +146,7 @@ enum Verdict {
     Skipped(String),
 }
 
-/// Effect on the whole of a check that could not be set up.
+/// How a check that could not be set up affects the overall result.
 #[derive(Clone, Copy)]
 enum Skipping {
     IsReported,

@@ -1,4 +1,4 @@
-//! `cargo xtask kernels`: every CUDA kernel compiles, by the real compiler and without a GPU.
+//! `cargo xtask kernels`: compiles every CUDA kernel with the real compiler, without a GPU.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 
 use crate::{Outcome, process, python};
 
-/// Generations of devices that kernels are compiled for.
+/// Device generations to compile kernels for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generations {
-    /// The oldest, Hopper and the newest: all that kernels tell apart.
+    /// The oldest, Hopper and the newest: kernels distinguish no others.
     Ends,
     All,
 }
@@ -25,7 +25,7 @@ pub fn run(generations: Generations) -> Result<Outcome> {
         python.parent().and_then(|folder| folder.parent()).context("an environment's python is in bin/")?;
     let mut command =
         process::cargo(&["test", "--quiet", "-p", "headroom-engine", "--test", "cuda_kernels", "--", "--ignored"]);
-    // Where the backend looks for CUDA's libraries.
+    // The backend looks for CUDA's libraries here.
     command.env("VIRTUAL_ENV", environment);
     if generations == Generations::Ends {
         command.env("HEADROOM_TEST_GENERATIONS", "ends");

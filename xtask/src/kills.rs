@@ -1,7 +1,8 @@
-//! `cargo xtask kills`: ends the commands that write files by SIGKILL at random moments, and looks whether anything was lost.
+//! `cargo xtask kills`: sends SIGKILL at random moments to the commands that write files, and checks that nothing was
+//! lost.
 //!
-//! Outside of `ci`: a thousand kills take some ten minutes. The same seed gives the same moments; how far a command is by
-//! then depends on the machine.
+//! Not part of `ci`: a thousand kills take about ten minutes. The same seed gives the same moments; how far a command
+//! has got by then depends on the machine.
 
 mod place;
 mod subjects;
@@ -69,7 +70,7 @@ struct Tally {
     faults: Vec<String>,
 }
 
-/// A fault ends the use of its folder: the next kill begins in a new one.
+/// After a failure the folder is abandoned: the next kill starts in a new one.
 fn kill_often(subject: &Subject, binary: &std::path::Path, count: u32, moments: &mut Moments) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut place = Place::new(binary)?;
@@ -103,7 +104,7 @@ fn kill_often(subject: &Subject, binary: &std::path::Path, count: u32, moments: 
             (subject.prepare)(&place)?;
         }
     }
-    // Once more without a kill: it goes through, and sweeps what kills left behind.
+    // Once more without a kill: it must succeed and remove what the kills left behind.
     let (code, stderr) = place.run_to_its_end(&(subject.command)(&place))?;
     let looked_at = if subject.good_codes.contains(&code) {
         (subject.after_an_end)(&place).and_then(|()| place.holds_no_temporary_file())
@@ -125,7 +126,7 @@ fn time_of_a_whole_run(subject: &Subject, place: &Place) -> Result<Duration> {
     Ok(took)
 }
 
-/// SplitMix64: a seed gives the same numbers everywhere.
+/// SplitMix64: a seed gives the same numbers on every machine.
 struct Moments(u64);
 
 impl Moments {
@@ -137,7 +138,7 @@ impl Moments {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to 1.
+    /// A fraction in [0, 1).
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,5 +1,5 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`, `mutants`, `ranks`, `release`,
-//! `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
+//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`,
+//! `mutants`, `ranks`, `release`, `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
@@ -93,7 +93,7 @@ enum Command {
     Bench(bench::Bench),
 }
 
-/// Exit codes as the `headroom` command has them: 1 the answer is no, 2 usage (clap's), 3 the run itself failed.
+/// Exit codes of the `headroom` command: 1 if the answer is no, 2 for usage (clap's), 3 if the run itself failed.
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Ci => ci::run(),

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants [CRATE]`: plants small faults, one at a time, and counts those that the crate's own tests notice.
+//! `cargo xtask mutants [CRATE]`: plants small faults one at a time and counts those that the crate's own tests notice.
 //!
-//! Outside of `ci`: every fault is a build and a run of the tests. The work is cut into shards; a shard that is done leaves its
-//! outcome in `target/mutants/CRATE/shard-N`, and a run that was ended goes on with the next one. `--sample N` draws N faults
-//! instead and says how sure their share is.
+//! Not part of `ci`: every fault needs a build and a test run. The work is divided into shards. A finished shard leaves
+//! its outcome in `target/mutants/CRATE/shard-N`, and an interrupted run continues with the next one. `--sample N`
+//! draws N faults instead and reports the interval of their share.
 
 mod sample;
 mod tree;
@@ -53,7 +53,7 @@ impl Arguments {
 struct Counts {
     noticed: u64,
     missed: Vec<String>,
-    /// Every fault that was planted, those that do not compile too.
+    /// Every planted fault, including those that do not compile.
     names: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(Outcome::from_success(counts.report(arguments.least)))
 }
 
-/// Other files are other work.
+/// Suffix of the result folder: a selection of files has its own.
 fn suffix(files: &[String]) -> String {
     files.iter().map(|file| format!("-{}", file.replace(|letter: char| !letter.is_alphanumeric(), "_"))).collect()
 }
@@ -96,7 +96,7 @@ fn run_shard(arguments: &Arguments, shard: u32, place: &Path) -> Result<()> {
         cargo(&["mutants", "--package", &arguments.package_name(), "--test-tool", "nextest", "--no-shuffle"]);
     command.args(["--shard", &format!("{shard}/{}", arguments.shards), "--output"]).arg(place);
     command.args(arguments.file.iter().flat_map(|file| ["--file".to_string(), format!("**/*{file}*")]));
-    // Faults that survive are the answer and no failure of the run: what counts is that it wrote its outcomes.
+    // Surviving faults are the answer, not a failure of the run: it only has to write its outcomes.
     succeeds(&mut command)?;
     if !place.join("mutants.out/outcomes.json").is_file() {
         bail!("cargo mutants left no outcomes in {}", place.display());
@@ -120,13 +120,13 @@ impl Counts {
             Some("CaughtMutant" | "Timeout") => self.noticed += 1,
             Some("MissedMutant") => self.missed.push(name.to_string()),
             Some("Unviable") => {}
-            // Ended before it was decided.
+            // Interrupted before it was decided.
             _ => return,
         }
         self.names.push(name.to_string());
     }
 
-    /// Prints what was missed, and whether enough was noticed. Faults that do not compile count for nothing.
+    /// Prints the missed faults; returns whether enough were noticed. Faults that do not compile do not count.
     fn report(&self, least: f64) -> bool {
         let all = self.noticed + self.missed.len() as u64;
         self.missed.iter().for_each(|name| println!("missed: {name}"));
@@ -144,7 +144,7 @@ impl Counts {
     }
 }
 
-/// Wilson's 95% interval of a share: it holds for small counts and for shares near 0 and 1.
+/// Wilson's 95% interval of a proportion: valid for small counts and for proportions near 0 and 1.
 fn interval(noticed: u64, all: u64) -> (f64, f64) {
     const Z: f64 = 1.96;
     if all == 0 {
@@ -183,7 +183,7 @@ mod tests {
         let near = |(low, high): (f64, f64), wanted: (f64, f64)| {
             assert!((low - wanted.0).abs() < 5e-4 && (high - wanted.1).abs() < 5e-4, "{low} to {high}");
         };
-        // 8 of 10: centre 0.7168, half a width 0.2266.
+        // 8 of 10: centre 0.7168, half width 0.2266.
         near(interval(8, 10), (0.4902, 0.9433));
         near(interval(0, 10), (0.0, 0.2775));
         near(interval(10, 10), (0.7225, 1.0));

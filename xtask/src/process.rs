@@ -1,4 +1,4 @@
-//! Where the workspace is, and running other programs in it.
+//! The location of the workspace, and running other programs in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,13 +9,13 @@ use crate::Outcome;
 
 /// The folder that holds the workspace's Cargo.toml.
 pub fn workspace_root() -> PathBuf {
-    // Cargo sets the variable when it runs us; the compiled-in folder serves a binary started by hand.
+    // Cargo sets the variable when it runs us; the compiled-in folder is for a binary started by hand.
     let manifest_folder = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let manifest_folder = PathBuf::from(manifest_folder);
     manifest_folder.parent().map(Path::to_path_buf).unwrap_or(manifest_folder)
 }
 
-/// Returns the standard output of `program`; an error when it cannot be started or does not exit with 0.
+/// Returns the standard output of `program`; an error if it cannot be started or does not exit with 0.
 pub fn capture(program: &str, arguments: &[&str]) -> Result<String> {
     let spelled = format!("{program} {}", arguments.join(" "));
     let output = Command::new(program)
@@ -29,7 +29,7 @@ pub fn capture(program: &str, arguments: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{spelled}` wrote something other than UTF-8"))
 }
 
-/// Whether `command` exits with 0; what it writes goes straight to our streams.
+/// Whether `command` exits with 0; its output goes straight to our streams.
 pub fn succeeds(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| format!("cannot start `{}`", spell(command)))?;
     Ok(status.success())
@@ -47,7 +47,7 @@ pub fn run_cargo(arguments: &[&str]) -> Result<Outcome> {
     Ok(Outcome::from_success(succeeds(&mut cargo(arguments))?))
 }
 
-/// Builds the `headroom` binary under one of cargo's profiles and says where it is.
+/// Builds the `headroom` binary under one of cargo's profiles and returns its path.
 pub fn build_headroom(profile: &str) -> Result<PathBuf> {
     build_headroom_with(profile, &[])
 }

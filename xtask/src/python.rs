@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// The packages with which headroom's files are read and its speed is compared, each pinned to the version tried.
+/// Packages that read headroom's files and that its speed is compared with, each pinned to a tested version.
 pub const NUMPY: &str = "numpy==2.4.6";
 pub const SAFETENSORS: &str = "safetensors==0.8.0";
 pub const TORCH: &str = "torch==2.15.0";
@@ -29,18 +29,18 @@ pub const PRE_COMMIT: &str = "pre-commit==4.7.0";
 pub const CHECK_JSONSCHEMA: &str = "check-jsonschema==0.39.0";
 pub const TRANSFORMERS: &str = "transformers==5.22.2";
 
-/// The machine's own Python, for scripts that need no package.
+/// The system's Python, for scripts that need no package.
 pub fn plain() -> Result<PathBuf> {
     let python = PathBuf::from("python3");
     quietly(Command::new(&python).arg("--version")).context("python3 is needed to time processes: install it")?;
     Ok(python)
 }
 
-/// The Python of the environment `target/<name>` with `packages` in it, made or completed if need be.
+/// The Python of the environment `target/<name>` with `packages` in it, created or completed if needed.
 pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let folder = process::target_folder().join(name);
     let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
-    // Written last, so that an installation cut short is taken up again.
+    // Written last, so that an interrupted installation is repeated.
     let receipt = folder.join("installed.txt");
     let wanted = packages.join("\n");
     if python.is_file() && std::fs::read_to_string(&receipt).is_ok_and(|installed| installed == wanted) {
@@ -57,7 +57,7 @@ pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf> {
     Ok(python)
 }
 
-/// Runs to the end; its output is shown only in the error of a failure.
+/// Runs a command to its end; shows its output only if it fails.
 pub fn quietly(command: &mut Command) -> Result<()> {
     let spelled = process::spell(command);
     let output = command.output().with_context(|| format!("cannot start `{spelled}`"))?;

@@ -1,4 +1,5 @@
-//! `cargo xtask ranks`: several ranks on loopback, with the MPIs of the Python index: loss curves, bytes, kills, hung ranks and disagreements.
+//! `cargo xtask ranks`: several ranks on loopback, with the MPIs of the Python index: loss curves, bytes, kills, hung
+//! ranks and disagreements.
 
 mod ends;
 mod launch;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use crate::{Outcome, process, python};
 use launch::{Ended, Mpi, Place};
 
-/// Largest relative difference of two losses that rounding explains.
+/// Largest relative difference between two losses that rounding explains.
 const ROUNDING: f64 = 2e-5;
 
 type Check = fn(&Place) -> Result<()>;
@@ -130,7 +131,7 @@ fn close(one: &[(f64, Option<f64>)], other: &[(f64, Option<f64>)], what: &str) -
     Ok(())
 }
 
-/// `size` with 8 sequences per step in all, on 1, 2 and 4 ranks.
+/// Trains `size` with a total of 8 sequences per step, on 1, 2 and 4 ranks.
 fn same_on_all(place: &Place, size: &str, steps: &str, flags: &[&str]) -> Result<()> {
     let train = |ranks: usize| {
         let batch = (8 / ranks).to_string();
@@ -152,7 +153,7 @@ fn nano_on_every_number_of_ranks(place: &Place) -> Result<()> {
 }
 
 fn tiny_on_every_number_of_ranks(place: &Place) -> Result<()> {
-    // AdamW's step does not change with the size of the gradients: their norm says whether it was the mean.
+    // AdamW's step does not depend on the scale of the gradients: their norm shows whether they were averaged.
     same_on_all(place, "tiny", "4", &["--gradient-norm"])?;
     same_on_all(place, "tiny", "4", &["--gradient-norm", "--passes", "v2,+zero1"])
 }
@@ -171,7 +172,7 @@ fn clipped_and_accumulated(place: &Place) -> Result<()> {
 
 const SHORT: [&str; 6] = ["--size", "nano", "--num-steps", "6", "--batch-size", "4"];
 
-/// Bytes of each file of a checkpoint that a run decides alone.
+/// Contents of the checkpoint files that depend only on the run.
 fn model(folder: &Path) -> Result<BTreeMap<&'static str, Vec<u8>>> {
     let read = |name: &'static str| {
         let path = folder.join(name);
@@ -204,7 +205,7 @@ fn every_mpi_gives_the_same_bytes(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the optimizer's state that a run plans with, and the process's own peak, in MiB.
+/// Planned memory of a run, and the process's own peak, in MiB.
 fn memory(ended: &Ended) -> Result<(f64, f64)> {
     ended.succeeded()?;
     let mut objects = ended.stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -214,7 +215,7 @@ fn memory(ended: &Ended) -> Result<(f64, f64)> {
     Ok((figure("peak_memory_mb")?, figure("process_peak_memory_mb").unwrap_or(f64::NAN)))
 }
 
-/// 20.9 million parameters: 80 MiB of weights, as much of gradients, twice as much of moments.
+/// 20.9 million parameters: 80 MiB of weights, as much for gradients, twice as much for moments.
 fn memory_of_zero1(place: &Place) -> Result<()> {
     let train = |passes: &str| {
         let size = ["--size", "small", "--num-steps", "1", "--batch-size", "1", "--seq-len", "16", "--passes", passes];
@@ -223,7 +224,7 @@ fn memory_of_zero1(place: &Place) -> Result<()> {
     let (dp, dp_process) = train("v2")?;
     let (zero1, zero1_process) = train("v2,+zero1")?;
     let weights = 20_890_112.0 * 4.0 / 1024.0 / 1024.0;
-    // Half of both moments goes and half of the weights comes; sums of gradients are of half the length.
+    // Half of both moments is saved, a shard of half the weights is added, and gradient sums have half the length.
     let saved = dp - zero1;
     ensure!(saved > weights / 2.0, "planned {dp} and {zero1} MiB: {saved} saved of {weights}");
     let process = dp_process - zero1_process;
@@ -235,7 +236,7 @@ fn memory_of_zero1(place: &Place) -> Result<()> {
 }
 
 fn resumed_on_other_numbers(place: &Place) -> Result<()> {
-    // Eight sequences per step throughout: the samples are those of a run that was not stopped.
+    // Eight sequences per step throughout: the samples are those of an uninterrupted run.
     let train = |ranks: usize, name: &str, flags: &[&str]| {
         let batch = (8 / ranks).to_string();
         place.open_mpi.train(place, ranks, name, &[&["--size", "nano", "--batch-size", &batch], flags].concat())
@@ -245,7 +246,8 @@ fn resumed_on_other_numbers(place: &Place) -> Result<()> {
     train(2, "half", &["--num-steps", "4", "--save", &folder, "--passes", "v2,+zero1"])?.succeeded()?;
     let same_batch = curve(&train(2, "on-2", &["--num-steps", "9", "--resume", &folder])?)?;
     close(&whole[4..], &same_batch, "a run on 2 ranks, resumed on 2")?;
-    // A checkpoint counts micro-batches: with the batch of each rank as it was, another number of ranks reads on where it stopped.
+    // A checkpoint counts micro-batches: with the same batch per rank, another number of ranks continues where it
+    // stopped.
     let resumed = |ranks: usize, accumulation: &str| {
         let flags = ["--num-steps", "9", "--batch-size", "4", "--resume", &folder];
         let more = ["--gradient-accumulation-steps", accumulation];
@@ -279,7 +281,7 @@ fn resumed_on_fewer(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Tensors whose shards are padded (3 ranks), and messages that are started before the one before has arrived.
+/// Tensors with padded shards (3 ranks), and messages that start before the previous one has arrived.
 fn messages_under_way(place: &Place) -> Result<()> {
     for ranks in [2, 3, 4] {
         let mut want = None;
@@ -312,7 +314,7 @@ fn hung_rank(place: &Place) -> Result<()> {
     launch::signal(pids[1], "STOP")?;
     let begin = Instant::now();
     let ended = run.end(Duration::from_secs(60));
-    // Held, it would outlive this.
+    // A stopped process would outlive this check.
     let _ = launch::signal(pids[1], "KILL");
     let ended = ended?;
     ensure!(begin.elapsed() < Duration::from_secs(30), "it took {:?} to end", begin.elapsed());
@@ -333,7 +335,7 @@ fn killed_rank(place: &Place) -> Result<()> {
     for number in 0..u64::from(place.kills) {
         let folder = place.folder.join(format!("killed-{number}-saved"));
         let draw = drawn(place.seed, number);
-        // Both layouts have the same bytes, under every MPI.
+        // Both layouts give the same bytes under every MPI.
         let (mpi, passes) =
             [(&place.open_mpi, "v2"), (&place.open_mpi, "v2,+zero1"), (&place.mpich, "v2,+zero1")][(draw % 3) as usize];
         let flags = [train(&folder), vec!["--passes".into(), passes.into()]].concat();
@@ -345,7 +347,7 @@ fn killed_rank(place: &Place) -> Result<()> {
         let ended = run.end(Duration::from_secs(30)).context("the others outlived a killed rank")?;
         ensure!(!(was_there && ended.status.success()), "a killed rank is not a success");
         let mut again = flags.clone();
-        // A commit that was cut short is finished by who reads it.
+        // Whoever reads a checkpoint finishes a commit that was cut short.
         if ["model.safetensors", "commit.json"].iter().any(|file| folder.join(file).exists()) {
             again.extend(["--resume".into(), folder.display().to_string()]);
         }
@@ -358,7 +360,7 @@ fn killed_rank(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// A number for each kill, by seed and number alone.
+/// A number per kill that depends only on the seed and the kill's index.
 fn drawn(seed: u64, number: u64) -> u64 {
     let mut x = seed.wrapping_add((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -390,7 +392,7 @@ fn measured_and_predicted(place: &Place) -> Result<()> {
     ensure!(four.1 > alone.1, "messages take time: {} s alone, {} s on 4 ranks", alone.1, four.1);
     let (round, sent) = (record["round_seconds"].as_f64(), record["bytes_per_second"].as_f64());
     let (Some(round), Some(sent)) = (round, sent) else { bail!("no line was measured: {record}") };
-    // The loss, and 11 MiB of gradients as one bucket.
+    // The loss, and 11 MiB of gradients in one bucket.
     let messages = 4.0 * round + 2.0 * 3.0 / 4.0 * 2_873_600.0 * 4.0 / sent;
     let more = four.1 - alone.1;
     ensure!((more - messages).abs() < 0.05 * messages, "messages add {more} s per step, and should add {messages}");
@@ -453,7 +455,7 @@ fn wrong_libraries(place: &Place) -> Result<()> {
     alone("libc.so.6")?.failed_with("libc.so.6 is not a usable MPI: it has no MPI_Init_thread")?;
     let nowhere = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
     let missing = place.alone(&nowhere)?;
-    // A machine may have an MPI of its own, which is then not that of this launcher.
+    // The machine may have its own MPI, which is then not that of this launcher.
     if !missing.stderr.contains("no MPI library was found") && !missing.stderr.contains("knows it as rank 0 of 1") {
         bail!("without a library: {}", missing.stderr);
     }

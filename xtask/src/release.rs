@@ -1,4 +1,5 @@
-//! `cargo xtask release --dry-run`: all that a tag would publish, under `target/release-files`. Nothing leaves the machine.
+//! `cargo xtask release --dry-run`: everything that a tag would publish, under `target/release-files`. Nothing leaves
+//! the machine.
 
 mod archive;
 mod bill;
@@ -16,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::wheel::{self, Linking};
 use crate::{Outcome, process};
 
-/// Released binaries have all features: nobody waits for their build.
+/// Released binaries have all features: no user waits for their build.
 const FEATURES: &[&str] = &["tokenizers"];
 
 #[derive(Args)]
@@ -69,7 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// As `sha256sum -c` reads it, sorted by name.
+/// The format that `sha256sum -c` reads, sorted by name.
 fn checksums(folder: &Path) -> Result<String> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
     files.sort();

@@ -1,7 +1,7 @@
-//! `cargo xtask targets`: the command compiles for the other platforms, checked without a machine of theirs.
+//! `cargo xtask targets`: checks that the command compiles for the other platforms, without their machines.
 //!
-//! Rust's side is `cargo check`. The C parts (SQLite, and the stack switching of the Python parser) are really compiled, by
-//! zig's C compiler from the Python index, which brings the headers of every platform.
+//! The Rust code goes through `cargo check`. The C parts (SQLite, and the stack switching of the Python parser) are
+//! really compiled, with zig's C compiler from the Python index, which includes the headers of every platform.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::{Outcome, process, python};
 
-/// Rust's name of a platform, and zig's.
+/// Rust's and zig's name of a platform.
 const TARGETS: &[(&str, &str)] = &[
     ("aarch64-unknown-linux-gnu", "aarch64-linux-gnu"),
     ("aarch64-apple-darwin", "aarch64-macos"),
@@ -51,9 +51,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A script that stands for the platform's `cc`.
+/// Writes a script that acts as the platform's `cc`.
 fn compiler(python: &Path, rust: &str, zig: &str) -> Result<PathBuf> {
-    // Rust's own name of the platform, which the `cc` crate adds, is not one of zig's.
+    // Drops Rust's platform name, which the `cc` crate adds and zig does not know.
     let text = format!(
         "#!/bin/bash\nwords=()\nfor word in \"$@\"; do case $word in --target=*|-mcpu=*|-march=*) ;; *) words+=(\"$word\") ;; esac; done\n\
          exec {} -m ziglang cc -target {zig} \"${{words[@]}}\"\n",

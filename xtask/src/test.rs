@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all tests, with what they need set up on the way.
+//! `cargo xtask test`: all tests, setting up what they need.
 
 use std::thread;
 
@@ -6,9 +6,10 @@ use anyhow::Result;
 
 use crate::{Outcome, browser, interop, kernels, process};
 
-/// Runs every stage even after a failure, so that one run shows all there is to mend.
+/// Runs every stage even after a failure, so that one run shows everything there is to fix.
 pub fn run() -> Result<Outcome> {
-    // Packages arrive while cargo compiles. One that does not is asked for again where it is needed, and named there.
+    // Packages are installed while cargo compiles. A failed installation is repeated where the package is needed, and
+    // reported there.
     let arriving = thread::spawn(|| {
         let _ = kernels::environment();
         let _ = interop::make_ready(interop::Readers::Small);
@@ -20,7 +21,7 @@ pub fn run() -> Result<Outcome> {
     Ok(Outcome::from_success(outcomes.iter().all(|outcome| *outcome == Outcome::Passed)))
 }
 
-/// With nextest where it is installed: it runs tests of all crates at once and ends with one summary.
+/// Uses nextest if it is installed: it runs the tests of all crates at once and ends with one summary.
 pub fn unit_and_integration() -> Result<Outcome> {
     browser::make_ready()?;
     let arguments: &[&str] = match process::capture("cargo", &["nextest", "--version"]) {
@@ -37,11 +38,11 @@ pub fn unit_and_integration() -> Result<Outcome> {
         Err(_) => &["test", "--workspace", "--all-targets", "--no-fail-fast"],
     };
     let has_nextest = arguments[0] == "nextest";
-    // A text that changed is a failure here: snapshots are written by hand alone, and their difference read.
+    // A changed text is a failure here: snapshots are only accepted by hand, after reading the difference.
     let mut command = process::cargo(arguments);
     command.env("INSTA_UPDATE", "no");
     if has_nextest {
-        // One more than there are processors: some tests wait.
+        // One more than there are processors, since some tests wait.
         let threads = thread::available_parallelism().map_or(2, usize::from) + 1;
         command.arg("--test-threads").arg(threads.to_string());
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: fast checks of the tree, each with file, line and what to do.
+//! `cargo xtask tidy`: fast checks of the tree, each reporting file, line and what to do.
 
 mod answers;
 mod attributes;
@@ -23,7 +23,7 @@ use crate::{Outcome, process};
 
 type Check = fn(&Tree) -> Result<Vec<Problem>>;
 
-/// Every check by name; a new one is its file and one line here.
+/// Every check by name; a new one needs its file and one line here.
 const CHECKS: &[(&str, Check)] = &[
     ("layering", layering::check),
     ("file shape", file_shape::check),
@@ -39,7 +39,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("answers", answers::check),
 ];
 
-/// The text files of the repository as git sees them, those not yet added included.
+/// The text files of the repository as git sees them, including those not yet added.
 pub struct Tree {
     root: PathBuf,
     files: Vec<TextFile>,
@@ -49,14 +49,14 @@ pub struct TextFile {
     /// Relative to the root, with `/` between the parts.
     path: String,
     text: String,
-    /// For `.rs` files the text with comments and the insides of literals blanked, byte for byte; else empty.
+    /// For `.rs` files, the text with comments and the contents of literals blanked, byte for byte; otherwise empty.
     code: String,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     file: String,
-    /// From 1.
+    /// Counted from 1.
     line: usize,
     message: String,
 }
@@ -86,7 +86,7 @@ pub fn run() -> Result<Outcome> {
 impl Tree {
     fn read() -> Result<Tree> {
         let root = process::workspace_root();
-        // A checkout that belongs to another user, as in a container, is still ours to read.
+        // Also read a checkout that belongs to another user, as in a container.
         let listed = process::capture(
             "git",
             &["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -111,7 +111,7 @@ impl Tree {
         Ok(Tree { root, files })
     }
 
-    /// Rust files that people read, fixtures of tests left out.
+    /// Rust files that people read, without test fixtures.
     fn rust_files(&self) -> impl Iterator<Item = &TextFile> {
         self.files.iter().filter(|file| file.has_extension(&["rs"]) && !file.is_test_data())
     }
@@ -127,7 +127,7 @@ impl TextFile {
         self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
     }
 
-    /// Input and expected output of tests, kept as the program under test reads and writes them.
+    /// Input and expected output of tests, stored as the program under test reads and writes them.
     fn is_test_data(&self) -> bool {
         self.path.contains("tests/data/") || self.path.contains("tests/fixtures/") || self.path.ends_with(".snap")
     }
@@ -148,12 +148,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The line, from 1, on which byte `offset` of `text` lies.
+/// The line, counted from 1, that contains byte `offset` of `text`.
 fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// A tree of the given files, and what a check says of it as `file:line: message` lines.
+/// The problems that a check reports for a tree of the given files, as `file:line: message` lines.
 #[cfg(test)]
 fn problems_in(check: Check, files: &[(&str, &str)]) -> Vec<String> {
     let files = files.iter().map(|(path, text)| TextFile::new(path, text.to_string())).collect();

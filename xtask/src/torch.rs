@@ -1,8 +1,8 @@
-//! `cargo xtask torch`: real PyTorch on the CPU. The hook measures scripts as they are and under remedies, and `headroom optimize`
-//! takes a script from its first run to a patch.
+//! `cargo xtask torch`: real PyTorch on the CPU. The hook measures scripts unmodified and under remedies, and `headroom
+//! optimize` takes a script from its first run to a patch.
 //!
-//! The checks are Python, in `xtask/torch/`: `run.py` runs them, two at a time. All of it takes some minutes, and the packages
-//! gigabytes, so that it is a stage of its own and no part of `cargo xtask test`.
+//! The checks are Python scripts in `xtask/torch/`: `run.py` runs them, two at a time. They take some minutes and
+//! gigabytes of packages, so this is a separate stage and not part of `cargo xtask test`.
 
 use std::process::Command;
 

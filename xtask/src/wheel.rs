@@ -1,7 +1,7 @@
-//! `cargo xtask wheel`: the Python wheel that holds the binary, and a fresh environment that uses it.
+//! `cargo xtask wheel`: the Python wheel with the binary, and a fresh environment that uses it.
 //!
-//! maturin packs what cargo builds for `crates/cli/pyproject.toml`; man pages and completions are written by the binary itself
-//! and lie beside it in the wheel.
+//! maturin packs what cargo builds for `crates/cli/pyproject.toml`; the binary itself writes the man pages and
+//! completions that are packed beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::{Outcome, process, python};
 
-/// maturin packs what lies in this folder, as `crates/cli/pyproject.toml` says.
+/// maturin packs this folder, as `crates/cli/pyproject.toml` says.
 const DATA: &str = "crates/cli/wheel-data/data";
 
 #[derive(Args)]
@@ -54,13 +54,13 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
 /// The C library that the binary is linked against.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Linking {
-    /// This machine's: the tag says which glibc it needs.
+    /// This machine's C library: the tag says which glibc it needs.
     Machine,
-    /// An old one, by zig.
+    /// An old C library, through zig.
     Zig,
 }
 
-/// The wheel as a file under `target/wheels`, the only one there.
+/// Builds the wheel as the only file under `target/wheels`.
 pub fn build(profile: &str, features: &[&str], linking: Linking) -> Result<PathBuf> {
     write_data(&process::build_headroom_with(profile, features)?)?;
     let folder = process::target_folder().join("wheels");
@@ -89,7 +89,7 @@ pub fn build(profile: &str, features: &[&str], linking: Linking) -> Result<PathB
     only_wheel()
 }
 
-/// The wheel around the binary that tests use: the one that is there, where no newer binary is.
+/// The wheel with the binary that tests use; rebuilt only if the binary is newer.
 pub fn built() -> Result<PathBuf> {
     let binary = process::build_headroom("dev")?;
     let made = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
@@ -129,7 +129,7 @@ impl Fresh {
         let folder = process::target_folder().join("fresh-venv");
         python::quietly(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
         let fresh = Fresh { folder };
-        // No index is asked: the wheel needs no other package.
+        // No index is used: the wheel needs no other package.
         python::quietly(
             Command::new(fresh.program("python"))
                 .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"])
@@ -142,7 +142,7 @@ impl Fresh {
         self.folder.join(if cfg!(windows) { "Scripts" } else { "bin" }).join(name)
     }
 
-    /// Commands of a person who has nothing but this environment, with the exit code and words that each must end in.
+    /// Runs commands as a user with nothing but this environment, each with its expected exit code and output.
     fn check(&self) -> Result<()> {
         let version = format!("headroom {}", env!("CARGO_PKG_VERSION"));
         let checks: [(&[&str], i32, &str); 4] = [

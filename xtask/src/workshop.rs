@@ -1,6 +1,7 @@
-//! `cargo xtask workshop`: the answers on the workshop's pages, filled from stored outputs; `--run` stores the outputs of this machine first.
+//! `cargo xtask workshop`: fills the answers on the workshop's pages from stored outputs; `--run` stores this machine's
+//! outputs first.
 //!
-//! The commands are run by `xtask/workshop/run.py`, which needs Python alone, so that it also runs where no Rust is installed.
+//! `xtask/workshop/run.py` runs the commands and needs only Python, so it also works where Rust is not installed.
 
 pub mod pages;
 #[cfg(all(test, unix))]
@@ -45,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(Outcome::from_success(ran == Outcome::Passed && written == Outcome::Passed))
 }
 
-/// Runs the commands; outputs are kept even where a command does not end well.
+/// Runs the commands; outputs are stored even if a command fails.
 fn store(arguments: &Arguments) -> Result<Outcome> {
     let headroom = match &arguments.headroom {
         Some(binary) => binary.clone(),
@@ -65,7 +66,7 @@ fn store(arguments: &Arguments) -> Result<Outcome> {
     Ok(Outcome::from_success(process::succeeds(&mut command)?))
 }
 
-/// Rewrites every page whose answers are stale, and names the answers that cannot be filled.
+/// Rewrites every page with stale answers, and names the answers that cannot be filled.
 fn write_answers() -> Result<Outcome> {
     let root = process::workspace_root();
     let mut results = pages::Results::default();

@@ -1,4 +1,5 @@
-//! A step on several ranks before it is run there: the measured step of one, and the exchanges that the plan adds to it.
+//! Forecast of a step on several ranks before it runs there: the measured step of one rank plus the exchanges that the
+//! plan adds.
 
 use crate::planning::{MIB, PlannedStep};
 use headroom_graph::GraphError;
@@ -7,10 +8,11 @@ use headroom_graph::passes::PassList;
 use headroom_record::validation::RankForecast;
 use headroom_training::program::StepConfig;
 
-/// How the gradients of several ranks are brought together, as words of `--passes` on top of the kept list.
+/// Ways to combine the gradients of several ranks, as entries of `--passes` in addition to the kept list.
 const WAYS: [&str; 3] = ["+dp", "-overlap", "+zero1"];
 
-/// Each way on so many ranks, where one rank takes `one_seconds` with the kept list. Every rank keeps its batch.
+/// Forecasts each way on this many ranks, given that one rank takes `one_seconds` with the kept list. Every rank keeps
+/// its batch.
 pub fn forecast(
     step: &StepConfig,
     kept: &PassList,
@@ -18,7 +20,8 @@ pub fn forecast(
     (ranks, link): (usize, &Link),
 ) -> Result<Vec<RankForecast>, GraphError> {
     let alone = PlannedStep::new(&StepConfig { passes: kept.clone(), ..step.clone() }, threads)?;
-    // The plan's own prediction is a floor: what hides an exchange is the time that computing really takes.
+    // The plan's own prediction is a lower bound, but an exchange is hidden behind the time that computing really
+    // takes.
     let slower = one_seconds / alone.predicted_seconds(rates).max(f64::MIN_POSITIVE);
     let measured = Rates {
         product_flops: rates.product_flops / slower,
@@ -74,7 +77,7 @@ mod tests {
         let [hidden, plain, sharded] = nano(slow, 4).try_into().unwrap();
         assert_eq!((&*plain.way, plain.ranks), ("-overlap", 4));
         assert!((plain.step_seconds - 0.1 - plain.exposed_seconds).abs() < 0.01, "{plain:?}");
-        // A ring sends each gradient's bytes one and a half times past every rank.
+        // A ring sends the bytes of each gradient one and a half times past every rank.
         let parameters = Size::named("nano").unwrap().model().parameters().total() as f64;
         let least = 1.5 * 4.0 * parameters / slow.bytes;
         assert!(plain.exposed_seconds > least && plain.exposed_seconds < 1.5 * least, "{plain:?} {least}");

@@ -1,4 +1,4 @@
-//! One model, warm on the CPU or a GPU, that takes timed steps in turn with others.
+//! One model, warm on the CPU or a GPU, that takes timed steps in alternation with others.
 
 use headroom_engine::{DeviceSpec, EngineError, Opening, Program, Target};
 use headroom_graph::GraphError;
@@ -37,11 +37,11 @@ pub struct Setting {
     pub opening: Opening,
 }
 
-/// Change made to the model: a list of passes.
+/// A change to the model: a list of passes.
 #[derive(Clone)]
 pub struct Variant {
     pub passes: PassList,
-    /// Fault that a test plants behind its back, so that a gate has something to catch.
+    /// A fault that a test plants, so that a gate has something to catch.
     pub plant: Option<PlantedFault>,
 }
 
@@ -56,17 +56,17 @@ impl Variant {
     }
 }
 
-/// A fault: a rewriting that is wrong, and what happens before every step.
+/// A fault: an incorrect rewrite, and an action before every step.
 #[derive(Clone, Copy)]
 pub struct PlantedFault {
     pub rewrite: Pass,
     pub before_step: fn(&mut Trainer),
 }
 
-/// Learning rates stay constant: no bench reaches this step.
+/// Far beyond any step of a bench, so that learning rates stay constant.
 const LAST_STEP: u64 = u64::MAX;
 
-/// Batches that are gone through again and again.
+/// Number of batches, which are used cyclically.
 const BATCHES: u64 = 32;
 
 pub struct Bench {
@@ -79,7 +79,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Fresh weights by the seed, batches of the Markov source. The step's own list of passes does not count.
+    /// Fresh weights from the seed, batches from the Markov source. The list of passes in `step` is ignored.
     pub fn new(step: &StepConfig, variant: &Variant, keep: Keep, setting: &Setting) -> Result<Bench, ExperimentError> {
         let training = program(step, variant, keep)?;
         let program = training.program.clone();
@@ -100,7 +100,7 @@ impl Bench {
         Ok(Bench { trainer, batches, label: variant.passes.label(), before_step, program, memory })
     }
 
-    /// Kernels that a step needs.
+    /// Kernels per step.
     pub fn kernels(&self) -> usize {
         self.program.kernels()
     }
@@ -113,7 +113,7 @@ impl Bench {
         self.trainer.program()
     }
 
-    /// Steps before the first that counts: a GPU captures the step and tries how to replay it.
+    /// Steps before the first that counts: a GPU captures the step and tries ways to replay it.
     pub fn warm_up_steps(&self) -> usize {
         match self.program.target {
             Target::Cpu => 2,
@@ -121,7 +121,7 @@ impl Bench {
         }
     }
 
-    /// Takes a step; its loss and its seconds, by the host's clock, until it is done.
+    /// Takes a step; returns its loss and the seconds until it is done, by the host's clock.
     pub fn step(&mut self) -> Result<(f32, f64), ExperimentError> {
         let start = Instant::now();
         if let Some(act) = self.before_step {
@@ -131,17 +131,17 @@ impl Bench {
         Ok((loss, start.elapsed().as_secs_f64()))
     }
 
-    /// Seconds of a step.
+    /// Seconds of one step.
     pub fn seconds(&mut self) -> Result<f64, ExperimentError> {
         Ok(self.step()?.1)
     }
 
-    /// Losses of so many steps.
+    /// Losses of this many steps.
     pub fn losses(&mut self, steps: usize) -> Result<Vec<f32>, ExperimentError> {
         (0..steps).map(|_| Ok(self.step()?.0)).collect()
     }
 
-    /// So many steps with every call written down.
+    /// Records every call of this many steps.
     pub fn record_steps(&mut self, steps: usize) -> Result<Recording, ExperimentError> {
         let first = self.trainer.step + 1;
         let wanted = first..=first + steps as u64 - 1;
@@ -158,13 +158,13 @@ impl Bench {
         Ok(self.trainer.recording.take().unwrap_or_else(|| Recording::of_steps(1..=1, &self.program, 1)))
     }
 
-    /// Seconds of each call, the fastest of some recorded steps: what the machine does when left alone.
+    /// Seconds of each call, the fastest over some recorded steps: what the machine does when left alone.
     pub fn call_seconds(&mut self, steps: usize) -> Result<Vec<f64>, ExperimentError> {
         let recording = self.record_steps(steps)?;
         Ok(fastest_calls(&recording, self.calls()))
     }
 
-    /// Loss and every gradient of the first batch, from the weights as they are; nothing is updated.
+    /// Loss and every gradient of the first batch with the current weights; updates nothing.
     pub fn gradients(&mut self) -> Result<(f32, BTreeMap<String, Vec<f32>>), ExperimentError> {
         let loss = self.micro_step(EndsStep::No)?;
         let names: Vec<String> = self.trainer.parameters().into_iter().map(|(name, _)| name).collect();
@@ -175,7 +175,7 @@ impl Bench {
         Ok((loss, gradients.collect()))
     }
 
-    /// All weights as bits, for a comparison of bytes.
+    /// All weights as bits, for a bitwise comparison.
     pub fn weight_bits(&mut self) -> Vec<u32> {
         let mut bits = vec![];
         for (name, _) in self.trainer.parameters() {
@@ -210,7 +210,7 @@ pub fn fastest_calls(recording: &Recording, calls: usize) -> Vec<f64> {
         let call = span.call as usize;
         fastest[call] = fastest[call].min(span.duration().as_secs_f64());
     }
-    // A call that has nothing to do on a GPU leaves no trace there.
+    // A call that has nothing to do on a GPU is not recorded there.
     fastest.iter_mut().filter(|seconds| seconds.is_infinite()).for_each(|seconds| *seconds = 0.0);
     fastest
 }

@@ -1,4 +1,4 @@
-//! Components of a planned step's memory, with attention's square matrices told apart from other activations.
+//! Components of a planned step's memory, with attention's quadratic tensors separate from other activations.
 
 use headroom_engine::Program;
 use headroom_graph::plan::Buffer;
@@ -8,7 +8,7 @@ use headroom_training::memory::MemoryNeed;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// MiB at the fullest moment.
+/// MiB at the peak.
 pub fn at_peak(program: &Program, need: &MemoryNeed) -> Components {
     let fullest = program.plan.peak_call;
     let mut components = Components {
@@ -21,8 +21,8 @@ pub fn at_peak(program: &Program, need: &MemoryNeed) -> Components {
     components
 }
 
-/// MiB of each component when it is largest by itself, whenever that is: unlike the share of the peak, this does not jump when
-/// the peak moves to another call.
+/// Maximum of each component by itself, in MiB, whenever it occurs: unlike the share at the peak, this does not jump
+/// when the peak moves to another call.
 pub fn largest(program: &Program) -> Components {
     let calls = program.plan.calls.len();
     let mut change = vec![Components::default(); calls + 1];

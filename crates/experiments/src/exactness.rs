@@ -1,5 +1,5 @@
-//! Is a device right? Every kernel against the slow reference in double precision, whole steps of a model against the CPU in
-//! single precision, and the same bytes twice.
+//! Checks a device: every kernel against the slow double-precision reference, whole steps of a model against the CPU in
+//! single precision, and two runs for identical bytes.
 
 mod selective;
 
@@ -23,7 +23,7 @@ use headroom_training::program::{Keep, StepConfig, training_program};
 use headroom_training::trainer::{EndsStep, Trainer};
 use thiserror::Error;
 
-/// One thing that was held against what it should be.
+/// One comparison with an expected result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     pub what: String,
@@ -50,7 +50,7 @@ pub enum ExactnessError {
     Run { what: String, error: String },
 }
 
-/// Makes a device with these programs loaded.
+/// Opens a device with these programs loaded.
 pub type Open<'a> = dyn Fn(&[Program]) -> Result<Box<dyn Device>, EngineError> + 'a;
 
 /// Every op's examples, in single and in half precision.
@@ -58,8 +58,8 @@ pub fn kernels(open: &Open) -> Result<Vec<Check>, ExactnessError> {
     let mut checks = vec![];
     for example in Op::examples() {
         if matches!(example.op, Op::Quantize(_) | Op::Fp8Product(_)) {
-            // A GPU has them in eight bits alone. Every code must be the reference's own, except where a SwiGLU's last bits
-            // make one of two neighbours.
+            // A GPU has these ops only in eight bits. Every code must equal the reference's, except where the last bits
+            // of a SwiGLU decide between two neighbours.
             for inputs in in_eight_bits(&example) {
                 checks.push(kernel(open, &Example { inputs, ..example.clone() }, Precision::Fp8, 5e-3)?);
             }
@@ -83,7 +83,7 @@ pub fn kernels(open: &Open) -> Result<Vec<Check>, ExactnessError> {
     Ok(checks)
 }
 
-/// Gradients of attention over sequences so long that a device which may add in any order does.
+/// Gradients of attention over sequences long enough that a device with relaxed summation order uses it.
 pub fn in_any_order(open: &Open) -> Result<Vec<Check>, ExactnessError> {
     const SHAPES: [[usize; 5]; 2] = [[1, 2048, 1, 1, 64], [1, 2100, 2, 1, 128]];
     let gradients =
@@ -93,8 +93,8 @@ pub fn in_any_order(open: &Open) -> Result<Vec<Check>, ExactnessError> {
         .collect()
 }
 
-/// Heads and lengths that tensor cores have kernels for, beside the ops' own examples: every size of tile, ends within one,
-/// shared heads. Shapes are batch, sequence, heads, heads of keys, head size.
+/// Head sizes and lengths that tensor-core kernels exist for, in addition to the ops' own examples: every tile size,
+/// ends within a tile, shared heads. Shapes are batch, sequence, heads, key-value heads, head size.
 fn attention_examples(shapes: &[[usize; 5]]) -> Vec<Example> {
     let normal = |rows: usize, columns: usize| (TensorType::f32(&[rows, columns]), Fill::Normal);
     let mut examples = vec![];
@@ -116,7 +116,7 @@ fn attention_examples(shapes: &[[usize; 5]]) -> Vec<Example> {
     examples
 }
 
-/// The inputs that a step stores in half precision: matrices, but no tables, statistics or moments.
+/// The inputs that a step stores in half precision: matrices, but not tables, statistics or moments.
 fn in_half(example: &Example) -> Vec<(TensorType, Fill)> {
     let single = |index: usize| match example.op {
         Op::Rope(_) => index > 0,
@@ -144,7 +144,7 @@ fn in_half(example: &Example) -> Vec<(TensorType, Fill)> {
     example.inputs.iter().enumerate().map(change).collect()
 }
 
-/// The inputs of a rounding in half precision; those of a product in eight bits, with both formats on the left.
+/// The inputs of a quantization in half precision; those of a product in eight bits, with both formats on the left.
 fn in_eight_bits(example: &Example) -> Vec<Vec<(TensorType, headroom_graph::op::Fill)>> {
     let with = |dtypes: [DType; 2]| {
         let change = |(index, (ty, fill)): (usize, &(TensorType, headroom_graph::op::Fill))| {
@@ -190,7 +190,7 @@ fn kernel(open: &Open, example: &Example, precision: Precision, tolerance: f64) 
     Ok(Check { what, difference: differences.fold(0.0, larger), tolerance })
 }
 
-/// The outputs, then the updated inputs.
+/// Returns the outputs, then the inputs that were updated in place.
 fn run_alone(
     open: &Open,
     example: &Example,
@@ -245,19 +245,20 @@ fn relative(want: &[f64], have: &[f32]) -> f64 {
     difference / norm(&mut want.iter().copied()).max(1e-12)
 }
 
-/// NaN is larger than any number.
+/// The larger of the two; NaN counts as larger than any number.
 fn larger(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }
 
-/// Loss and gradients of one step, and the losses of some more.
+/// Loss and gradients of one step, and the losses of the following ones.
 #[derive(Clone, Debug)]
 struct Steps {
     gradients: Vec<(String, Vec<f32>)>,
     losses: Vec<f32>,
 }
 
-/// Largest differences of gradients and losses where two devices round to the same eight bits, but not the same values.
+/// Tolerances for gradients and losses when two devices round to the same eight-bit format, but from slightly different
+/// values.
 const ROUNDED_ALIKE: (f64, f64) = (0.15, 1e-3);
 
 fn with(config: &StepConfig, target: Target) -> StepConfig {
@@ -265,7 +266,7 @@ fn with(config: &StepConfig, target: Target) -> StepConfig {
 }
 
 impl Steps {
-    /// Checks the gradients and losses that another device got for the same steps, each against its tolerance.
+    /// Compares the gradients and losses of another device for the same steps, each with its tolerance.
     fn against(&self, have: &Steps, what: &str, (gradients, curve): (f64, f64)) -> [Check; 2] {
         let differences = self.gradients.iter().zip(&have.gradients).map(|((_, want), (_, have))| {
             let want: Vec<f64> = want.iter().map(|x| f64::from(*x)).collect();
@@ -280,7 +281,8 @@ impl Steps {
     }
 }
 
-/// Steps of a model in every precision, under no pass, each alone, version 2 and all, against the CPU; and each twice.
+/// Steps of a model in every precision, with no pass, each pass alone, Version 2 and all passes, against the CPU; each
+/// runs twice.
 pub fn steps(open: &Open, size: &str, losses: usize) -> Result<Vec<Check>, ExactnessError> {
     let size = Size::named(size).ok_or_else(|| run_error(size, "there is no such size"))?;
     let (model, shape) = (size.model(), BatchShape { batch_size: size.batch_size, seq_len: size.seq_len });
@@ -320,7 +322,7 @@ pub fn steps(open: &Open, size: &str, losses: usize) -> Result<Vec<Check>, Exact
             let have = taken(open, &config, losses)?;
             checks.extend(want.against(&have, &what, (gradients, curve)));
             if precision == Precision::Fp8 {
-                // The CPU's own rounding to eight bits, which is exact: only half precision beside it makes a difference.
+                // The CPU's rounding to eight bits is exact, so only half precision elsewhere makes a difference.
                 let exact = taken(&on_cpu, &self::with(&config, Target::Cpu), losses)?;
                 checks.extend(exact.against(&have, &format!("{what} against the CPU"), ROUNDED_ALIKE));
             }

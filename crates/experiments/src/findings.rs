@@ -1,4 +1,4 @@
-//! Bottlenecks of the baseline, ranked, and the pass that each finding asks for.
+//! Bottlenecks of the baseline, ranked, and the pass that each finding suggests.
 
 use crate::bench::{Bench, ExperimentError};
 use headroom_diagnosis::{Options, analyze};
@@ -14,11 +14,11 @@ use headroom_training::recording::Recording;
 pub struct BaselineProfile {
     /// Ranked by priority.
     pub findings: Vec<BottleneckCategory>,
-    /// FLOPs of a step that the model needs, under any list of passes.
+    /// FLOPs per step that the model needs, under any list of passes.
     pub needed_flops: f64,
 }
 
-/// The recorded steps of the naive graph go the way of every trace.
+/// Analyses the recorded steps of the naive graph like any other trace.
 pub fn baseline_profile(
     bench: &Bench,
     recording: &Recording,

@@ -1,4 +1,4 @@
-//! The gates: what an optimised list has to hold against the baseline, each with its figure.
+//! The gates that an optimized list has to pass against the baseline, each with its figure.
 
 use crate::turns::Speedup;
 use std::collections::BTreeMap;
@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 pub struct Gate {
     pub name: &'static str,
     pub answer: Answer,
-    /// Measured value, and the limit that it was held against.
+    /// Measured value, and the limit it is compared with.
     pub figure: f64,
     pub limit: f64,
     pub about: String,
-    /// Between which the figure lies with 95%, where it was timed.
+    /// 95% confidence interval of the figure, if it was timed.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -25,7 +25,7 @@ impl Gate {
 pub enum Answer {
     Pass,
     Fail,
-    /// The interval of what was measured holds the limit.
+    /// The measured interval contains the limit.
     Undecided,
 }
 
@@ -39,13 +39,13 @@ impl Answer {
     }
 }
 
-/// Loss and gradients on the same weights and batch.
+/// Loss and gradients for the same weights and batch.
 pub struct Outputs {
     pub loss: f32,
     pub gradients: BTreeMap<String, Vec<f32>>,
 }
 
-/// The largest relative difference of the loss and, in norm, of any gradient.
+/// The relative difference of the loss, and the largest of any gradient (in norm).
 pub fn difference(baseline: &Outputs, other: &Outputs) -> (f64, f64) {
     let loss = (f64::from(other.loss) - f64::from(baseline.loss)).abs() / f64::from(baseline.loss).abs();
     let gradient = |name: &String, want: &Vec<f32>| {
@@ -56,7 +56,7 @@ pub fn difference(baseline: &Outputs, other: &Outputs) -> (f64, f64) {
     (worst([loss]), worst(gradients))
 }
 
-/// `at` names the shapes.
+/// `at` describes the shapes.
 pub fn accuracy(differences: &[(f64, f64)], limit: f64, at: &str) -> Gate {
     let figure = worst(differences.iter().flat_map(|(loss, gradients)| [*loss, *gradients]));
     let about = format!("largest relative difference of loss and gradients from Version 1, same weights, at {at}");
@@ -76,17 +76,17 @@ pub fn loss_curve(baseline: &[f32], other: &[f32], limit: f64) -> Gate {
     gate("loss_curve", figure, limit, figure <= limit, about)
 }
 
-/// A relative difference from single precision, the same list and weights; `of` says what differs.
+/// A relative difference from single precision with the same list and weights; `of` says what differs.
 pub fn against_single(name: &'static str, of: &str, figure: f64, limit: f64) -> Gate {
     let figure = worst([figure]);
     let about = format!("largest relative difference {of} from single precision, same passes and weights");
     gate(name, figure, limit, figure <= limit, about)
 }
 
-/// Steps at the end of a curve whose mean counts.
+/// Number of last steps of a curve that are averaged.
 const LAST_STEPS: usize = 10;
 
-/// The mean of the last losses against that of the baseline's on the same batches: single steps are noise.
+/// The mean of the last losses compared with the baseline's on the same batches: single steps are noise.
 pub fn final_loss(baseline: &[f32], other: &[f32], limit: f64) -> Gate {
     let last = |losses: &[f32]| {
         let counted = &losses[losses.len().saturating_sub(LAST_STEPS)..];
@@ -103,19 +103,19 @@ pub fn final_loss(baseline: &[f32], other: &[f32], limit: f64) -> Gate {
     gate("final_loss", figure, limit, figure <= limit, about)
 }
 
-/// Planned bytes of the precision before and of this one.
+/// Planned bytes of the previous precision and of this one.
 pub fn memory_of_precision((before, after): (usize, usize), limit: f64) -> Gate {
     let figure = after as f64 / before.max(1) as f64;
     gate("memory", figure, limit, figure <= limit, "planned memory relative to the precision before it".into())
 }
 
-/// Planned bytes without and with a change, as a share of those without it.
+/// Planned bytes with a change relative to those without it.
 pub fn memory_over((before, after): (usize, usize), limit: f64, over: &str) -> Gate {
     let figure = after as f64 / before.max(1) as f64;
     gate("memory", figure, limit, figure <= limit, format!("planned memory over that of {over}"))
 }
 
-/// The whole interval must lie above 1: what is not shown to be faster is not taken.
+/// The whole interval must lie above 1: a change that is not shown to be faster is not accepted.
 pub fn throughput_over(speedup: &Speedup, over: &str) -> Gate {
     Gate {
         about: format!("speed-up over {over}; 95% between {:.2} and {:.2}", speedup.low, speedup.high),
@@ -131,7 +131,7 @@ pub fn every_parameter_has_a_gradient(outputs: &Outputs, parameters: usize) -> G
     gate("every_parameter_has_a_gradient", figure as f64, parameters as f64, figure == parameters, about)
 }
 
-/// Two runs give the same bytes.
+/// Two runs must give the same bytes.
 pub fn determinism(first: &[u32], second: &[u32]) -> Gate {
     let different = first.iter().zip(second).filter(|(a, b)| a != b).count() + first.len().abs_diff(second.len());
     gate("determinism", different as f64, 0.0, different == 0, "weights that differ between two runs".into())
@@ -147,7 +147,7 @@ pub struct LengthMemory {
     pub fixed: usize,
 }
 
-/// At every sequence length, so that a list that only fits the short one does not pass.
+/// Checked at every sequence length, so that a list that only fits short sequences does not pass.
 pub fn memory(lengths: &[LengthMemory]) -> Gate {
     let share = |at: &LengthMemory| at.kept as f64 / at.baseline.max(1) as f64;
     let figure = worst(lengths.iter().map(share));
@@ -156,7 +156,8 @@ pub fn memory(lengths: &[LengthMemory]) -> Gate {
     gate("memory", figure, 1.0, !lengths.is_empty() && figure <= 1.0, about)
 }
 
-/// The whole interval must come to what is asked, else to 1: not slower. One that holds the limit decides nothing.
+/// The whole interval must reach the requested speed-up, or 1 (not slower) by default. An interval that contains the
+/// limit is undecided.
 pub fn throughput(speedup: &Speedup, asked: Option<f64>) -> Gate {
     let limit = asked.unwrap_or(1.0);
     let answer = match speedup {
@@ -183,7 +184,7 @@ fn relative(want: &[f32], have: &[f32]) -> f64 {
     difference / norm(&mut want.iter().map(|x| f64::from(*x))).max(f64::MIN_POSITIVE)
 }
 
-/// The largest; NaN counts as worse than anything.
+/// The largest figure; NaN counts as infinite.
 fn worst(figures: impl IntoIterator<Item = f64>) -> f64 {
     figures.into_iter().fold(0.0, |worst, figure| if figure.is_nan() { f64::INFINITY } else { f64::max(worst, figure) })
 }
@@ -233,7 +234,7 @@ mod tests {
         // A gradient with another number of values belongs to other weights.
         other.gradients.insert("a".into(), vec![1.0, 2.0, 0.0]);
         assert_eq!(difference(&outputs(), &other).1, f64::INFINITY);
-        // A gradient of zeros allows none but zeros.
+        // A gradient of zeros matches only zeros.
         let zero = Outputs { gradients: [("a".to_string(), vec![0.0])].into(), ..outputs() };
         let some = Outputs { gradients: [("a".to_string(), vec![1e-9])].into(), ..outputs() };
         assert_eq!(difference(&zero, &zero).1, 0.0);
@@ -264,7 +265,7 @@ mod tests {
         let gate = final_loss(&falling, &other, 0.25);
         near(gate.figure, 0.25);
         assert!(gate.passed() && gate.about.contains("last 10 of 20 steps"), "{gate:?}");
-        // Ten steps count and no eleventh.
+        // Exactly the last ten steps count.
         let (flat, mut bent) = ([2.0f32; 20], [2.0f32; 20]);
         bent[9] = 99.0;
         near(final_loss(&flat, &bent, 0.1).figure, 0.0);

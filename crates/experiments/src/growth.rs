@@ -1,7 +1,7 @@
-//! How one figure grows with another: a power law fitted through points, and its name.
+//! How one figure grows with another: a power law fitted to points, and its name.
 
-/// The exponent `p` of `y = a · x^p`, by least squares between logarithms; `None` with fewer than two distinct points.
-/// Points that are not positive are left out.
+/// The exponent `p` of `y = a · x^p`, by least squares in log-log space; `None` with fewer than two distinct points.
+/// Points that are not positive are skipped.
 pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> =
         points.iter().filter(|(x, y)| *x > 0.0 && *y > 0.0).map(|(x, y)| (x.ln(), y.ln())).collect();
@@ -70,7 +70,7 @@ mod tests {
         };
         near(&[(2.0, 3.0), (4.0, 6.0)], 1.0);
         near(&[(0.0, 5.0), (2.0, 3.0), (4.0, 12.0), (8.0, 0.0), (-1.0, 2.0), (3.0, -2.0)], 2.0);
-        // Not on a line: by least squares between logarithms 0, 1, 2 and 0, 2, 1, in powers of two.
+        // Not on a line: least squares through (0, 0), (1, 2), (2, 1) in powers of two.
         near(&[(1.0, 1.0), (2.0, 4.0), (4.0, 2.0)], 0.5);
         assert_eq!(exponent(&[]), None);
     }

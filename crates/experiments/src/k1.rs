@@ -1,4 +1,4 @@
-//! K-1 against its controls: selective updates, random ones and dense ones from the same weights, on sources that change.
+//! K-1 against its controls: selective, random and dense updates from the same weights, on changing sources.
 
 mod student;
 pub mod tree;
@@ -15,30 +15,30 @@ use headroom_training::program::StepConfig;
 /// Settings that all runs of the experiment share.
 #[derive(Clone, Debug)]
 pub struct Design {
-    /// Its rule of updating does not count.
+    /// Its update rule is ignored.
     pub step: StepConfig,
     pub device: DeviceSpec,
     pub opening: Opening,
-    /// Markov sources, one after the other.
+    /// Number of Markov sources, trained on one after the other.
     pub sources: usize,
-    /// Steps of a phase where steps are equal.
+    /// Steps per phase when steps are held equal.
     pub steps: u64,
-    /// Parameters updated by a phase where those are equal.
+    /// Parameter updates per phase when those are held equal.
     pub updates: u64,
     pub eval_batches: usize,
 }
 
-/// Control: the rule that the others are held against.
+/// The control that the other rules are compared with.
 pub const CONTROL: Update = Update::Dense;
 
-/// Figures that rules are compared by: the name, and how to read it.
+/// The figures that rules are compared by: name and accessor.
 pub const FIGURES: [(&str, fn(&K1Run) -> f64); 3] =
     [("loss", |run| run.loss), ("forgetting", |run| run.forgetting), ("final_loss", |run| run.final_loss)];
 
-/// The chance of one false claim among all comparisons together.
+/// Probability of any false claim among all comparisons together.
 const LEVEL: f64 = 0.05;
 
-/// Means over seeds, rule by rule.
+/// Means over seeds, per rule.
 pub fn arms(runs: &[K1Run], updates: &[Update]) -> Vec<K1Arm> {
     let mut arms = vec![];
     for budget in Budget::ALL {
@@ -66,7 +66,7 @@ pub fn arms(runs: &[K1Run], updates: &[Update]) -> Vec<K1Arm> {
     arms
 }
 
-/// Every rule against the dense one, and every rule that looks at gradients against the one that draws lots, seed by seed.
+/// Every rule against the dense one, and every gradient-based rule against the random one, paired by seed.
 pub fn comparisons(runs: &[K1Run], updates: &[Update]) -> Vec<K1Comparison> {
     let is_random = |update: &Update| update.to_string().starts_with("random");
     let lots = updates.iter().find(|update| is_random(update));
@@ -104,7 +104,7 @@ pub fn comparisons(runs: &[K1Run], updates: &[Update]) -> Vec<K1Comparison> {
     found
 }
 
-/// Seed by seed, of those seeds that both have.
+/// Differences by seed, over the seeds that both have.
 fn differences(runs: &[K1Run], budget: Budget, update: &str, against: &str, read: fn(&K1Run) -> f64) -> Vec<f64> {
     let of = |update: &str, seed: u64| {
         runs.iter().find(|run| run.budget == budget && run.update == update && run.seed == seed)

@@ -1,5 +1,5 @@
-//! The ladder: passes are searched for forwards, best predicted first, and backwards, by leaving out; all lists that come of it
-//! and the versions then take turns in one race, and its fastest is kept.
+//! The ladder: searches for passes forwards, best predicted first, and backwards, by leaving passes out. The resulting
+//! lists and the versions then race against each other, and the fastest is kept.
 
 mod checkpointing;
 mod finals;
@@ -35,16 +35,16 @@ pub struct Wanted {
     pub patience: Patience,
     /// Steps of the final list's loss curve.
     pub curve_steps: usize,
-    /// The least speed-up of the kept list, where one is asked for.
+    /// Minimum speed-up of the kept list, if requested.
     pub min_speedup: Option<f64>,
     pub ablation: Ablation,
     /// The machine's peaks.
     pub rates: Rates,
-    /// Bytes that models may take together, where that is known.
+    /// Bytes that all models together may take, if known.
     pub room: Option<usize>,
 }
 
-/// Are all passes but one measured, for each?
+/// Whether to measure, for each pass, all passes but that one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ablation {
     No,
@@ -52,27 +52,27 @@ pub enum Ablation {
 }
 
 pub struct Ladder {
-    /// Median of Version 1's recorded steps. Operators and findings are those of that very step, so they add up
-    /// to it.
+    /// Median of Version 1's recorded steps. Operators and findings are those of that very step, so they add up to it.
     pub baseline_seconds: f64,
-    /// Steps that it is the median of.
+    /// Number of steps behind the median.
     pub baseline_steps: usize,
-    /// Seconds by operator. The time left between the operators stands last.
+    /// Seconds by operator; the time between operators comes last.
     pub baseline_by_op: Vec<(&'static str, f64)>,
     pub profile: BaselineProfile,
-    /// Every pass, each on top of those before it: first those of the kept list, whose figures multiply to its own.
+    /// Every pass, each on top of those before it. Those of the kept list come first; their speed-ups multiply to its
+    /// own.
     pub tried: Vec<Rung>,
-    /// Version 2, all, and what was kept, against Version 1.
+    /// Version 2, all passes, and the kept list, against Version 1.
     pub versions: Vec<Rung>,
     /// All passes against all but one.
     pub ablation: Vec<Rung>,
     pub kept: PassList,
-    /// Lists that may be as fast as the kept one, and how fast they are against it.
+    /// Lists that may be as fast as the kept one, and their speed relative to it.
     pub as_good: Vec<(PassList, Speedup)>,
     pub validation: Validation,
     /// Activation checkpointing on top of the kept list: Phase 3 of the workshop's roadmap.
     pub checkpointing: Checkpointing,
-    /// Memory layout, which is not a choice.
+    /// Memory layout, which is fixed.
     pub layout: LayoutFacts,
     /// Version 1, Version 2 and the kept list at two shapes.
     pub points: Vec<Point>,
@@ -83,21 +83,21 @@ pub trait Watcher {
     fn doing(&mut self, what: &str);
 }
 
-/// Steps of Version 1 that are recorded: an odd number, so that one of them is the median.
+/// Recorded steps of Version 1: an odd number, so that one of them is the median.
 const RECORDED: usize = 9;
 
-/// Steps of every list's own loss curve; the kept one's is longer.
+/// Steps in the loss curve of every list; the kept one's is longer.
 const SHORT_CURVE: usize = 5;
 
-/// Label of the step time that is left between operators.
+/// Label of the time between operators.
 pub const BETWEEN_OPERATORS: &str = "between operators";
 
-/// Shares of the time until which each part of the climb may add rounds.
+/// Share of the total time after which each part of the climb adds no more rounds.
 const FORWARD_UNTIL: f64 = 0.25;
 const BACKWARD_UNTIL: f64 = 0.5;
 const FINALS_UNTIL: f64 = 0.95;
 
-/// Checkpointing has this part of the time, on top of it.
+/// Checkpointing gets one in this many parts of the time, in addition to it.
 const SHARE_OF_CHECKPOINTING: u32 = 12;
 
 pub fn climb(
@@ -179,10 +179,10 @@ pub fn climb(
     })
 }
 
-/// Rounds of a comparison of the search: it only has to name the lists that then race.
+/// Rounds per comparison of the search, which only has to nominate lists for the race.
 const SEARCHED_ROUNDS: usize = 4;
 
-/// The one recorded step: its seconds, and those of its operators, the longest first, with what is left between them.
+/// The one recorded step: its seconds, and those of its operators, longest first, with the time between them last.
 fn median_step(
     baseline: &Bench,
     recording: &headroom_training::recording::Recording,
@@ -209,18 +209,18 @@ impl Climber<'_> {
     }
 }
 
-/// How far a list's results are from Version 1's.
+/// How far a list's results are from those of Version 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Check {
     loss_difference: f64,
     gradient_difference: f64,
     /// Over a short curve.
     curve_difference: f64,
-    /// Within what its passes state.
+    /// Within the tolerance that its passes state.
     exact: bool,
 }
 
-/// Every list is checked once.
+/// Checks every list once.
 struct Checks<'a> {
     step: &'a StepConfig,
     setting: &'a Setting,
@@ -251,7 +251,7 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// From one pass to all of them, one more at a time: first those of a list, in this order, then the others.
+/// Lists from one pass to all of them, adding one at a time: first those of `list`, in this order, then the others.
 fn chain(list: &PassList, order: &[&'static str]) -> Vec<PassList> {
     let (own, others): (Vec<&str>, Vec<&str>) = order.iter().copied().partition(|name| list.contains(name));
     let mut so_far = PassList::none();

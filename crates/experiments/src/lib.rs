@@ -1,5 +1,5 @@
-//! Runs of runs: what each optimisation is predicted to bring, what it brings, and the gates that it has to pass; studies over
-//! sizes; sweeps over batch and sequence.
+//! Experiments that consist of many runs: predicted and measured gain of each optimization, and the gates it has to
+//! pass; studies over sizes; sweeps over batch and sequence.
 
 pub mod among_ranks;
 pub mod bench;

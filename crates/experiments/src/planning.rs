@@ -1,4 +1,5 @@
-//! Figures of a step's plan before anything runs: memory, FLOPs, predicted time, and how large batch and sequence may get.
+//! Figures from a step's plan before anything runs: memory, FLOPs, predicted time, and how large batch and sequence may
+//! get.
 
 use crate::components::at_peak;
 use headroom_graph::GraphError;
@@ -31,7 +32,7 @@ impl PlannedStep {
         predicted_step_seconds(&self.training.program.plan, rates)
     }
 
-    /// `num_steps` and the passes' name are the caller's.
+    /// The caller fills in `num_steps` and the name of the passes.
     pub fn figures(&self, step: &StepConfig, rates: &Rates) -> PlannedFigures {
         let calls = &self.training.program.plan.calls;
         let bytes: u64 = calls.iter().map(|call| call.bytes).sum();
@@ -48,7 +49,7 @@ impl PlannedStep {
             planned_memory_mb: self.need.total() as f64 / MIB,
             memory_by_component: self.components(),
             memory_over_parameters: self.need.total() as f64 / (4.0 * parameters as f64),
-            // Backward needs two products for each one of the forward pass.
+            // The backward pass needs two products for each one of the forward pass.
             flops_per_step: (3 * step.model.needed_forward_flops(batch_size, seq_len)) as f64,
             arithmetic_intensity: executed as f64 / (bytes as f64).max(1.0),
             predicted_step_seconds: self.predicted_seconds(rates),
@@ -56,13 +57,13 @@ impl PlannedStep {
     }
 }
 
-/// The largest value up to `most` for which `fits` holds, where it holds up to some value and then no more; `None` where it
-/// does not even hold for 1.
+/// The largest value up to `most` for which `fits` holds, assuming that it holds up to some value and not beyond;
+/// `None` if it does not hold even for 1.
 pub fn largest_where<E>(most: usize, mut fits: impl FnMut(usize) -> Result<bool, E>) -> Result<Option<usize>, E> {
     if !fits(1)? {
         return Ok(None);
     }
-    // Doubled first: plans of what is far too large take long.
+    // Doubles first: planning something far too large takes long.
     let (mut low, mut high) = (1, 2);
     while high <= most && fits(high)? {
         (low, high) = (high, 2 * high);
@@ -79,7 +80,7 @@ pub fn largest_where<E>(most: usize, mut fits: impl FnMut(usize) -> Result<bool,
     Ok(Some(low))
 }
 
-/// Does a step of this shape fit into so many bytes?
+/// Whether a step of this shape fits into this many bytes.
 pub fn fits(step: &StepConfig, shape: BatchShape, threads: usize, bytes: usize) -> Result<bool, GraphError> {
     let step = StepConfig { shape, ..step.clone() };
     if step.model.validate(shape.batch_size, shape.seq_len).is_err() {

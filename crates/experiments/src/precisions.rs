@@ -1,4 +1,4 @@
-//! Precisions as rungs of the ladder: each takes turns with the fastest that was proved before it, and has to hold its own
+//! Precisions as rungs of the ladder: each alternates with the fastest one proved before it, and has to pass its own
 //! gates against the same list of passes in single precision.
 
 use crate::bench::{Bench, ExperimentError, Setting, Variant, program};
@@ -11,7 +11,7 @@ use headroom_graph::cost::{Rates, predicted_seconds};
 use headroom_graph::{Op, Precision};
 use headroom_training::program::{Keep, StepConfig};
 
-/// Settings of a climb: precisions in the order they are tried, with the device's peaks in each, single precision first.
+/// Settings of a climb: precisions in the order of the trials with the device's peaks for each, single precision first.
 pub struct Asked<'a> {
     pub precisions: &'a [(Precision, Rates)],
     pub patience: Patience,
@@ -22,21 +22,21 @@ pub struct Asked<'a> {
 /// One precision on top of the fastest proved before it.
 pub struct PrecisionRung {
     pub precision: Precision,
-    /// Precision that it was measured against.
+    /// The precision it was compared with.
     pub over: Precision,
-    /// The speed-up that plan and peaks promise.
+    /// Predicted speed-up, from the plan and the peaks.
     pub predicted: f64,
     pub measured: Speedup,
-    /// Planned bytes of the one before and of this one.
+    /// Planned bytes of the previous precision and of this one.
     pub memory: (usize, usize),
-    /// Differences from Version 1 in single precision, same weights.
+    /// Differences from Version 1 in single precision with the same weights.
     pub loss_difference: f64,
     pub gradient_difference: f64,
     pub gates: Vec<Gate>,
 }
 
 impl PrecisionRung {
-    /// Right, in no more memory, and faster beyond the noise.
+    /// Whether it is correct, needs no more memory, and is faster beyond the noise.
     pub fn is_proved(&self) -> bool {
         self.gates.iter().all(Gate::passed)
     }
@@ -47,13 +47,14 @@ pub fn proved(rungs: &[PrecisionRung]) -> Precision {
     rungs.iter().rev().find(|rung| rung.is_proved()).map_or(Precision::Fp32, |rung| rung.precision)
 }
 
-/// Share of the planned memory of the one before that a precision may take. Scratch of other products is a little larger.
+/// Planned memory that a precision may take, relative to the one before it. The scratch of other products is a little
+/// larger.
 const MOST_MEMORY: f64 = 1.02;
 
 /// Steps after which two runs must hold the same weights.
 const REPEATED: usize = 3;
 
-/// Tries one precision after the other. The step's own precision and list do not count.
+/// Tries one precision after the other. The step's own precision and list are ignored.
 pub fn climb(
     step: &StepConfig,
     setting: &Setting,
@@ -96,7 +97,7 @@ pub fn climb(
             gates: gates_of(&own, setting, variant, &reference, asked.curve_steps, (&measured, memory))?,
         };
         if rung.is_proved() {
-            // The slower one makes room first.
+            // Drops the slower one first, to free its memory.
             drop(standing);
             (over, standing) = (precision, warm(&own, variant, setting)?);
         }
@@ -111,7 +112,7 @@ fn warm(step: &StepConfig, variant: &Variant, setting: &Setting) -> Result<Bench
     Ok(bench)
 }
 
-/// Products at the peak of the type that they multiply: under eight bits only the blocks' linear layers have it.
+/// Matrix products run at the peak of their input type: with eight bits, only those of the blocks' linear layers.
 fn predicted(program: &Program, rates: &dyn Fn(Precision) -> Rates) -> f64 {
     let others = if program.precision.is_fp8() { Precision::Bf16 } else { program.precision };
     let of = |call: &headroom_graph::plan::Call| match program.graph.node(call.node).op {
@@ -121,7 +122,7 @@ fn predicted(program: &Program, rates: &dyn Fn(Precision) -> Rates) -> f64 {
     program.plan.calls.iter().map(of).sum()
 }
 
-/// Against the same list in single precision, by the tolerance that the precision states.
+/// Gates against the same list in single precision, with the tolerance that the precision states.
 pub fn gates_of(
     step: &StepConfig,
     setting: &Setting,

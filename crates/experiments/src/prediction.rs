@@ -1,8 +1,8 @@
-//! Predicted gain of a list of passes before it runs: from its plan, and from the measured times of calls.
+//! Predicts the gain of a list of passes before it runs, from its plan and from measured call times.
 //!
-//! A call that ran before is predicted to take as long again. A fused one is taken apart into the calls that it stands for,
-//! each at the rate measured for its kind; how much better the fused kernel does than its parts is learned from a probe, a
-//! model of one layer and a small batch that runs both ways.
+//! A call that ran before is predicted to take as long again. A fused call is split into the calls that it replaces,
+//! each at the rate measured for its kind. How much better the fused kernel is than its parts is learned from a probe:
+//! a model of one layer and a small batch that runs both ways.
 
 mod pieces;
 
@@ -13,16 +13,16 @@ use headroom_graph::{Graph, NodeId, Op, TensorType};
 use pieces::{Piece, pieces};
 use std::collections::BTreeMap;
 
-/// Times of calls that were measured, and rates for those that were not.
+/// Measured call times, and rates for calls that were not measured.
 #[derive(Clone, Debug, Default)]
 pub struct Calibration {
-    /// Seconds by the call's signature (op, attributes and shapes), the best of all that were measured.
+    /// Seconds by call signature (op, attributes and shapes), the best of all measurements.
     known: BTreeMap<String, f64>,
-    /// Work of every operator, each kind of call counted once.
+    /// Work of every operator; each kind of call counts once.
     rates: BTreeMap<&'static str, Work>,
-    /// (FLOPs, FLOPs per second) of products.
+    /// (FLOPs, FLOPs per second) of matrix products.
     products: Vec<(f64, f64)>,
-    /// Seconds of a fused call over those of its pieces, by what it is.
+    /// Fused time divided by the sum of its parts, by kind of fused call.
     factors: BTreeMap<String, f64>,
 }
 
@@ -42,7 +42,7 @@ pub struct Predicted {
 }
 
 impl Calibration {
-    /// From a program and the seconds that each of its calls took.
+    /// Learns from a program and the seconds of each of its calls.
     pub fn learn(&mut self, program: &Program, seconds: &[f64]) {
         let measured = program.plan.calls.iter().zip(seconds).filter(|(_, seconds)| seconds.is_finite());
         let mut kinds: BTreeMap<String, (&Call, &'static str)> = BTreeMap::new();
@@ -64,8 +64,8 @@ impl Calibration {
         self.rates.extend(rates);
     }
 
-    /// How fused kernels compare with their pieces: `apart` has run with this calibration's calls, `fused` is the same model
-    /// with passes, and the seconds that each of its calls took.
+    /// Learns how fused kernels compare with their parts: `apart` holds the measured separate calls, `fused` is the
+    /// same model with passes, and `seconds` are its call times.
     pub fn learn_factors(&mut self, apart: &Calibration, fused: &Program, seconds: &[f64]) {
         let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
         for (call, &seconds) in fused.plan.calls.iter().zip(seconds).filter(|(_, seconds)| seconds.is_finite()) {
@@ -103,7 +103,7 @@ impl Calibration {
         }
     }
 
-    /// Seconds of what a fused call is made of; none where it is made of nothing else.
+    /// Summed time of the parts of a fused call; `None` if it is not made of parts.
     fn piecewise(&self, graph: &Graph, call: &Call) -> Option<f64> {
         let node = graph.node(call.node);
         let parts = pieces(&node.op, &graph.types(&node.inputs), call.bytes);
@@ -122,7 +122,7 @@ impl Calibration {
         }
     }
 
-    /// As long as the same product took alone, else at the rate of the nearest.
+    /// The time of the same product if it was measured, otherwise at the rate of the nearest one.
     fn product_seconds(&self, op: &MatMul, left: &TensorType, right: &TensorType) -> f64 {
         let known = self.known.get(&written(&Op::from(*op), &[left.clone(), right.clone()]));
         known.copied().unwrap_or_else(|| {
@@ -131,14 +131,14 @@ impl Calibration {
         })
     }
 
-    /// The rate of the measured product whose size is nearest.
+    /// The rate of the measured product nearest in size.
     fn product_rate(&self, flops: f64) -> f64 {
         let distance = |measured: f64| (measured / flops.max(1.0)).ln().abs();
         let nearest = self.products.iter().min_by(|left, right| distance(left.0).total_cmp(&distance(right.0)));
         nearest.map_or(1e11, |(_, rate)| *rate)
     }
 
-    /// Bytes per second of these operators together, of all where none of them ran.
+    /// Bytes per second of these operators together, or of all operators if none of these ran.
     fn bytes_rate(&self, like: &[&str]) -> f64 {
         let (bytes, seconds) = self.sum(like, |work| work.bytes);
         if seconds > 0.0 {
@@ -158,7 +158,7 @@ impl Calibration {
     }
 }
 
-/// Keys of a fused call, the most specific first: with its attributes and the number of its inputs, then by name alone.
+/// Keys of a fused call, most specific first: with its attributes and number of inputs, then by name alone.
 fn keys(graph: &Graph, id: NodeId) -> [String; 2] {
     let node = graph.node(id);
     let name = node.op.name();

@@ -1,5 +1,5 @@
-//! Remedies for PyTorch scripts, applied from outside: one file each, its Python side beside it under the same name.
-//! Each also says how it is written into the source, where it was kept.
+//! Remedies for PyTorch scripts, applied from outside: one file each, with the Python side beside it under the same
+//! name. Each also describes how to write it into the source once it is kept.
 
 mod bf16_autocast;
 mod channels_last;
@@ -24,15 +24,15 @@ mod zero_grad_none;
 
 use edit::Edit;
 
-/// How far a remedy may move the losses.
+/// How far a remedy may change the losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Not at all, or by the order of sums.
+    /// Not at all, or only through the order of summation.
     #[default]
     Same,
-    /// By the rounding of single precision's products and sums.
+    /// Through the rounding of single-precision products and sums.
     Rounding,
-    /// By computing in fewer bits.
+    /// Through computing with fewer bits.
     Precision,
 }
 
@@ -51,7 +51,7 @@ impl Class {
         Class::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// Largest relative difference of a loss that it allows, where runs of the script itself do not differ by more.
+    /// Largest relative difference of a loss that is allowed, unless runs of the script itself differ by more.
     pub fn tolerance(self) -> f64 {
         match self {
             Class::Same => 1e-5,
@@ -60,7 +60,7 @@ impl Class {
         }
     }
 
-    /// The same for the norm of a gradient, which sums what cancels in a loss.
+    /// The same for a gradient norm, which sums terms that cancel in a loss.
     pub fn gradient_tolerance(self) -> f64 {
         match self {
             Class::Same => 1e-3,
@@ -70,7 +70,7 @@ impl Class {
     }
 }
 
-/// The numbers that a remedy computes with: how far one rounding of them moves a weight.
+/// The number format that a remedy computes with, which sets how far one rounding moves a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rounding {
     Single,
@@ -88,20 +88,20 @@ impl Rounding {
     }
 }
 
-/// One remedy as it is offered.
+/// One remedy on offer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Remedy {
     pub name: &'static str,
     pub class: Class,
     pub about: &'static str,
-    /// Names of trace rules that it answers: their expected saving is its prediction.
+    /// Trace rules that it addresses: their expected saving is its prediction.
     pub answers: &'static [&'static str],
-    /// Its Python side: the file that the hook looks for, and what is in it.
+    /// Its Python side: the file name that the hook looks for, and its content.
     pub file: &'static str,
     pub python: &'static str,
-    /// How it is written into the source.
+    /// How to write it into the source.
     pub edits: &'static [Edit],
-    /// The same in words, for a person to do by hand.
+    /// The same in words, for doing it by hand.
     pub by_hand: &'static str,
 }
 

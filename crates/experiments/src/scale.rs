@@ -1,4 +1,5 @@
-//! Sweeps over batch and sequence: points from plans, fitted growth, what fits, and what memory optimisations would save.
+//! Sweeps over batch and sequence: points from plans, fitted growth, what fits, and what memory optimizations would
+//! save.
 
 pub mod ranks;
 mod savings;
@@ -15,13 +16,13 @@ use headroom_record::study::Components;
 use headroom_training::data::BatchShape;
 use headroom_training::program::StepConfig;
 
-/// A point before it is measured, and each component's own maximum, which growth is fitted to.
+/// A point before it is measured, with the maximum of each component, which growth is fitted to.
 pub struct PlannedPoint {
     pub point: ScalingPoint,
     pub need_bytes: usize,
 }
 
-/// Where searches for what fits end.
+/// Upper limits of the searches for what fits.
 pub const LARGEST_BATCH: usize = 1 << 14;
 pub const LONGEST_SEQUENCE: usize = 1 << 17;
 
@@ -52,7 +53,7 @@ pub fn plan_point(step: &StepConfig, threads: usize, rates: &Rates) -> Result<Pl
     Ok(PlannedPoint { point, need_bytes: planned.need.total() })
 }
 
-/// Peak memory over that of the first point.
+/// Sets peak memory relative to the first point.
 pub fn set_scaling_factors(points: &mut [PlannedPoint]) {
     let Some(first) = points.first().map(|first| first.point.peak_memory_mb) else { return };
     for planned in points {
@@ -60,7 +61,7 @@ pub fn set_scaling_factors(points: &mut [PlannedPoint]) {
     }
 }
 
-/// Fits the points of one sweep over its axis.
+/// Fits the growth of one sweep along its axis.
 pub fn growth(points: &[PlannedPoint], axis: fn(&ScalingPoint) -> u64) -> Growth {
     let fit = |value: &dyn Fn(&PlannedPoint) -> f64| {
         let pairs: Vec<(f64, f64)> =
@@ -93,12 +94,12 @@ pub fn growth(points: &[PlannedPoint], axis: fn(&ScalingPoint) -> u64) -> Growth
         class: class(exponent_beyond).into(),
         peak_exponent: fit(&|planned| planned.point.peak_memory_mb),
         speed_exponent: exponent(&measured),
-        // Tiled attention has no squares at all.
+        // Tiled attention has no quadratic tensors at all.
         components: components.into_iter().filter(|growth| growth.last_mb > 0.0).collect(),
     }
 }
 
-/// Parameters with their gradients and optimizer state; everything else that is neither they nor attention's squares.
+/// Parameters with their gradients and optimizer state, attention's quadratic tensors, or everything else.
 fn part(components: &Components, name: &str) -> f64 {
     match name {
         "parameters" => components.fixed(),
@@ -107,7 +108,7 @@ fn part(components: &Components, name: &str) -> f64 {
     }
 }
 
-/// The largest batch at one length and the longest sequence at one batch that fit, bisected on the plan.
+/// The largest batch at one length and the longest sequence at one batch that fit, found by bisection on the plan.
 pub fn limits(
     step: &StepConfig,
     seq_len: usize,

@@ -1,7 +1,8 @@
-//! A PyTorch script under remedies from outside: measured as it is, each remedy in turns with the best so far, what was kept
-//! against the script as it is, and the gates that its losses, batches and memory have to pass.
+//! A PyTorch script with remedies applied from outside: the unmodified script is measured, then each remedy in
+//! alternation with the best so far, then the kept remedies against the unmodified script, with gates for losses,
+//! batches and memory.
 //!
-//! Nothing here starts a process: a [`Runner`] does, and tells what the hook wrote down.
+//! Nothing here starts a process: a [`Runner`] does, and returns what the hook recorded.
 
 pub mod candidates;
 pub mod gates;
@@ -23,7 +24,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The script as it is.
+    /// The unmodified script.
     pub fn as_it_is() -> Variant {
         Variant::default()
     }
@@ -37,7 +38,7 @@ impl Variant {
         Variant { remedies }
     }
 
-    /// The same without some.
+    /// The same without these remedies.
     pub fn without(&self, names: &[&str]) -> Variant {
         let is_left = |one: &&&'static Remedy| !names.contains(&one.name);
         Variant { remedies: self.remedies.iter().filter(is_left).copied().collect() }
@@ -59,38 +60,38 @@ impl Variant {
         self.compiled_as().is_some()
     }
 
-    /// The remedy that compiles.
+    /// The remedy that compiles, if any.
     pub fn compiled_as(&self) -> Option<&'static str> {
         self.names().into_iter().find(|name| compiles(name))
     }
 
-    /// Stands for the code that a compiler makes of it: variants with the same find it in the compiler's cache.
+    /// Identifies the code that a compiler generates: variants with the same value share the compiler's cache.
     pub fn code(&self) -> String {
         let changes_code = |name: &&str| compiles(name) || CHANGES_CODE.contains(name);
         self.names().into_iter().filter(changes_code).collect::<Vec<_>>().join(",")
     }
 
-    /// The class that allows the most.
+    /// The most permissive class of its remedies.
     pub fn class(&self) -> Class {
         self.remedies.iter().map(|remedy| remedy.class).max().unwrap_or(Class::Same)
     }
 
-    /// The coarsest one.
+    /// The coarsest rounding of its remedies.
     pub fn rounding(&self) -> Rounding {
         self.remedies.iter().map(|remedy| remedy.rounding()).max().unwrap_or(Rounding::Single)
     }
 
-    /// As the hook takes it.
+    /// The remedies as the hook expects them.
     pub fn asked(&self) -> String {
         self.names().join(",")
     }
 }
 
-/// Remedies that stand in for each other: the one that is tried takes the place of the one that was kept.
+/// Mutually exclusive remedies: one that is tried replaces the one that was kept.
 const ALTERNATIVES: [&[&str]; 2] =
     [&["compile", "compile-blocks", "compile-reduce-overhead"], &["fused-optimizer", "foreach-optimizer"]];
 
-/// Remedies that change what is compiled.
+/// Remedies that change the code to be compiled.
 const CHANGES_CODE: [&str; 5] = ["channels-last", "tf32", "sdpa", "bf16-autocast", "ddp-static-graph"];
 
 fn compiles(name: &str) -> bool {
@@ -104,36 +105,36 @@ fn is_alternative(one: &str, other: &str) -> bool {
 /// How a process is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As it would run, timed.
+    /// Timed, without further changes.
     Timed,
-    /// Compiled code draws random numbers as uncompiled code does; slower.
+    /// Compiled code draws the same random numbers as uncompiled code, which is slower.
     ComparableRandom,
-    /// Loading draws other random numbers, chosen by this one.
+    /// Data loading draws other random numbers, seeded with this one.
     OtherLoading(u32),
-    /// Weights are moved by a rounding, chosen by this number, in every step.
+    /// Weights are perturbed by one rounding in every step, seeded with this number.
     Moved(Rounding, u32),
-    /// Dropout draws other random numbers, chosen by this one.
+    /// Dropout draws other random numbers, seeded with this one.
     OtherDropout(u32),
-    /// With the patch in the script's files, and no remedy from outside.
+    /// With the patch in the script's files and no remedy from outside.
     Patched,
 }
 
-/// The end of one process.
+/// The outcome of one process.
 #[derive(Clone, Debug)]
 pub enum Ran {
     Measured(Box<Note>),
-    /// It ended without a measurement, and why.
+    /// Ended without a measurement, and why.
     Failed(String),
-    /// It was ended, since it took longer than it may.
+    /// Killed because it took too long.
     TooLong(Duration),
 }
 
-/// Starts the script in a process of its own under a variant, and waits for it.
+/// Starts the script under a variant in a separate process, and waits for it.
 pub trait Runner {
-    /// `within` so many seconds, or it is ended.
+    /// Kills the process after `within` seconds.
     fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran;
-    /// Seconds that are left for all measuring.
+    /// Seconds left for all measurements.
     fn seconds_left(&self) -> f64;
-    /// Texts that take the place of the script's files in [`Way::Patched`], by their paths.
+    /// Texts that replace the script's files in [`Way::Patched`], by path.
     fn patch_with(&mut self, files: Vec<(PathBuf, String)>);
 }

@@ -1,5 +1,5 @@
-//! Conclusions of a study over sizes: whether speed falls with size, where the device saturates, where attention's memory
-//! takes over, memory over parameters, and the batch to choose.
+//! Conclusions of a study over sizes: whether speed falls with size, where the device saturates, where attention
+//! dominates memory, memory relative to parameters, and which batch to choose.
 
 use crate::growth::exponent;
 use crate::planning::{PlannedStep, fits, largest_where};
@@ -10,18 +10,18 @@ use headroom_record::study::{SizeAnalysis, StudyRow, VersionAnalysis};
 use headroom_training::data::BatchShape;
 use headroom_training::program::StepConfig;
 
-/// A size of the study as it is planned, for what is read off other plans of it.
+/// A planned size of the study, for questions that need further plans of it.
 pub struct Planning<'a> {
     pub step: &'a StepConfig,
     pub threads: usize,
-    /// Bytes that a run may use; none where that is not known.
+    /// Bytes that a run may use; `None` if unknown.
     pub available: Option<usize>,
     pub rates: Rates,
 }
 
-/// From this share of the best utilisation on a device counts as saturated.
+/// At this share of the best utilization a device counts as saturated.
 const SATURATED: f64 = 0.9;
-/// A batch this close to the best predicted speed is as good.
+/// A batch this close to the best predicted speed is good enough.
 const AS_GOOD: f64 = 0.95;
 const LONGEST_SEQUENCE: usize = 1 << 16;
 const LARGEST_BATCH: usize = 1 << 12;
@@ -60,7 +60,7 @@ pub fn size_analysis(row: &StudyRow, planning: &Planning) -> Result<SizeAnalysis
     })
 }
 
-/// The shortest sequence at which attention's squares are at least half of the peak, at the size's own batch.
+/// The shortest sequence at which attention's quadratic tensors are at least half of the peak, at the size's own batch.
 fn attention_takes_over_at(planning: &Planning) -> Result<Option<u64>, GraphError> {
     let rules = |seq_len: usize| -> Result<bool, GraphError> {
         let shape = BatchShape { seq_len, ..planning.step.shape };
@@ -93,8 +93,8 @@ fn largest_batch(planning: &Planning) -> Result<Option<usize>, GraphError> {
     })
 }
 
-/// The smallest power of two within 5% of the best predicted samples per second among those that fit: past it more memory buys
-/// nothing.
+/// The smallest power of two within 5% of the best predicted samples per second among those that fit: beyond it, more
+/// memory gains nothing.
 fn best_batch(planning: &Planning) -> Result<Option<usize>, GraphError> {
     let mut speeds = vec![];
     for power in 0..9 {

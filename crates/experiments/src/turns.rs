@@ -1,36 +1,36 @@
-//! Benches that take turns, until their ratios are known well enough or the time for it is up.
+//! Benches that alternate until their ratios are known well enough or time is up.
 //!
-//! A look at the figures may end the measuring, and who looks again and again and stops when the answer suits is fooled more
-//! often than one time in twenty. So the number of looks is fixed beforehand, the chance of an interval to miss is divided by
-//! it, and every interval that is shown holds with 95% however the measuring came to its end
+//! A look at the figures may end the measurement, and looking repeatedly until the answer suits gives a wrong answer
+//! more often than one time in twenty. So the number of looks is fixed in advance, the error probability of an interval
+//! is divided by it, and every reported interval holds with 95% however the measurement ended
 //! ([0022](../../../docs/decisions/0022-one-race-decides.md)).
 
 use crate::bench::{Bench, ExperimentError};
 use headroom_record::statistics::{Interval, MISSED, trimmed_mean};
 use std::time::{Duration, Instant};
 
-/// How long to look.
+/// How long to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patience {
-    /// Rounds before the first look; every later one comes after twice as many.
+    /// Rounds before the first look; the number doubles before each later look.
     pub rounds: usize,
-    /// Rounds after which a comparison ends whatever its interval.
+    /// Rounds after which a comparison ends, whatever its interval.
     pub most_rounds: usize,
-    /// For all comparisons together; beyond it none gets more than [`LEAST_ROUNDS`].
+    /// Time for all comparisons together; beyond it none gets more than [`LEAST_ROUNDS`].
     pub time: Duration,
 }
 
-/// Fewer give no interval.
+/// Fewer rounds give no interval.
 pub const LEAST_ROUNDS: usize = 4;
 
 impl Patience {
-    /// Looks that may be taken: before each doubling, and one more where the clock ends it.
+    /// Number of possible looks: one before each doubling, and one more if the clock ends it.
     pub fn looks(&self) -> u32 {
         (self.most_rounds / self.rounds.max(1)).max(1).ilog2() + 2
     }
 }
 
-/// A ratio of times, and the interval that holds it with 95%.
+/// A ratio of times with its 95% confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speedup {
     pub ratio: f64,
@@ -45,28 +45,28 @@ impl Speedup {
         Speedup { ratio: 1.0, low: 1.0, high: 1.0, rounds }
     }
 
-    /// Half of the interval, as a share of the ratio.
+    /// Half the width of the interval, relative to the ratio.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / (2.0 * self.ratio)
     }
 
-    /// Does the interval hold 1?
+    /// Whether the interval contains 1.
     pub fn is_within_noise(&self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
     }
 
-    /// Known well enough: faster or slower beyond the noise, or as fast to within a hundredth.
+    /// Whether it is known well enough: faster or slower beyond the noise, or equally fast to within one percent.
     pub fn stands(&self) -> bool {
         self.half_width() <= PRECISE || !self.is_within_noise() && self.half_width() <= DECIDED
     }
 }
 
-/// Known well enough whatever it is.
+/// Precise enough whatever the result.
 const PRECISE: f64 = 0.01;
-/// Known well enough where faster or slower is decided.
+/// Precise enough if faster or slower is decided.
 const DECIDED: f64 = 0.02;
 
-/// Somebody who takes a turn.
+/// Takes turns in a race.
 pub trait Contestant {
     /// Seconds of one step.
     fn seconds(&mut self) -> Result<f64, ExperimentError>;
@@ -78,29 +78,29 @@ impl Contestant for Bench {
     }
 }
 
-/// Times of all contestants in every round, as logarithms of seconds. The first contestant is in all of them, and every other is
-/// measured against it: so ratios of ratios agree, whatever two are compared.
+/// Times of all contestants in every round, as logarithms of seconds. The first contestant is in every round and every
+/// other is measured against it, so that ratios of ratios agree, whichever two are compared.
 #[derive(Clone, Debug)]
 pub struct Rounds {
-    /// By contestant and round; not a number where it sat out.
+    /// By contestant and round; NaN if it sat out.
     logs: Vec<Vec<f64>>,
     count: usize,
     looks: u32,
 }
 
 impl Rounds {
-    /// `looks` is how often intervals may be looked at before the measuring ends.
+    /// `looks` is how often intervals may be looked at before the measurement ends.
     pub fn new(looks: u32) -> Rounds {
         Rounds { logs: vec![], count: 0, looks: looks.max(1) }
     }
 
-    /// One more contestant, from the next round on.
+    /// Adds a contestant, from the next round on.
     pub fn join(&mut self) -> usize {
         self.logs.push(vec![f64::NAN; self.count]);
         self.logs.len() - 1
     }
 
-    /// Seconds of those who took part.
+    /// Adds a round with the seconds of those who took part.
     pub fn push(&mut self, seconds: &[(usize, f64)]) {
         self.logs.iter_mut().for_each(|own| own.push(f64::NAN));
         for &(contestant, seconds) in seconds {
@@ -109,7 +109,7 @@ impl Rounds {
         self.count += 1;
     }
 
-    /// Seconds of one contestant, the geometric mean over the rounds that it was in; `None` before its first round.
+    /// Seconds of one contestant: the geometric mean over its rounds; `None` before its first round.
     pub fn seconds(&self, of: usize) -> Option<Interval> {
         let logs: Vec<f64> = self.logs.get(of)?.iter().copied().filter(|log| !log.is_nan()).collect();
         if logs.is_empty() {
@@ -134,7 +134,7 @@ impl Rounds {
         let (own, other) = (against_first(of), against_first(over));
         let value = own.value - other.value;
         let together = self.differences(of, over);
-        // The rounds that both were in say how sure it is, with what slowed both left out.
+        // The rounds that both were in give the uncertainty, since whatever slowed both cancels out.
         let paired = match together.len() {
             0 => {
                 let half = |ends: Interval| (ends.high - ends.low) / 2.0;
@@ -151,15 +151,16 @@ impl Rounds {
         }
     }
 
-    /// By how much the first of two was faster, in the rounds that both were in.
+    /// How much faster `of` was than `over`, in the rounds that both were in.
     fn differences(&self, of: usize, over: usize) -> Vec<f64> {
         let pairs = self.logs[over].iter().zip(&self.logs[of]);
         pairs.map(|(over, of)| over - of).filter(|difference| !difference.is_nan()).collect()
     }
 }
 
-/// Lets everybody take turns, the better of two steps each, until `settled` says so at a look or the clock ends it. Who begins
-/// and the direction change from round to round, so that a drift of the machine favours nobody.
+/// Lets all contestants alternate, each with the better of two steps, until `settled` agrees at a look or the clock
+/// ends it. The starting contestant and the direction change from round to round, so that drift of the machine favours
+/// nobody.
 pub fn race<C: Contestant>(
     rounds: &mut Rounds,
     contestants: &mut [(usize, C)],
@@ -190,7 +191,7 @@ pub fn race<C: Contestant>(
     Ok(())
 }
 
-/// Divides the time of an experiment between its comparisons: what one leaves, the next ones have.
+/// Divides the time of an experiment between its comparisons: time that one leaves goes to the next.
 pub struct Clock {
     patience: Patience,
     started: Instant,
@@ -203,7 +204,7 @@ impl Clock {
         Clock { patience, started: Instant::now(), comparisons: comparisons.max(1) as u32, done: 0 }
     }
 
-    /// The speed-up of the second over the first.
+    /// Speed-up of the second over the first.
     pub fn compare<C: Contestant>(&mut self, first: &mut C, second: &mut C) -> Result<Speedup, ExperimentError> {
         self.done = (self.done + 1).min(self.comparisons);
         let until = self.started + self.patience.time * self.done / self.comparisons;

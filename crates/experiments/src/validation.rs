@@ -1,4 +1,4 @@
-//! Validation of a list before it is believed: every gate with its figure, on the shapes that the workshop names.
+//! Validates a list before it is trusted: every gate with its figure, at the shapes that the workshop names.
 
 use crate::bench::{Bench, ExperimentError, Setting, Variant, program};
 use crate::gates::{self, Gate, LengthMemory, Outputs};
@@ -13,10 +13,10 @@ pub struct Validation {
     pub memory_by_length: Vec<LengthMemory>,
 }
 
-/// Over the whole curve, rounding grows with the steps.
+/// Limit for the whole curve: rounding accumulates over the steps.
 const CURVE_LIMIT: f64 = 1e-3;
 
-/// Largest difference of the loss allowed over a list's steps.
+/// Largest difference in loss allowed over a list's steps.
 pub fn curve_limit(list: &PassList) -> f64 {
     CURVE_LIMIT.max(tolerance(list))
 }
@@ -24,7 +24,7 @@ pub fn curve_limit(list: &PassList) -> f64 {
 /// Steps after which two runs must hold the same weights.
 const REPEATED: usize = 3;
 
-/// Loss and gradients may differ from the baseline's by what the least exact pass states.
+/// Allowed difference of loss and gradients from the baseline: the tolerance of the least exact pass.
 pub fn tolerance(list: &PassList) -> f64 {
     list.names().iter().filter_map(|name| offered(name)).map(|pass| pass.tolerance).fold(1e-6, f64::max)
 }
@@ -34,7 +34,7 @@ pub fn outputs(step: &StepConfig, variant: &Variant, setting: &Setting) -> Resul
     Ok(outputs_and_curve(step, variant, setting, 0)?.0)
 }
 
-/// And the losses of the first steps.
+/// Also returns the losses of the first steps.
 pub fn outputs_and_curve(
     step: &StepConfig,
     variant: &Variant,
@@ -46,7 +46,7 @@ pub fn outputs_and_curve(
     Ok((Outputs { loss, gradients }, bench.losses(steps)?))
 }
 
-/// `speedup` was measured against the baseline; its lower end must come to `min_speedup`, where one is asked for.
+/// `speedup` was measured against the baseline; its lower end must reach `min_speedup`, if one is given.
 pub fn validate(
     step: &StepConfig,
     setting: &Setting,
@@ -77,7 +77,7 @@ pub fn validate(
         gates::accuracy(&differences, limit, &shapes_named(step)),
         gates::loss_curve(&want, &have, curve_limit(&variant.passes)),
     ];
-    // The worse of the shapes.
+    // The worst of the shapes.
     gates.extend(alive.into_iter().min_by(|left, right| left.figure.total_cmp(&right.figure)));
     gates.push(gates::determinism(&weights()?, &weights()?));
     gates.push(gates::memory(&memory_by_length));
@@ -85,7 +85,7 @@ pub fn validate(
     Ok(Validation { gates, memory_by_length })
 }
 
-/// The asked shape, and twice its batch and length: for tiny the workshop's 8 × 128 and 16 × 256.
+/// The requested shape, and twice its batch and length: for tiny the workshop's 8 × 128 and 16 × 256.
 pub fn validation_shapes(step: &StepConfig) -> [BatchShape; 2] {
     [step.shape, BatchShape { batch_size: 2 * step.shape.batch_size, seq_len: 2 * step.shape.seq_len }]
 }
@@ -94,7 +94,7 @@ fn shapes_named(step: &StepConfig) -> String {
     validation_shapes(step).map(|shape| format!("{} × {}", shape.batch_size, shape.seq_len)).join(" and ")
 }
 
-/// From the asked length to eight times it: planned, so nothing has to be run.
+/// From the requested length to eight times it: planned, so nothing has to run.
 fn memory_by_length(
     step: &StepConfig,
     setting: &Setting,
@@ -114,7 +114,7 @@ fn memory_by_length(
     [1, 2, 4, 8].into_iter().map(at).collect()
 }
 
-/// The power of the sequence length with which memory grows, weights and optimizer state left out: 1 is linear.
+/// The exponent with which memory grows with the sequence length, without weights and optimizer state: 1 is linear.
 pub fn growth(points: &[(usize, usize)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> =
         points.iter().map(|&(length, bytes)| ((length as f64).ln(), (bytes.max(1) as f64).ln())).collect();

@@ -1,4 +1,4 @@
-//! Faults planted behind a list of passes, each of which the gate that is there for it must catch.
+//! Faults planted in a list of passes, each of which must be caught by the gate meant for it.
 
 use headroom_engine::{DeviceSpec, Opening, Target};
 use headroom_experiments::bench::{Bench, PlantedFault, Setting, Variant};
@@ -41,7 +41,7 @@ fn variant(rewrite: fn(&Graph) -> Result<Graph, GraphError>, before_step: fn(&mu
     Variant { passes: PassList::version_2(), plant: Some(PlantedFault { rewrite, before_step }) }
 }
 
-/// The gates of a variant that is as fast as `speedup` says.
+/// The gates of a variant with this speed-up.
 fn gates(variant: &Variant, speedup: f64) -> Vec<Gate> {
     let speedup = Speedup { ratio: speedup, low: speedup, high: speedup, rounds: 1 };
     validate(&nano(), &SETTING, variant, CURVE_STEPS, &speedup, Some(1.0)).unwrap().gates
@@ -106,7 +106,7 @@ fn a_parameter_without_a_gradient_is_missed() {
     assert!(failed(&gates).contains(&"every_parameter_has_a_gradient"), "{gates:?}");
 }
 
-/// Gradient of a parameter, as read by the one call that updates them all.
+/// The gradient of a parameter, as read by the single call that updates all of them.
 fn gradient_of(graph: &Graph, weight: ValueId) -> Option<ValueId> {
     let update = graph.nodes().iter().find(|node| matches!(node.op, Op::AdamWAll(_)))?;
     let at = update.inputs.iter().position(|input| *input == weight)?;
@@ -115,7 +115,7 @@ fn gradient_of(graph: &Graph, weight: ValueId) -> Option<ValueId> {
 
 #[test]
 fn an_update_that_is_slightly_wrong_leaves_the_loss_curve() {
-    // Loss and gradients of the first batch are exact; only the steps that follow are not.
+    // Loss and gradients of the first batch are exact; only the following steps are not.
     fn rewrite(graph: &Graph) -> Result<Graph, GraphError> {
         let mut copy = Copy::new(graph);
         for node in graph.nodes() {
@@ -133,7 +133,7 @@ fn an_update_that_is_slightly_wrong_leaves_the_loss_curve() {
 
 #[test]
 fn a_result_that_hangs_on_something_else_is_not_deterministic() {
-    // Mimics a race between threads: a weight that is a little different each time.
+    // Mimics a data race: a weight that is slightly different each time.
     fn before_step(trainer: &mut Trainer) {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         let drift = CALLS.fetch_add(1, Ordering::Relaxed) as f32 * 1e-7;
@@ -173,7 +173,7 @@ fn work_done_several_times_is_too_slow() {
     let slow = variant(rewrite, nothing);
     let mut baseline = Bench::new(&nano(), &Variant::baseline(), Keep::OnlyTheLoss, &SETTING).unwrap();
     let mut bench = Bench::new(&nano(), &slow, Keep::OnlyTheLoss, &SETTING).unwrap();
-    // Other programs may get in the way of eight rounds, and the gate then rightly says nothing: more of them tell.
+    // Other programs may disturb eight rounds, and the gate is then rightly undecided: more rounds settle it.
     let mut seen = Vec::new();
     for rounds in [8, 24, 72] {
         let patience = Patience { rounds, most_rounds: rounds, time: Duration::from_secs(60) };
@@ -188,7 +188,7 @@ fn work_done_several_times_is_too_slow() {
     panic!("six times the products pass the throughput gate: {seen:?}");
 }
 
-/// Every product takes the scale of its right operand for that of its left one.
+/// Every product uses the scale of its right operand for its left one.
 fn another_tensors_scale(graph: &Graph) -> Result<Graph, GraphError> {
     let mut copy = Copy::new(graph);
     for node in graph.nodes() {
@@ -201,7 +201,7 @@ fn another_tensors_scale(graph: &Graph) -> Result<Graph, GraphError> {
     copy.finish()
 }
 
-/// Scales that leave most of the range unused, or that most values are beyond.
+/// Scales that leave most of the range unused, or that most values exceed.
 fn with_margin<const MARGIN: i32>(graph: &Graph) -> Result<Graph, GraphError> {
     let mut copy = Copy::new(graph);
     for node in graph.nodes() {
@@ -214,7 +214,8 @@ fn with_margin<const MARGIN: i32>(graph: &Graph) -> Result<Graph, GraphError> {
     copy.finish()
 }
 
-/// The gates of eight bits as a rung of the ladder, as fast as can be wished; on a GPU where `HEADROOM_TEST_DEVICE` says cuda.
+/// The gates for eight bits as a rung of the ladder, with an ideal speed-up; on a GPU if `HEADROOM_TEST_DEVICE` says
+/// cuda.
 fn gates_of_eight_bits(rewrite: fn(&Graph) -> Result<Graph, GraphError>) -> Vec<Gate> {
     let device: DeviceSpec =
         std::env::var("HEADROOM_TEST_DEVICE").map_or(DeviceSpec::Cpu, |name| name.parse().unwrap());
@@ -260,7 +261,7 @@ fn precisions_climb_on_the_fastest_proved_before_them() {
         let wrong: Vec<&str> =
             failed(&rung.gates).into_iter().filter(|name| !["throughput", "memory"].contains(name)).collect();
         assert!(wrong.is_empty(), "{}: {:?}", rung.precision, rung.gates);
-        // A rung that is not shown to be faster is not taken, however right it is.
+        // A rung that is not shown to be faster is not accepted, however accurate it is.
         let is_faster = rung.measured.low >= 1.0;
         assert!(is_faster || !rung.is_proved());
     }

@@ -1,6 +1,6 @@
-//! Files that are either the old ones or the new ones, never something in between.
+//! Atomic file writes: a file is either the old one or the new one, never something in between.
 //!
-//! The content goes to a temporary file beside the target, reaches the disk, and is then renamed over it.
+//! The content is written to a temporary file beside the target, synced to disk, and then renamed over it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::temporary::{Temporary, folder_of, sweep};
 
-/// A refused file operation: the action, the file, and why the system refused.
+/// A failed file operation: the action, the file, and the system's reason.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct FileError {
@@ -20,12 +20,12 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Captures path and action for `map_err`.
+    /// Builds the error from action and path, for `map_err`.
     pub fn new(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
         move |source| FileError { action, path: path.to_path_buf(), source }
     }
 
-    /// Whether room ran out (disk, quota or file size limit) rather than something being wrong with the request.
+    /// Whether space ran out (disk, quota or file size limit), as opposed to a bad request.
     pub fn is_disk_full(&self) -> bool {
         matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
     }
@@ -36,7 +36,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_atomically_with(path, |writer| writer.write_all(bytes))
 }
 
-/// Replaces `path` with what `fill` writes, or leaves it as it was when `fill` or the disk fails.
+/// Replaces `path` with what `fill` writes, or leaves it as it was if `fill` or the disk fails.
 pub fn write_atomically_with(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -56,9 +56,9 @@ pub fn write_json(path: &Path, record: &impl Serialize) -> Result<(), FileError>
     })
 }
 
-/// Makes a rename in `path`'s folder last through a power cut.
+/// Makes a rename in `path`'s folder survive a power failure.
 pub fn sync_directory_of(path: &Path) -> Result<(), FileError> {
-    // Only Unix lets a folder be opened and synced; elsewhere the rename itself is all there is.
+    // Only Unix can open and sync a folder; elsewhere there is only the rename itself.
     if cfg!(unix) {
         let folder = folder_of(path);
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(FileError::new("sync the folder", folder))?;
@@ -66,7 +66,7 @@ pub fn sync_directory_of(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Writes and syncs; after an error what is left in the buffer is dropped, not written once more.
+/// Writes and syncs. After an error, the rest of the buffer is dropped instead of written again.
 pub(crate) fn write_through(file: &File, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
     let mut writer = BufWriter::new(file.try_clone()?);
     let filled = fill(&mut writer).and_then(|()| writer.flush());
@@ -143,7 +143,7 @@ mod tests {
             writer.write_all(b"new")
         })
         .unwrap();
-        // A file system that cannot keep files without names shows the temporary one too.
+        // A file system without unnamed files also shows the temporary one.
         assert!(seen == ["record.json"] || seen.len() == 2, "{seen:?}");
         if cfg!(target_os = "linux") && Path::new("/proc/self/fd").exists() {
             assert_eq!(seen, ["record.json"], "killed now, nothing would be left behind");
@@ -154,7 +154,7 @@ mod tests {
     fn what_a_killed_writer_left_blocks_nobody_and_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record.json");
-        // Names that a process with the same number would have chosen, now and in earlier versions.
+        // Names that a process with the same id would have chosen, now and in earlier versions.
         let id = std::process::id();
         let older: Vec<String> = (0..64).map(|call| format!(".record.json.{id}.{call}.tmp")).collect();
         for name in &older {

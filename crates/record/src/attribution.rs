@@ -7,21 +7,21 @@ use std::ops::Range;
 
 pub const ATTRIBUTION_FILE: &str = "attribution.json";
 
-/// Nodes are the leaves of the model's tree. Keys beyond the first five are missing in files of other writers.
+/// Nodes are the leaves of the model's tree. Files from other writers may lack the keys after the first five.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AttributionRecord {
     #[serde(default)]
     pub schema_version: u32,
     pub nodes: Vec<String>,
-    /// The steps that are told one by one: all of a short run, evenly spaced ones of a long run.
+    /// The steps listed individually: all steps of a short run, evenly spaced ones of a long run.
     pub steps: Vec<u64>,
-    /// For each of these steps the nodes that were updated, by their place in `nodes`.
+    /// For each of these steps, the nodes that were updated, as indices into `nodes`.
     pub chosen: Vec<Vec<usize>>,
-    /// For each node how often it was updated at all steps, and how far it moved (norm of the difference to the start).
+    /// For each node, the number of steps that updated it, out of all steps.
     pub updates: Vec<u64>,
-    /// Distance that each node moved; `None` where it is not a finite number.
+    /// Distance that each node moved (norm of the difference from the start); `None` if it is not finite.
     pub moved: Vec<Option<f64>>,
-    /// The rule, as flags name it, and the seed of its lots.
+    /// The update rule as flags name it, and the seed of its random draws.
     #[serde(default)]
     pub update: String,
     #[serde(default)]
@@ -29,21 +29,22 @@ pub struct AttributionRecord {
     /// Parameters of each node.
     #[serde(default)]
     pub parameters: Vec<u64>,
-    /// For each of the steps the share of a full step that each chosen node took, in the order of `chosen`.
+    /// For each of the steps, the share of a full step that each chosen node took, in the order of `chosen`.
     #[serde(default)]
     pub shares: Vec<Vec<f32>>,
-    /// For each of the steps the norm of every node's gradient; none where it is not a finite number.
+    /// For each of the steps, the gradient norm of every node; `None` if it is not finite.
     #[serde(default)]
     pub norms: Vec<Vec<Option<f32>>>,
-    /// Steps of the run, told one by one or not.
+    /// All steps of the run, listed individually or not.
     #[serde(default)]
     pub total_steps: u64,
-    /// Parameters updated, one that was updated at two steps counted twice, and that as a share of updating all at each step.
+    /// Number of parameter updates (a parameter updated at two steps counts twice), and that as a share of updating all
+    /// parameters at every step.
     #[serde(default)]
     pub updated_parameters: u64,
     #[serde(default)]
     pub updated_share: f64,
-    /// Nodes that the newest steps worked on, most first, and the same as a sentence.
+    /// Nodes that the latest steps worked on, most first, and the same as a sentence.
     #[serde(default)]
     pub working_on: Vec<WorkedOn>,
     #[serde(default)]
@@ -52,18 +53,19 @@ pub struct AttributionRecord {
     pub provenance: Provenance,
 }
 
-/// A node's part in some steps.
+/// A node's part in a range of steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkedOn {
     pub node: String,
-    /// Steps that updated it, of so many.
+    /// Steps that updated it, out of `steps`.
     pub updated: u64,
     pub steps: u64,
-    /// Share of the squared gradient that these steps followed: norm squared times the share of the step, over all that was updated.
+    /// Share of the squared gradient that these steps followed: squared norm times the share of the step, over the sum
+    /// for all updated nodes.
     pub share: f64,
 }
 
-/// One step's choice: for every node the share of the step that it took (0: it stood still) and its gradient's norm.
+/// One step's choice: for every node, the share of the step that it took (0: not updated) and its gradient norm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepChoice {
     pub step: u64,
@@ -71,15 +73,15 @@ pub struct StepChoice {
     pub norms: Vec<f32>,
 }
 
-/// Steps that "now" means.
+/// Number of latest steps that count as "now".
 const NOW: usize = 20;
 
-/// Nodes that a sentence names at most, and the least part that is worth naming.
+/// Most nodes that a sentence names, and the smallest share worth naming.
 const MOST_NAMED: usize = 3;
 const LEAST_NAMED: f64 = 0.05;
 
 impl AttributionRecord {
-    /// The same with its steps one by one, how far each node moved, what follows from them, and the origin of every figure.
+    /// Adds the individual steps, the distance each node moved, everything derived from them, and the provenance.
     pub fn with_choices(mut self, choices: &[StepChoice], moved: &[f64]) -> AttributionRecord {
         let chosen = |choice: &StepChoice| -> Vec<usize> {
             (0..choice.shares.len()).filter(|&node| choice.shares[node] > 0.0).collect()
@@ -113,7 +115,7 @@ impl AttributionRecord {
         self
     }
 
-    /// From the file's text, or a sentence that says what is wrong with it.
+    /// Parses the file's text; the error is a sentence that says what is wrong with it.
     pub fn read(text: &str) -> Result<AttributionRecord, String> {
         let read: AttributionRecord =
             serde_json::from_str(text).map_err(|error| format!("{ATTRIBUTION_FILE}: {error}"))?;
@@ -187,7 +189,7 @@ fn sentence(nodes: &[String], choices: &[StepChoice], last: Range<usize>, now: &
         text += &format!(", then on {}", others.join(" and "));
     }
     text += "; percentages are of the squared gradient that was followed.";
-    // Earlier steps are mentioned where they worked mostly on another node.
+    // Mention the first steps if they worked mostly on another node.
     let before = 0..last.start.min(NOW);
     let earlier = worked_on(nodes, &choices[before.clone()]);
     if let Some(first) = earlier.first().filter(|first| first.node != most.node) {
@@ -196,7 +198,7 @@ fn sentence(nodes: &[String], choices: &[StepChoice], last: Range<usize>, now: &
     text
 }
 
-/// Four digits are enough to look at, and a third of the file.
+/// Four digits are enough to look at, and make the file a third of the size.
 fn short(norm: f32) -> Option<f32> {
     format!("{norm:.3e}").parse().ok().filter(|norm: &f32| norm.is_finite())
 }
@@ -242,7 +244,8 @@ mod tests {
     #[test]
     fn the_newest_steps_say_what_the_model_works_on() {
         let record = of(&choices(40));
-        // Steps 21 to 40: five follow 9 of the embedding, fifteen 16 of the head, each 0.15 of the norm.
+        // Steps 21 to 40: five follow 9 of the embedding, fifteen follow 16 of the head, and each follows 0.15 of the
+        // norm.
         let total = 5.0 * 9.0 + 15.0 * 16.0 + 20.0 * f64::from(0.15f32);
         assert_eq!(record.working_on[0].node, "lm_head");
         assert!((record.working_on[0].share - 240.0 / total).abs() < 1e-12);

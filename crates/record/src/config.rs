@@ -1,4 +1,4 @@
-//! `config.json`: what was asked for, so that a run can be told from another and repeated.
+//! `config.json`: the settings of a run, so that it can be identified and repeated.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct ConfigRecord {
     pub schema_version: u32,
     /// See `version_of_passes`.
     pub version: String,
-    /// Family of the model, as people write it.
+    /// Family of the model, by its display name.
     #[serde(default = "first_family")]
     pub family: String,
     pub size: String,
@@ -36,7 +36,7 @@ pub struct Configuration {
     pub seq_len: u64,
     pub batch_size: u64,
     pub num_steps: u64,
-    /// Counted, tied weights once.
+    /// Number of parameters; tied weights count once.
     pub parameters: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct ProfilersEnabled {
     pub operators: bool,
 }
 
-/// Kept for runs from before there was another.
+/// Default for files from before there were other families.
 fn first_family() -> String {
     "LLaMA".into()
 }
@@ -58,7 +58,7 @@ impl ConfigRecord {
         Provenance::of(&[("configuration", Origin::Assumed), ("configuration.parameters", Origin::Computed)])
     }
 
-    /// For a report that is passed on: paths are left out.
+    /// For a report that is shared: removes paths.
     pub fn redact(mut self) -> ConfigRecord {
         self.command_line = redact_arguments(self.command_line);
         self

@@ -1,4 +1,4 @@
-//! device.json: what a machine was measured to do.
+//! device.json: the measured performance of a machine.
 
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -12,27 +12,27 @@ pub struct DeviceRecord {
     /// `cpu` or `cuda`.
     pub kind: String,
     pub name: String,
-    /// CPU threads, or the multiprocessors of a GPU.
+    /// CPU threads, or the number of multiprocessors of a GPU.
     pub threads: u64,
-    /// The widest vector instructions in use; of a GPU its architecture.
+    /// The widest vector instructions in use, or the architecture of a GPU.
     pub instruction_set: String,
     pub memory_total_mb: f64,
-    /// FLOPs per second of large products, by precision; a precision without a kernel is not listed.
+    /// FLOPs per second of large matrix products, by precision; precisions without a kernel are not listed.
     pub gemm_flops: Vec<PrecisionPeak>,
-    /// Bytes per second of a copy larger than the caches, reads and writes both counted.
+    /// Bytes per second of a copy larger than the caches, counting both reads and writes.
     pub memory_bandwidth_bytes: f64,
-    /// Seconds for a call that does nothing; of a GPU from one launched kernel to the next.
+    /// Seconds per empty call; on a GPU, from one launched kernel to the next.
     pub call_seconds: f64,
-    /// Seconds from one replayed kernel to the next, on a GPU.
+    /// Seconds from one kernel of a replayed graph to the next, on a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_seconds: Option<f64>,
-    /// Theoretical peak of its units, where that is known.
+    /// Theoretical peak, if known.
     #[serde(default)]
     pub datasheet: Option<DatasheetPeak>,
-    /// Percent of the processors' time that other programs took while this was measured.
+    /// Percent of CPU time that other programs took during the measurement.
     #[serde(default)]
     pub other_load_percent: Option<f64>,
-    /// How far repeated measurements of products and memory fall short of the best one, in percent.
+    /// How far repeated measurements of products and memory fell short of the best one, in percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat_spread_percent: Option<f64>,
     pub provenance: Provenance,
@@ -41,44 +41,44 @@ pub struct DeviceRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DatasheetPeak {
     pub fp32_flops: f64,
-    /// Tensor-core peak, where the part has tensor cores.
+    /// Tensor-core peak, if the part has tensor cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tf32_flops: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bf16_flops: Option<f64>,
-    /// The document, or the arithmetic.
+    /// The document or the calculation that the figures come from.
     pub source: String,
 }
 
 impl DatasheetPeak {
-    /// Peak of the units that compute in this precision.
+    /// Peak of the units that compute at this precision.
     pub fn flops(&self, precision: &str) -> Option<f64> {
         match precision {
             "fp32" => Some(self.fp32_flops),
             "tf32" => self.tf32_flops,
-            // Units that take eight bits take twice as many of them.
+            // Eight-bit units have twice the throughput.
             "fp8" | "fp8-pure" => self.bf16_flops.map(|flops| 2.0 * flops),
             _ => self.bf16_flops,
         }
     }
 }
 
-/// Above it, what was measured is too low to be relied on.
+/// Above this, the measured figures are too low to rely on.
 pub const HIGH_LOAD_PERCENT: f64 = 10.0;
 
-/// Above it, the best of several measurements was luck.
+/// Above this, the best of several measurements was luck.
 pub const HIGH_SPREAD_PERCENT: f64 = 10.0;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrecisionPeak {
     pub precision: String,
     pub flops_per_sec: f64,
-    /// On one thread, where several were used.
+    /// On a single thread, if several were used.
     pub one_thread_flops_per_sec: Option<f64>,
 }
 
 impl DeviceRecord {
-    /// Covers the figures that every machine has; `with_…` adds the others.
+    /// Covers the figures that every machine has; the `with_…` methods add the others.
     pub fn provenance() -> Provenance {
         Provenance::of(&[
             ("threads", Origin::Assumed),
@@ -91,7 +91,7 @@ impl DeviceRecord {
 
     pub fn with_datasheet(mut self, peak: DatasheetPeak) -> DeviceRecord {
         self.datasheet = Some(peak);
-        // A CPU's follows from its units and its clock, a GPU's is quoted.
+        // A CPU's peak is computed from its units and clock, a GPU's is quoted.
         let origin = if self.kind == "cpu" { Origin::Computed } else { Origin::Assumed };
         self.provenance.set("datasheet", origin);
         self
@@ -115,7 +115,7 @@ impl DeviceRecord {
         self
     }
 
-    /// Why the figures are not to be relied on: nothing is kept that has such a reason.
+    /// Why the figures cannot be relied on. A record with such a reason is not kept.
     pub fn doubt(&self) -> Option<String> {
         let load = self.other_load_percent.filter(|percent| *percent > HIGH_LOAD_PERCENT);
         let spread = self.repeat_spread_percent.filter(|percent| *percent > HIGH_SPREAD_PERCENT);
@@ -125,7 +125,8 @@ impl DeviceRecord {
         (!reasons.is_empty()).then(|| reasons.join(" and "))
     }
 
-    /// A peak is what a machine can do when left alone: of two measurements of one machine, the better figure of each.
+    /// Combines two measurements of one machine, taking the better of each figure: a peak is what the machine can do
+    /// when left alone.
     pub fn best_of(mut self, other: &DeviceRecord) -> DeviceRecord {
         let of = |record: &DeviceRecord| {
             let DeviceRecord { kind, name, threads, instruction_set, .. } = record.clone();
@@ -155,7 +156,7 @@ impl DeviceRecord {
             let higher = self.datasheet.as_ref().is_none_or(|ours| ours.fp32_flops < theirs.fp32_flops);
             self = if higher { self.with_datasheet(theirs.clone()) } else { self };
         }
-        // The quieter of the two measurements vouches for the figures.
+        // The load of the quieter measurement stands for both.
         self = match (self.other_load_percent, other.other_load_percent) {
             (Some(ours), Some(theirs)) if theirs < ours => self.with_other_load(theirs),
             _ => self,
@@ -166,7 +167,7 @@ impl DeviceRecord {
         }
     }
 
-    /// FLOPs per second at a precision; products of `bf16-pure` are those of bf16, and so for fp8.
+    /// FLOPs per second at a precision; `bf16-pure` uses the figure of bf16, and likewise for fp8.
     pub fn gemm(&self, precision: &str) -> Option<f64> {
         let precision = precision.strip_suffix("-pure").unwrap_or(precision);
         self.gemm_flops.iter().find(|peak| peak.precision == precision).map(|peak| peak.flops_per_sec)

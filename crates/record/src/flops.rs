@@ -1,4 +1,4 @@
-//! `flops_profile.json`: the arithmetic of a step, where it lies in the model, and how near the device's peak it ran.
+//! `flops_profile.json`: the FLOPs of a step, where in the model they are, and how close to the device's peak it ran.
 
 use crate::performance::ModelConfig;
 use crate::provenance::{Origin, Provenance};
@@ -40,28 +40,29 @@ pub struct ProfilingConfig {
 pub struct FlopsAnalysis {
     /// Sum over all steps that ran.
     pub total_flops: u64,
-    /// Products of forward and backward, and the optimizer's arithmetic: what ran.
+    /// FLOPs executed per step: matrix products of forward and backward, and the optimizer's arithmetic.
     pub avg_flops_per_step: u64,
     pub flops_per_parameter: f64,
-    /// Products (GEMM and attention) of the forward pass as they were executed.
+    /// Matrix products (GEMM and attention) of the forward pass, as executed.
     pub forward_flops: u64,
-    /// Products of the backward pass, those that are computed again included.
+    /// Matrix products of the backward pass, including recomputation.
     pub backward_flops: u64,
     pub optimizer_flops: u64,
-    /// Part of the backward pass that repeats the forward one.
+    /// Part of the backward pass that recomputes the forward pass.
     pub recomputed_flops: u64,
-    /// FLOPs that the model itself needs, the same for every list of passes: causal attention as S(S+1)/2, nothing counted twice.
+    /// FLOPs that the model itself needs, whatever the list of passes: causal attention as S(S+1)/2, nothing counted
+    /// twice.
     pub needed_forward_flops: u64,
     pub needed_flops_per_step: u64,
-    /// Forward and backward arithmetic outside products: norms, softmax, activations.
+    /// Forward and backward arithmetic outside matrix products: norms, softmax, activations.
     pub elementwise_flops: u64,
-    /// Everything that ran: `by_op` and `by_module` add up to it.
+    /// All FLOPs executed: `by_op` and `by_module` add up to this.
     pub executed_flops_per_step: u64,
     pub by_module: ModuleFlops,
     pub by_op: Vec<OperatorFlops>,
 }
 
-/// A module and what lies in it, its children included; `flops` is the sum over its phases.
+/// A module including its children; `flops` is the sum over its phases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModuleFlops {
     pub name: String,
@@ -71,7 +72,7 @@ pub struct ModuleFlops {
     pub optimizer_flops: u64,
     #[serde(default)]
     pub bytes: u64,
-    /// Seconds per step; fused calls are shared out to their modules.
+    /// Seconds per step; the time of fused calls is divided among their modules.
     #[serde(default)]
     pub seconds: f64,
     pub children: Vec<ModuleFlops>,
@@ -90,26 +91,26 @@ pub struct OperatorFlops {
 pub struct PerformanceMetrics {
     pub avg_time_per_step: f64,
     pub throughput_samples_per_sec: f64,
-    /// `None` where nothing was computed.
+    /// `None` if nothing was computed.
     pub avg_loss: Option<f64>,
     pub flops_per_sec: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EfficiencyMetrics {
-    /// Needed FLOPs over the whole step, against the peak.
+    /// Needed FLOPs per second over the whole step, relative to the peak.
     pub mfu_percent: f64,
-    /// Executed FLOPs over the whole step, against the peak.
+    /// Executed FLOPs per second over the whole step, relative to the peak.
     pub hfu_percent: f64,
     pub achieved_flops_per_sec: f64,
     pub device_peak_flops: f64,
     pub device_peak_source: String,
-    /// The maker's figure for the part, or what its units could do by arithmetic, where that is known.
+    /// The vendor's figure for the part, or the calculated peak of its units, if known.
     pub datasheet_peak_flops: Option<f64>,
     pub datasheet_peak_source: Option<String>,
     pub mfu_of_datasheet_percent: Option<f64>,
     pub efficiency_ratio: f64,
-    /// The workshop's word for this share: shown beside, not concluded from.
+    /// The workshop's class for this MFU: shown for reference, no conclusion is drawn from it.
     pub workshop_class: String,
 }
 
@@ -123,8 +124,8 @@ pub struct StepFlops {
 }
 
 impl FlopsRecord {
-    /// `times` are measured on a real device and computed where they are replayed from predictions; the peak is measured by
-    /// `headroom device`, or assumed.
+    /// `times` are measured on a real device, and computed when they are replayed from predictions. The peak is
+    /// measured by `headroom device`, or assumed.
     pub fn provenance(times: Origin, peak: Origin) -> Provenance {
         Provenance::of(&[
             ("model_info", Origin::Computed),
@@ -134,7 +135,7 @@ impl FlopsRecord {
             ("flops_analysis.by_module.seconds", times),
             ("performance_metrics", times),
             ("performance_metrics.avg_loss", Origin::Computed),
-            // FLOPs that the plan counts over a measured time: computed, not measured.
+            // FLOPs counted from the plan over a measured time: computed, not measured.
             ("performance_metrics.flops_per_sec", Origin::Computed),
             ("efficiency_metrics", Origin::Computed),
             ("efficiency_metrics.device_peak_flops", peak),
@@ -147,8 +148,8 @@ impl FlopsRecord {
     }
 }
 
-/// Can a device be used this much? More than all of it, less than nothing or no number at all means that the FLOPs, the times or
-/// the peak are wrong, and nothing follows from such a figure.
+/// Whether an MFU is possible. Above 100%, below zero or NaN means that the FLOPs, the times or the peak are wrong, and
+/// no conclusion can be drawn from it.
 pub fn is_possible_mfu(percent: f64) -> bool {
     (0.0..=100.0).contains(&percent)
 }

@@ -15,14 +15,14 @@ pub struct IntensityRecord {
     pub device_memory_bandwidth_gb_per_sec: f64,
     pub ridge_point_flops_per_byte: f64,
     pub memory_bound_vs_compute_bound: Bound,
-    /// Share of the step in which no operator ran.
+    /// Share of the step during which no operator ran.
     pub idle_percent: f64,
-    /// Share of the step in operators that each roof bounds.
+    /// Share of the step in operators limited by each roof.
     pub time_by_bound: TimeByBound,
     pub roofline_metrics: RooflineMetrics,
     pub roofline_position: String,
     pub bandwidth_class: String,
-    /// The workshop's word for this intensity: shown beside, not concluded from.
+    /// The workshop's class for this intensity: shown for reference, no conclusion is drawn from it.
     pub workshop_class: String,
     pub by_op: Vec<OperatorIntensity>,
     pub provenance: Provenance,
@@ -50,7 +50,8 @@ impl Bound {
         self.name().trim_end_matches("_bound")
     }
 
-    /// For a step: nothing ran for more than half of it, or else the side of the device's ridge on which it lies.
+    /// Bound of a step: overhead if nothing ran for more than half of it, otherwise by the side of the ridge on which
+    /// it lies.
     pub fn of_step(intensity: f64, ridge: f64, idle_share: f64) -> Bound {
         match () {
             () if idle_share > 0.5 => Bound::OverheadBound,
@@ -65,7 +66,7 @@ impl Bound {
 pub struct TimeByBound {
     pub compute_percent: f64,
     pub memory_percent: f64,
-    /// Operators whose floor is below what any call costs.
+    /// Operators whose floor is below the cost of a call.
     pub overhead_percent: f64,
 }
 
@@ -77,7 +78,7 @@ pub struct RooflineMetrics {
     pub achieved_bandwidth: f64,
 }
 
-/// One kind of operator over a step.
+/// One kind of operator, summed over a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorIntensity {
     pub name: String,
@@ -86,14 +87,14 @@ pub struct OperatorIntensity {
     pub intensity: f64,
     pub time: f64,
     pub bound: Bound,
-    /// The time that the nearer roof allows over the time taken; above 100 where data came from a cache.
+    /// Time at the limiting roof over the time taken, in percent; above 100 if data came from a cache.
     pub percent_of_roof: f64,
 }
 
 const GIGA: f64 = 1e9;
 
 impl IntensityRecord {
-    /// The step as a whole; the rows by operator and the shares by bound are left empty.
+    /// The step as a whole; per-operator rows and shares by bound are left empty.
     pub fn new(
         intensity: f64,
         idle_percent: f64,
@@ -118,7 +119,7 @@ impl IntensityRecord {
             bandwidth_class: bandwidth_class(used_percent).into(),
             workshop_class: workshop_intensity_class(intensity).into(),
             by_op: vec![],
-            // Bytes that the plan counts over a measured time: computed, not measured.
+            // Bytes counted from the plan over a measured time: computed, not measured.
             provenance: Provenance::of(&[
                 ("arithmetic_intensity_flops_per_byte", Origin::Computed),
                 ("memory_bandwidth_used_gb_per_sec", Origin::Computed),
@@ -138,7 +139,7 @@ impl IntensityRecord {
     }
 }
 
-/// Within a quarter of the ridge on either side counts as at it.
+/// Within a quarter of the ridge on either side counts as at the ridge.
 fn roofline_position(intensity: f64, ridge: f64) -> &'static str {
     match intensity / ridge {
         ratio if ratio < 0.8 => "below the bandwidth roof",

@@ -1,4 +1,4 @@
-//! `k1.json`: selective updates against their controls, run by run, with what differs by more than the noise.
+//! `k1.json`: selective updates against their controls, run by run, and which differences exceed the noise.
 
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct K1Record {
     pub threads: u64,
     pub design: K1Design,
     pub runs: Vec<K1Run>,
-    /// One for each rule and budget.
+    /// One entry per rule and budget.
     pub arms: Vec<K1Arm>,
     pub comparisons: Vec<K1Comparison>,
     /// Conclusions from the figures, as sentences.
@@ -35,7 +35,7 @@ pub struct K1Design {
     /// Markov sources, trained on one after the other.
     pub sources: u64,
     pub steps_per_phase: u64,
-    /// Parameters that a phase updates where budgets are equal, and how many dense steps that is.
+    /// Parameter updates per phase when budgets are equal, and the number of dense steps that makes.
     pub updated_parameters_per_phase: u64,
     pub dense_steps_per_phase: f64,
     pub batch_size: u64,
@@ -44,11 +44,11 @@ pub struct K1Design {
     pub weight_decay: f64,
     pub clip: f64,
     pub seeds: Vec<u64>,
-    /// Batches of each source that a loss is the mean of.
+    /// Batches of each source that a loss is averaged over.
     pub eval_batches: u64,
-    /// Mean entropy of the sources: no model's loss goes below it.
+    /// Mean entropy of the sources: the lower bound of any model's loss.
     pub loss_floor: f64,
-    /// Loss of a model that finds every token equally likely.
+    /// Loss of a model for which every token is equally likely.
     pub loss_of_no_knowledge: f64,
 }
 
@@ -82,22 +82,23 @@ pub struct K1Run {
     pub seconds: f64,
     pub steps_per_sec: f64,
     pub tokens_per_sec: f64,
-    /// Parameters updated, one that was updated at two steps counted twice, and that over steps times parameters.
+    /// Number of parameter updates (a parameter updated at two steps counts twice), and that over steps times
+    /// parameters.
     pub updated_parameters: u64,
     pub updated_share: f64,
     /// `[phase][source]`: losses on every source after each phase.
     pub losses: Vec<Vec<f64>>,
-    /// Mean over the phases of the loss on the phase's own source right after it.
+    /// Mean over the phases of the loss on a phase's own source right after that phase.
     pub loss: f64,
-    /// Mean over the earlier sources of how much their loss has risen by the end since their own phase.
+    /// Mean over the earlier sources of the rise in loss from the end of their own phase to the end of the run.
     pub forgetting: f64,
-    /// Mean over all sources of the loss at the end.
+    /// Mean loss over all sources at the end.
     pub final_loss: f64,
-    /// Did every phase reach its budget?
+    /// Whether every phase reached its budget.
     pub complete: bool,
 }
 
-/// A mean over seeds, and the interval that holds the true one with 95% (none with fewer than two seeds).
+/// A mean over seeds with its 95% confidence interval (`None` with fewer than two seeds).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     pub mean: f64,
@@ -118,7 +119,7 @@ pub struct K1Arm {
     pub final_loss: Estimate,
 }
 
-/// A difference between two rules, seed by seed.
+/// A difference between two rules, paired by seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct K1Comparison {
     pub budget: Budget,
@@ -128,15 +129,16 @@ pub struct K1Comparison {
     pub against: String,
     /// Figure of `update` minus that of `against`.
     pub difference: Estimate,
-    /// The chance of a difference as large where there is none, as it is and held against all comparisons (Holm's method).
+    /// Probability of a difference this large if there were none: by itself, and adjusted for all comparisons (Holm's
+    /// method).
     pub p_value: Option<f64>,
     pub adjusted_p_value: Option<f64>,
-    /// Is it larger than the noise, at 5% over all comparisons together?
+    /// Whether it exceeds the noise, at the 5% level over all comparisons together.
     pub beyond_noise: bool,
 }
 
 impl K1Record {
-    /// The same with the origin of every figure.
+    /// Adds the provenance of every figure.
     pub fn with_provenance(mut self) -> K1Record {
         let mut provenance = Provenance::of(&[
             ("parameters", Origin::Computed),
@@ -156,10 +158,10 @@ impl K1Record {
     }
 }
 
-/// Origins of the lists of an experiment that are not empty.
+/// Provenance for those lists of an experiment that are not empty.
 pub(crate) fn set_origins(provenance: &mut Provenance, lists: &[(&str, usize)]) {
     for (list, _) in lists.iter().filter(|(_, length)| *length > 0) {
-        // Means and differences of measured losses are measured; what is concluded from them is computed.
+        // Means and differences of measured losses count as measured; conclusions from them are computed.
         provenance.set(list, Origin::Measured);
         if *list == "comparisons" {
             provenance.set("comparisons.p_value", Origin::Computed);

@@ -1,4 +1,4 @@
-//! `k1-speed.json`: the bottleneck report's habits, each against its remedy, on K-1's own tree.
+//! `k1-speed.json`: the habits named in the bottleneck report, each against its remedy, on K-1's own tree.
 
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -24,25 +24,25 @@ pub struct K1SpeedRecord {
     pub provenance: Provenance,
 }
 
-/// A habit and its remedy, in turns.
+/// A habit and its remedy, measured alternately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct K1SpeedRow {
     pub habit: String,
     pub remedy: String,
-    /// As the report has it.
+    /// The speed-up that the report expects.
     pub hoped: String,
-    /// How much faster the remedy is, with the interval that holds it with 95%.
+    /// Speed-up of the remedy, with its 95% confidence interval.
     pub speedup: f64,
     pub ci95_low: f64,
     pub ci95_high: f64,
     pub rounds: u64,
 }
 
-/// One run's speed as it would be shown: since the start, and over the last steps.
+/// The speed of one run as it would be displayed: since the start, and over the last steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct K1ShownSpeed {
     pub first_step_seconds: f64,
-    /// Steps so far, and steps per second by both.
+    /// Steps so far, and the steps per second by each method.
     pub after: Vec<u64>,
     pub cumulative_steps_per_sec: Vec<f64>,
     pub window: u64,
@@ -50,7 +50,7 @@ pub struct K1ShownSpeed {
 }
 
 impl K1SpeedRecord {
-    /// The same with the origin of every figure.
+    /// Adds the provenance of every figure.
     pub fn with_provenance(mut self) -> K1SpeedRecord {
         let mut provenance = Provenance::of(&[
             ("threads", Origin::Assumed),

@@ -1,5 +1,5 @@
-//! `k1-tree.json`: K-1's own tree under every rule of updating and against a LLaMA of equal parameters, run by run. It is written whole
-//! after every run, and is all that resuming goes by.
+//! `k1-tree.json`: K-1's own tree under every update rule and against a LLaMA with as many parameters, run by run. The
+//! whole file is rewritten after every run, and resuming uses nothing else.
 
 use crate::k1::{Estimate, set_origins};
 use crate::provenance::{Origin, Provenance};
@@ -10,7 +10,7 @@ pub const K1_TREE_FILE: &str = "k1-tree.json";
 /// The control's name among the arms.
 pub const LLAMA: &str = "llama";
 
-/// The arm that updates no node: embedding, last norm and head alone.
+/// The arm that updates no node, only the embedding, the last norm and the head.
 pub const NO_NODE: &str = "no node";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,28 +24,28 @@ pub struct K1TreeRecord {
     pub threads: u64,
     pub design: K1TreeDesign,
     pub runs: Vec<K1TreeRun>,
-    /// Means over seeds, for each task, budget and arm; empty until all runs are there, as are the three lists below.
+    /// Means over seeds for each task, budget and arm. Like the next three lists, empty until all runs are done.
     pub arms: Vec<K1TreeMean>,
     pub comparisons: Vec<K1TreeComparison>,
-    /// A plain sentence for each question.
+    /// One plain sentence per question.
     pub answers: Vec<String>,
     /// How to read the comparisons.
     pub statements: Vec<String>,
-    /// Measured over all resumptions together.
+    /// Measured, summed over all resumptions.
     pub total_seconds: f64,
     pub provenance: Provenance,
 }
 
-/// Everything that a run depends on: a resumed experiment must have the same.
+/// Everything that a run depends on: a resumed experiment must have the same design.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct K1TreeDesign {
     pub branching: Vec<u64>,
     pub nodes: u64,
     pub parameters: u64,
-    /// The tree's width, heads, key-value heads, width of the feed-forward part.
+    /// The tree's width, heads, key-value heads and feed-forward width.
     pub widths: Vec<u64>,
     pub vocabulary: u64,
-    /// The control: layers and the same four, and its parameters.
+    /// The control: its layers, the same four widths, and its parameters.
     pub llama_layers: u64,
     pub llama_widths: Vec<u64>,
     pub llama_parameters: u64,
@@ -55,33 +55,33 @@ pub struct K1TreeDesign {
     pub weight_decay: f64,
     pub clip: f64,
     pub seeds: Vec<u64>,
-    /// Batches of each source that a loss is the mean of.
+    /// Batches of each source that a loss is averaged over.
     pub eval_batches: u64,
     pub tasks: Vec<K1TreeTask>,
-    /// One for each arm and budget.
+    /// One entry per arm and budget.
     pub budgets: Vec<K1TreeBudget>,
-    /// Loss of a model that finds every token equally likely.
+    /// Loss of a model for which every token is equally likely.
     pub loss_of_no_knowledge: f64,
 }
 
-/// Two sources: trained on the first, on the second, and on the first again.
+/// Two sources: the model is trained on the first, on the second, and on the first again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct K1TreeTask {
     pub name: String,
     pub sources: Vec<String>,
-    /// No model's loss goes below it, where that is known.
+    /// Lower bound of any model's loss, if known.
     pub loss_floor: Option<f64>,
 }
 
-/// Steps of a phase that an arm gets where something is held equal.
+/// Steps per phase that an arm gets when a quantity is held equal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct K1TreeBudget {
     pub arm: String,
     pub equal: Equal,
     pub steps_per_phase: u64,
-    /// Counted for one step.
+    /// Parameters updated per step.
     pub updated_parameters: u64,
-    /// Products of the forward and backward pass, and 16 for each parameter that is updated.
+    /// Matrix products of the forward and backward pass, plus 16 FLOPs per updated parameter.
     pub flops: u64,
 }
 
@@ -106,7 +106,7 @@ impl Equal {
     }
 }
 
-/// One arm from one seed on one task. Budgets that give an arm the same steps share the run.
+/// One arm with one seed on one task. Budgets that give an arm the same number of steps share the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct K1TreeRun {
     /// A rule as `--update` names it, `no node` or `llama`.
@@ -114,21 +114,22 @@ pub struct K1TreeRun {
     pub task: String,
     pub seed: u64,
     pub steps_per_phase: u64,
-    /// Time of the steps alone, without evaluation.
+    /// Time of the steps, without evaluation.
     pub seconds: f64,
     pub steps_per_sec: f64,
-    /// Parameters updated, one that was updated at two steps counted twice, and that over steps times parameters.
+    /// Number of parameter updates (a parameter updated at two steps counts twice), and that over steps times
+    /// parameters.
     pub updated_parameters: u64,
     pub updated_share: f64,
     /// `[phase][source]`: losses on both sources after each phase.
     pub losses: Vec<Vec<f64>>,
-    /// Mean over the first two phases of the loss on the phase's own source right after it.
+    /// Mean over the first two phases of the loss on a phase's own source right after that phase.
     pub loss: f64,
-    /// How much the loss on the first source has risen while the second was trained on.
+    /// Rise of the loss on the first source during training on the second.
     pub forgetting: f64,
-    /// Loss on the first source after coming back to it, less that after its first phase.
+    /// Loss on the first source after returning to it, minus its loss after the first phase.
     pub back: f64,
-    /// Mean over both sources of the loss at the end.
+    /// Mean loss over both sources at the end.
     pub final_loss: f64,
 }
 
@@ -146,7 +147,7 @@ pub struct K1TreeMean {
     pub final_loss: Estimate,
 }
 
-/// A difference between two arms, seed by seed.
+/// A difference between two arms, paired by seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct K1TreeComparison {
     pub task: String,
@@ -155,12 +156,13 @@ pub struct K1TreeComparison {
     pub figure: String,
     pub arm: String,
     pub against: String,
-    /// The figure of `arm` less that of `against`.
+    /// Figure of `arm` minus that of `against`.
     pub difference: Estimate,
-    /// The chance of a difference as large where there is none, as it is and held against all comparisons (Holm's method).
+    /// Probability of a difference this large if there were none: by itself, and adjusted for all comparisons (Holm's
+    /// method).
     pub p_value: Option<f64>,
     pub adjusted_p_value: Option<f64>,
-    /// Is it larger than the noise, at 5% over all comparisons together?
+    /// Whether it exceeds the noise, at the 5% level over all comparisons together.
     pub beyond_noise: bool,
 }
 
@@ -172,7 +174,7 @@ impl K1TreeDesign {
 }
 
 impl K1TreeRecord {
-    /// The run that an arm's budget stands for.
+    /// The run that belongs to an arm's budget.
     pub fn run(&self, task: &str, arm: &str, equal: Equal, seed: u64) -> Option<&K1TreeRun> {
         let steps = self.design.steps(arm, equal)?;
         self.runs
@@ -180,7 +182,7 @@ impl K1TreeRecord {
             .find(|run| run.task == task && run.arm == arm && run.steps_per_phase == steps && run.seed == seed)
     }
 
-    /// The same with the origin of every figure.
+    /// Adds the provenance of every figure.
     pub fn with_provenance(mut self) -> K1TreeRecord {
         let mut provenance = Provenance::of(&[
             ("threads", Origin::Assumed),

@@ -1,4 +1,4 @@
-//! Records of a run: plain data with the provenance of every figure, and how it reaches the disk.
+//! Records of a run: plain data with the provenance of every figure, and how it is written to disk.
 
 pub mod atomic;
 pub mod attribution;
@@ -32,5 +32,5 @@ pub mod timestamp;
 pub mod validation;
 pub mod workshop;
 
-/// The version of the files' layout. It changes when a key changes meaning or goes away, not when one is added.
+/// Version of the file layout. It changes when a key changes meaning or is removed, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -1,4 +1,4 @@
-//! link-N-ranks.json and gpu-link-N-ranks.json: how long messages between so many ranks were measured to take.
+//! link-N-ranks.json and gpu-link-N-ranks.json: measured message times between N ranks.
 
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -8,18 +8,18 @@ pub struct LinkRecord {
     pub schema_version: u32,
     pub timestamp: String,
     pub ranks: u64,
-    /// MPI's or NCCL's name and version, and the processor or GPU of rank 0.
+    /// Name and version of MPI or NCCL, and the processor or GPU of rank 0.
     pub library: String,
     pub machine: String,
-    /// A round of an exchange, however little is sent.
+    /// Latency of one round of an exchange, however small the message.
     pub round_seconds: f64,
-    /// Sent by each rank.
+    /// Bandwidth of each rank's sends.
     pub bytes_per_second: f64,
     pub points: Vec<LinkPoint>,
     pub provenance: Provenance,
 }
 
-/// The ends of messages.
+/// The kind of endpoints that messages travel between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     Cpus,
@@ -27,7 +27,7 @@ pub enum Between {
 }
 
 impl Between {
-    /// The beginning of its files' names.
+    /// Prefix of the file names.
     fn prefix(self) -> &'static str {
         match self {
             Between::Cpus => "link-",
@@ -36,7 +36,7 @@ impl Between {
     }
 }
 
-/// An all-reduce.
+/// One measured all-reduce.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkPoint {
     pub bytes: u64,
@@ -48,7 +48,7 @@ impl LinkRecord {
         format!("{}{ranks}-ranks.json", between.prefix())
     }
 
-    /// The ranks of a file of this name.
+    /// The number of ranks in a file name.
     pub fn ranks_of(between: Between, file: &str) -> Option<u64> {
         file.strip_prefix(between.prefix())?.strip_suffix("-ranks.json")?.parse().ok()
     }
@@ -62,8 +62,8 @@ impl LinkRecord {
         ])
     }
 
-    /// The line through the smallest and the largest exchange of so many ranks: two rounds, in each of which a rank sends its part of the tensor to
-    /// each other one.
+    /// Latency and bandwidth from the smallest and the largest exchange between this many ranks. An exchange is two
+    /// rounds, in each of which a rank sends its part of the tensor to every other rank.
     pub fn line(ranks: u64, points: &[LinkPoint]) -> Option<(f64, f64)> {
         let (small, large) =
             (points.iter().min_by_key(|point| point.bytes)?, points.iter().max_by_key(|point| point.bytes)?);
@@ -87,7 +87,7 @@ mod tests {
     fn a_line_goes_through_the_smallest_and_the_largest_exchange() {
         let (round, bytes) = LinkRecord::line(2, &points()).unwrap();
         assert_eq!(round, 5e-5);
-        // Half of the four million bytes goes to the other rank in each of two rounds, in four milliseconds.
+        // Half of the four million bytes goes to the other rank in each of the two rounds, in four milliseconds.
         assert!((bytes / 1e9 - 1.0).abs() < 1e-9, "{bytes}");
         assert_eq!(LinkRecord::line(2, &points()[..1]), None);
     }

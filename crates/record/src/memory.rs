@@ -1,4 +1,4 @@
-//! `memory_analysis.json`: what a step holds in memory, what the peak is made of, and what would lower it.
+//! `memory_analysis.json`: the memory of a step, what its peak consists of, and what would lower it.
 
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -9,35 +9,35 @@ pub const MEMORY_FILE: &str = "memory_analysis.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRecord {
     pub schema_version: u32,
-    /// Live at the fullest moment of a step, to the byte as planned; `performance_summary.json` has a key of this name for what is
-    /// reserved.
+    /// Live memory at the peak of a step, exact from the plan. In `performance_summary.json` the key of this name is
+    /// the reserved memory.
     pub peak_memory_mb: f64,
-    /// Live on average over the time of a step.
+    /// Live memory averaged over the time of a step.
     pub avg_memory_mb: f64,
     pub peak_to_average: f64,
-    /// Share of the arena that lies between buffers at the peak.
+    /// Share of the arena lost to gaps between buffers at the peak.
     pub fragmentation_percent: f64,
     pub peak_phase: String,
     /// The call that runs at the peak.
     pub peak_operator: String,
-    /// The most that is live in each phase.
+    /// Peak live memory in each phase.
     pub at_forward_mb: f64,
     pub at_backward_mb: f64,
     pub at_optimizer_mb: f64,
-    /// Arena and kernel scratch: what the run reserves.
+    /// Memory that the run reserves: arena and kernel scratch.
     pub reserved_memory_mb: f64,
     pub scratch_memory_mb: f64,
-    /// Buffers that come to life in a step; placed before the run, never allocated in it.
+    /// Buffers that become live in a step. They are placed before the run, never allocated during it.
     pub allocations: u64,
     pub largest_tensor: LargestTensor,
     /// MiB live at the peak.
     pub by_category: ByCategory,
     pub peak_memory_events: Vec<MemoryEvent>,
-    /// Memory live at the peak besides weights and moments, by the operator that made it; largest first.
+    /// Live memory at the peak other than weights and moments, by the operator that produced it; largest first.
     pub live_at_peak: Vec<LivePlace>,
-    /// Bytes of all buffers that come to life in a step.
+    /// Bytes of all buffers that become live in a step.
     pub total_memory_allocated: u64,
-    /// `None` where not even a batch of one fits, or free memory is unknown.
+    /// `None` if not even a batch of one fits, or free memory is unknown.
     pub largest_batch_that_fits: Option<u64>,
     pub memory_efficiency_recommendations: Vec<MemoryRecommendation>,
     pub provenance: Provenance,
@@ -75,7 +75,7 @@ impl ByCategory {
     }
 }
 
-/// Buffers that one kind of operator brings to life per step.
+/// Buffers that one kind of operator allocates per step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryEvent {
     pub name: String,
@@ -98,12 +98,12 @@ pub struct LivePlace {
 pub struct MemoryRecommendation {
     pub recommendation: String,
     pub reason: String,
-    /// MiB that would leave the peak at most.
+    /// Upper bound on the reduction of the peak, in MiB.
     pub saves_at_most_mb: f64,
 }
 
 impl MemoryRecord {
-    /// `times` is the origin of the average, which is weighted with the time of the calls.
+    /// `times` is the provenance of the average, which is weighted by the time of the calls.
     pub fn provenance(times: Origin) -> Provenance {
         let mut provenance = Provenance::of(&[
             ("avg_memory_mb", times),

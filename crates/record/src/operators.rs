@@ -9,9 +9,9 @@ pub const OPERATORS_FILE: &str = "operator_analysis.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorRecord {
     pub schema_version: u32,
-    /// Over all recorded steps, one row an operator's name.
+    /// Over all recorded steps, one row per operator name.
     pub operator_stats: Vec<OperatorStats>,
-    /// A mean step, one row an operator at one kind of place in the model.
+    /// A mean step, one row per operator and kind of place in the model.
     pub by_place: Vec<PlaceStats>,
     pub step_breakdown: StepBreakdown,
     pub bottlenecks: Bottlenecks,
@@ -20,14 +20,14 @@ pub struct OperatorRecord {
     pub provenance: Provenance,
 }
 
-/// Seconds, FLOPs and bytes over all recorded steps. On a CPU the columns of the device are zero: nothing ran there.
+/// Seconds, FLOPs and bytes over all recorded steps. On a CPU the device columns are zero.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorStats {
     pub name: String,
     /// Self time; operators do not nest here, so it is also the total.
     pub cpu_time_total: f64,
     pub cpu_time_avg: f64,
-    /// Share of all operators' time: the column adds up to 100.
+    /// Share of the total operator time: the column adds up to 100.
     pub cpu_time_percent: f64,
     pub cuda_time_total: f64,
     pub cuda_time_avg: f64,
@@ -45,15 +45,15 @@ pub struct OperatorStats {
 pub struct PlaceStats {
     pub name: String,
     pub module: String,
-    /// Part of the model that the place is: `query`, `norm`, or `query+key+value` where a call stands for all three.
+    /// The part of the model: `query`, `norm`, or `query+key+value` if one call covers all three.
     #[serde(default)]
     pub role: String,
     pub phase: String,
     /// Calls per step.
     pub count: u64,
-    /// Seconds per step on the device. On a CPU the device is the CPU.
+    /// Seconds per step on the device, which may be the CPU.
     pub time: f64,
-    /// Seconds per step that the host spent in the calls: launching them, or on a CPU computing them.
+    /// Seconds per step that the host spent in the calls: launching them or, on a CPU, computing them.
     #[serde(default)]
     pub host_time: f64,
     /// Share of the step's wall time.
@@ -62,13 +62,14 @@ pub struct PlaceStats {
     pub bytes: u64,
     pub intensity: f64,
     pub bound: Bound,
-    /// Seconds per step that the nearer roof allows.
+    /// Seconds per step at the limiting roof.
     pub floor: f64,
     pub percent_of_roof: f64,
-    /// Seconds per step that would stay with the passes of `target_passes`, else at the nearer roof: a bound, not a promise.
+    /// Seconds per step that would remain with the passes of `target_passes`, or else at the limiting roof: a bound,
+    /// not a promise.
     #[serde(default)]
     pub target_time: f64,
-    /// Passes that change these calls and are not applied yet.
+    /// Passes that would change these calls and are not applied yet.
     #[serde(default)]
     pub target_passes: Vec<String>,
 }
@@ -87,12 +88,12 @@ pub struct StepBreakdown {
     pub forward_operators: f64,
     pub backward_operators: f64,
     pub optimizer_operators: f64,
-    /// Between the calls of a phase: nothing ran.
+    /// Gaps between the calls of a phase, during which nothing ran.
     pub between_calls: f64,
     pub data_wait: f64,
-    /// Batch to the device, loss back.
+    /// Copying the batch to the device and the loss back.
     pub host_copies: f64,
-    /// The rest of the loop, and the recorder.
+    /// The rest of the training loop, and the recorder.
     pub other: f64,
 }
 
@@ -101,12 +102,12 @@ impl StepBreakdown {
         self.forward_operators + self.backward_operators + self.optimizer_operators
     }
 
-    /// Everything that was timed by itself: all but `other`.
+    /// Everything that was timed individually: all but `other`.
     pub fn accounted(&self) -> f64 {
         self.operators() + self.between_calls + self.data_wait + self.host_copies
     }
 
-    /// (part, seconds), in the order to show them.
+    /// (part, seconds), in display order.
     pub fn parts(&self) -> [(&'static str, f64); 7] {
         [
             ("forward operators", self.forward_operators),
@@ -122,16 +123,16 @@ impl StepBreakdown {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bottlenecks {
-    /// Names, the costliest first.
+    /// Operator names, the costliest first.
     pub top_cpu_time: Vec<String>,
-    /// Empty where nothing ran on a GPU.
+    /// Empty if nothing ran on a GPU.
     pub top_cuda_time: Vec<String>,
-    /// Those that the memory bounds, by time.
+    /// Memory-bound operators, by time.
     pub memory_intensive: Vec<String>,
-    /// Products far below the compute roof, by time.
+    /// Matrix products far below the compute roof, by time.
     pub low_flops_utilization: Vec<String>,
     pub optimization_targets: Vec<OptimizationTarget>,
-    /// The workshop's table of categories, filled in.
+    /// The workshop's bottleneck table, filled in.
     pub categories: Vec<BottleneckCategory>,
 }
 
@@ -139,11 +140,11 @@ pub struct Bottlenecks {
 pub struct OptimizationTarget {
     pub operation: String,
     pub optimization: String,
-    /// An upper bound, in words and figures.
+    /// An upper bound, in words and numbers.
     pub potential_benefit: String,
-    /// Share of the step that would be saved at most.
+    /// Upper bound on the share of the step that would be saved.
     pub saves_at_most_percent: f64,
-    /// `high`, `medium` or `low`, by that share.
+    /// `high`, `medium` or `low`, according to that share.
     pub priority: String,
 }
 
@@ -151,21 +152,21 @@ pub struct OptimizationTarget {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BottleneckCategory {
     pub category: String,
-    /// Share of the step's wall time; `None` where the category is not about time.
+    /// Share of the step's wall time; `None` if the category is not about time.
     pub percent_of_time: Option<f64>,
     pub difficulty: String,
     pub effort: Level,
-    /// The step's speed-up if the category fell to its floor; `None` where no time can be named.
+    /// Speed-up of the step if the category ran at its floor; `None` if no time can be given.
     pub speedup_at_most: Option<f64>,
     pub impact: Level,
-    /// 1 is the first to do.
+    /// 1 is the one to do first.
     pub priority_rank: u64,
     /// The change to make, and how to make it here.
     pub remedy: String,
-    /// The passes that it asks for, applied or not.
+    /// The passes that it needs, applied or not.
     #[serde(default)]
     pub passes: Vec<String>,
-    /// Evidence that the figures rest on.
+    /// Evidence for the figures.
     pub evidence: String,
 }
 
@@ -176,7 +177,7 @@ pub enum Level {
     High,
 }
 
-/// Percent of the step's wall time, and counts of a step.
+/// Percent of the step's wall time, and counts per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Patterns {
     pub gemm_percent: f64,
@@ -185,21 +186,21 @@ pub struct Patterns {
     pub softmax_percent: f64,
     /// Everything inside the attention modules, projections included.
     pub attention_percent: f64,
-    /// Scores, softmax and their mix: attention without its projections.
+    /// Scores, softmax and the weighted sum of values: attention without its projections.
     pub attention_core_percent: f64,
     pub ffn_percent: f64,
     pub norm_percent: f64,
     pub optimizer_percent: f64,
-    /// Time between calls, and the cost of starting every call.
+    /// Time between calls, plus the cost of launching every call.
     pub launch_overhead_percent: f64,
     pub idle_percent: f64,
     /// Kernels that the step needs.
     pub kernels_per_step: u64,
-    /// Kernels that are there to be looked at alone, such as the norm of the gradients: counted in no ratio.
+    /// Kernels that exist only for observation, such as the gradient norm: not counted in any ratio.
     #[serde(default)]
     pub instrumentation_kernels: u64,
     pub distinct_kernels: u64,
-    /// Weight products of one forward pass.
+    /// Weight products per forward pass.
     pub linear_projections: u64,
 }
 

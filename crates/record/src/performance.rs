@@ -1,4 +1,4 @@
-//! `performance_summary.json`: how fast the run was, what it used, and on what.
+//! `performance_summary.json`: how fast the run was, what it used, and on which machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,31 +19,31 @@ pub struct PerformanceRecord {
     pub statistics: StepStatistics,
     pub training_params: TrainingParams,
     pub system_info: SystemInfo,
-    /// How the GPU was while a recorded run went on; none without one, or where its library of such figures is missing.
+    /// State of the GPU during a recorded run; `None` without a GPU, or if NVML is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_state: Option<GpuState>,
-    /// How rounding to eight bits went; none in other precisions.
+    /// Statistics of rounding to eight bits; `None` in other precisions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp8: Option<Fp8Rounding>,
-    /// Reasons to doubt the run or its times: a busy machine, noise, a loss that left its course.
+    /// Reasons to doubt the run or its times: a busy machine, noise, a loss spike.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     pub provenance: Provenance,
 }
 
-/// Counted on the device while values were rounded to eight bits, over all steps since the run's first.
+/// Counted on the device while rounding values to eight bits, over all steps since the run's first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fp8Rounding {
     pub scaled_tensors: u64,
-    /// Values beyond the largest number, set to it.
+    /// Values clamped to the largest representable number.
     pub saturated_values: f64,
     /// The tensor with most of them.
     pub most_saturated: Option<String>,
-    /// Times that a tensor's largest value was not finite, or its scale beyond what is kept.
+    /// Number of times that a tensor's largest value was not finite, or its scale was out of range.
     pub scales_out_of_range: f64,
 }
 
-/// Clocks, power, temperature and what held the clocks down, as the driver's library told them again and again.
+/// Clocks, power, temperature and the reasons for throttling, sampled repeatedly from the driver's library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GpuState {
     pub samples: u64,
@@ -56,7 +56,7 @@ pub struct GpuState {
     pub power_watts_most: f64,
     pub power_watts_limit: f64,
     pub temperature_celsius_most: f64,
-    /// The most frequent first; empty where the clocks were free.
+    /// The most frequent first; empty if the clocks were not throttled.
     pub held_back_by: Vec<HeldBack>,
 }
 
@@ -78,7 +78,7 @@ pub struct ModelConfig {
     pub rope_theta: f64,
     pub norm_eps: f64,
     pub dropout: f64,
-    /// Children of each node, level by level, where blocks form a tree.
+    /// Children of each node, level by level, if blocks form a tree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branching: Vec<u64>,
 }
@@ -89,43 +89,43 @@ pub struct ProfilerConfig {
     pub profile_dir: Option<String>,
     pub warmup_steps: u64,
     pub profile_steps: u64,
-    /// How recorded calls were timed, and what could not be recorded; empty where nothing was.
+    /// How recorded calls were timed, and what could not be recorded; empty if nothing was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recording: Vec<String>,
 }
 
-/// Times in seconds, memory in MiB. `None` is a figure that this run does not have: a loss under the null backend, the time
-/// of a phase that was not told apart.
+/// Times in seconds, memory in MiB. `None` means that this run does not have the figure: a loss under the null backend,
+/// or the time of a phase that was not measured separately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PerformanceSummary {
     pub total_samples: u64,
-    /// Samples a second over the whole run, warm-up excluded.
+    /// Samples per second over the whole run, warm-up excluded.
     pub avg_training_speed: Option<f64>,
     pub tokens_per_sec: Option<f64>,
     pub steps_per_sec: Option<f64>,
     /// Loss of the last step.
     pub final_loss: Option<f64>,
     pub avg_loss: Option<f64>,
-    /// Nats a token that no model can go below; known for generated data only.
+    /// Lower bound of any model's loss in nats per token; known only for generated data.
     pub loss_floor: Option<f64>,
     pub avg_batch_time: Option<f64>,
     pub avg_forward_time: Option<f64>,
     pub avg_backward_time: Option<f64>,
     pub avg_optimizer_time: Option<f64>,
-    /// Time the step waited for its batch.
+    /// Time that the step waited for its batch.
     pub avg_data_time: Option<f64>,
-    /// Reserved: arena and kernel scratch, the same for the whole run. `memory_analysis.json` has a key of this name for what is
-    /// live at the fullest moment, and this one as `reserved_memory_mb`.
+    /// Reserved memory: arena and kernel scratch, constant over the run. In `memory_analysis.json` the key of this name
+    /// is the peak of live memory, and this figure is `reserved_memory_mb`.
     pub peak_memory_mb: Option<f64>,
-    /// The most that the process ever had resident, whatever it was for.
+    /// Peak resident memory of the whole process.
     pub process_peak_memory_mb: Option<f64>,
-    /// Live on average over the calls of a step, each counted once; `memory_analysis.json` weights them with their time.
+    /// Live memory averaged over the calls of a step, each counted once; `memory_analysis.json` weights them by time.
     pub avg_memory_mb: Option<f64>,
-    /// Time in which at least one kernel or operator ran, over wall time.
+    /// Share of wall time during which at least one kernel or operator ran.
     pub device_utilization_percent: Option<f64>,
     /// Overhead that recording adds to the median step.
     pub profiling_overhead_percent: Option<f64>,
-    /// Between which that lies with 95%; `None` where nothing was recorded or too few steps took turns.
+    /// 95% confidence interval of the overhead; `None` if nothing was recorded or too few steps were compared.
     #[serde(default)]
     pub profiling_overhead_ci95_low: Option<f64>,
     #[serde(default)]
@@ -133,7 +133,7 @@ pub struct PerformanceSummary {
 }
 
 impl PerformanceSummary {
-    /// The recorder's overhead with its interval, in words; `None` where it was not measured.
+    /// The recorder's overhead with its interval, in words; `None` if it was not measured.
     pub fn overhead_words(&self) -> Option<String> {
         let percent = self.profiling_overhead_percent?;
         let interval = self.profiling_overhead_ci95_low.zip(self.profiling_overhead_ci95_high);
@@ -154,7 +154,7 @@ pub struct TrainingParams {
     pub learning_rate: f64,
     pub use_amp: bool,
     pub gradient_accumulation_steps: u64,
-    /// Largest global norm of the gradients; 0 is off.
+    /// Maximum global norm of the gradients; 0 is off.
     pub clip: f64,
 }
 
@@ -173,13 +173,13 @@ pub struct SystemInfo {
 }
 
 impl PerformanceRecord {
-    /// Times are measured on a real device, computed where they are replayed from predictions. Memory is measured where the
-    /// device or process was asked, computed where the plan is quoted.
+    /// Times are measured on a real device, and computed when they are replayed from predictions. Memory is measured if
+    /// the device or process reported it, and computed if it comes from the plan.
     pub fn provenance(times: Origin, memory: Origin) -> Provenance {
         Provenance::of(&[
             ("config", Origin::Assumed),
             ("profiler_config", Origin::Assumed),
-            // Rates, average times and losses; exceptions below.
+            // Rates, mean times and losses; the exceptions follow.
             ("performance_summary", times),
             ("performance_summary.total_samples", Origin::Computed),
             ("performance_summary.final_loss", Origin::Computed),
@@ -208,7 +208,7 @@ impl PerformanceRecord {
         self
     }
 
-    /// For a report that is passed on: paths are left out. Host names are never written.
+    /// For a report that is shared: removes paths. Host names are never written.
     pub fn redact(mut self) -> PerformanceRecord {
         self.profiler_config.profile_dir = None;
         self

@@ -1,5 +1,5 @@
-//! precisions.json: what each precision was predicted to bring, what it brought, and the gates it held. Kept beside the
-//! device's peaks as well, where `--precision auto` finds it.
+//! precisions.json: predicted and measured speed-up of each precision, and the gates it passed. Also stored beside the
+//! device's peaks, where `--precision auto` finds it.
 
 use crate::gate::GateRecord;
 use crate::provenance::{Origin, Provenance};
@@ -13,18 +13,18 @@ pub struct PrecisionsRecord {
     pub schema_version: u32,
     pub timestamp: String,
     pub device: String,
-    /// The code that computed: a change of it asks for a new proof.
+    /// Version of the kernels: if they change, the proof has to be repeated.
     pub kernels: String,
     pub size: String,
-    /// The model's sizes in words, the same for the same model.
+    /// The model's sizes in words; the same model has the same words.
     pub model: String,
     pub batch_size: u64,
     pub seq_len: u64,
     /// The list of passes that every precision ran with.
     pub passes: Vec<String>,
-    /// The fastest that was proved.
+    /// The fastest precision that was proved.
     pub precision: String,
-    /// In the order they were tried, each on top of the fastest proved before it.
+    /// In the order of the trials, each on top of the fastest one proved before it.
     pub precisions: Vec<PrecisionRow>,
     pub provenance: Provenance,
 }
@@ -32,19 +32,19 @@ pub struct PrecisionsRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrecisionRow {
     pub precision: String,
-    /// The one it was measured against.
+    /// The precision it was compared with.
     pub over: String,
     pub predicted_speedup: f64,
     pub measured_speedup: f64,
     pub measured_ci95_low: f64,
     pub measured_ci95_high: f64,
-    /// Rounds that the interval rests on.
+    /// Number of rounds behind the interval.
     pub rounds: u64,
     pub memory_before_mb: f64,
     pub memory_after_mb: f64,
-    /// All gates passed.
+    /// Whether all gates passed.
     pub proved: bool,
-    /// Relative differences of loss and gradients (in norm) from Version 1 in single precision, same weights.
+    /// Relative differences of loss and gradients (in norm) from Version 1 in single precision with the same weights.
     #[serde(default)]
     pub loss_difference: Option<f64>,
     #[serde(default)]
@@ -53,13 +53,13 @@ pub struct PrecisionRow {
 }
 
 impl PrecisionsRecord {
-    /// The same with the origin of every figure.
+    /// Adds the provenance of every figure.
     pub fn with_provenance(mut self) -> PrecisionsRecord {
         self.provenance = provenance(&self);
         self
     }
 
-    /// True where both records are of the same model, batch and sequence on the same device.
+    /// Whether both records are for the same model, batch and sequence on the same device.
     pub fn is_of(&self, other: &PrecisionsRecord) -> bool {
         let key = |record: &PrecisionsRecord| {
             (record.device.clone(), record.model.clone(), record.batch_size, record.seq_len)
@@ -67,7 +67,7 @@ impl PrecisionsRecord {
         key(self) == key(other)
     }
 
-    /// The proved precision's speed-up over single precision: those of the proved rows together.
+    /// Speed-up of the proved precision over single precision: the product over the proved rows.
     pub fn speedup(&self) -> f64 {
         self.precisions.iter().filter(|row| row.proved).map(|row| row.measured_speedup).product()
     }

@@ -1,4 +1,4 @@
-//! `progress.jsonl`: a run while it goes on, a line at every log interval, for those who watch.
+//! `progress.jsonl`: the progress of a run, one line per log interval, for those who watch it.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,23 +14,23 @@ pub struct ProgressHeader {
     pub provenance: Provenance,
 }
 
-/// Every other line: the newest step, with means since the line before.
+/// Every other line: the newest step, with means since the previous line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgressLine {
     pub step: u64,
-    /// Loss of that step, before its update; missing where nothing is computed.
+    /// Loss of that step, before its update; missing if nothing is computed.
     pub loss: Option<f64>,
-    /// A step.
+    /// Seconds per step.
     pub seconds: f64,
     pub samples_per_sec: f64,
-    /// Memory that the process holds, where the system reports it.
+    /// Resident memory of the process, if the system reports it.
     pub memory_mb: Option<f64>,
-    /// Norm of all gradients of that step together; missing where the run does not compute it.
+    /// Global gradient norm of that step; missing if the run does not compute it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_norm: Option<f64>,
 }
 
-/// A line between those: an evaluation.
+/// An evaluation, on a line of its own between the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationLine {
     /// Steps taken before it.
@@ -39,7 +39,7 @@ pub struct EvaluationLine {
 }
 
 impl ProgressHeader {
-    /// Times are measured unless a device replays predicted ones.
+    /// Times are measured, unless the device replays predicted ones.
     pub fn new(times: Origin) -> ProgressHeader {
         ProgressHeader {
             schema_version: SCHEMA_VERSION,

@@ -1,4 +1,4 @@
-//! Where every figure comes from, and a check that none was forgotten.
+//! The provenance of every figure, and a check that none was forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,14 @@ use serde_json::Value;
 pub enum Origin {
     /// Read from a clock, a counter or the device while it ran.
     Measured,
-    /// Follows by arithmetic from the model, the plan or other figures.
+    /// Calculated from the model, the plan or other figures.
     Computed,
-    /// Taken as given: settings, and values nobody checked.
+    /// Taken as given: settings, and values that were not checked.
     Assumed,
 }
 
-/// Dotted keys, or prefixes of them at a dot, to origins. The longest prefix decides. Elements of a list share the list's key.
+/// Maps dotted keys, or prefixes of them that end at a dot, to origins. The longest prefix wins. Elements of a list
+/// share the list's key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Provenance(BTreeMap<String, Origin>);
@@ -51,7 +52,7 @@ pub enum ProvenanceError {
     Mismatch { without: Vec<String>, unused: Vec<String> },
 }
 
-/// Holds a serialised record against its own `provenance`: every number is covered, and every key names something.
+/// Checks a serialized record against its own `provenance`: every number is covered, and every key names something.
 pub fn check_provenance(record: &Value) -> Result<(), ProvenanceError> {
     if !record["schema_version"].is_u64() {
         return Err(ProvenanceError::Missing("schema_version"));
@@ -83,7 +84,7 @@ pub fn check_provenance(record: &Value) -> Result<(), ProvenanceError> {
 #[derive(Default)]
 struct Leaves {
     numbers: BTreeSet<String>,
-    /// Also texts and nulls: a figure that does not exist in this run keeps its origin.
+    /// Includes texts and nulls: a figure that this run does not have keeps its origin.
     all: BTreeSet<String>,
 }
 

@@ -1,4 +1,5 @@
-//! `rank-scaling.json`: how long a step takes on one rank and on several, where the time beyond one rank's goes, and how well it was predicted.
+//! `rank-scaling.json`: step time on one rank and on several, where the additional time goes, and how well it was
+//! predicted.
 
 use crate::provenance::{Origin, Provenance};
 use crate::statistics::Interval;
@@ -16,14 +17,14 @@ pub struct RankScalingRecord {
     pub parameters: u64,
     pub device: String,
     pub machine: String,
-    /// Threads of each rank.
+    /// Threads per rank.
     pub threads: u64,
-    /// As it was given, with `{ranks}` in place of their number.
+    /// The launch command as given, with `{ranks}` in place of the number of ranks.
     pub launcher: String,
     pub rounds: u64,
-    /// Steps of a run that are timed.
+    /// Timed steps per run.
     pub steps: u64,
-    /// Sequences per step: of each rank under weak scaling, of all ranks under strong scaling.
+    /// Sequences per step: per rank under weak scaling, over all ranks under strong scaling.
     pub batch_size: u64,
     pub seq_len: u64,
     pub points: Vec<RankPoint>,
@@ -34,32 +35,32 @@ pub struct RankScalingRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankPoint {
     pub ranks: u64,
-    /// Every rank keeps its batch.
+    /// Step time when every rank keeps its batch (weak scaling).
     pub weak_seconds: Option<Figure>,
-    /// One rank's step over this one.
+    /// Step time on one rank divided by this one.
     pub efficiency_percent: Option<Figure>,
-    /// From the steps of one and two ranks alone.
+    /// Predicted only from the steps on one and two ranks.
     pub predicted_seconds: Option<f64>,
     pub predicted_off_percent: Option<f64>,
-    /// Computing that takes longer than on one rank alone: ranks share cores, caches and memory.
+    /// Additional compute time compared with one rank alone, because ranks share cores, caches and memory.
     pub shared_seconds: Option<Figure>,
-    /// Exchanges that the step waits for.
+    /// Exposed communication: exchanges that the step waits for.
     pub exposed_seconds: Option<Figure>,
     pub exposed_without_overlap_seconds: Option<Figure>,
-    /// The batch is divided among the ranks; none where it cannot be.
+    /// Step time when the batch is divided among the ranks (strong scaling); `None` if it cannot be divided.
     pub strong_seconds: Option<Figure>,
     pub strong_batch_size: Option<u64>,
-    /// One rank's step with the whole batch over this one.
+    /// Step time of one rank with the whole batch divided by this one.
     pub speedup: Option<Figure>,
-    /// One rank alone with the batch that each has under strong scaling.
+    /// Step time of one rank alone with the batch that each rank has under strong scaling.
     pub divided_alone_seconds: Option<Figure>,
-    /// A sentence.
+    /// The limiting factor, as a sentence.
     pub limited_by: Option<String>,
-    /// Why there are no figures, or why they say little.
+    /// Why there are no figures, or why they mean little.
     pub note: Option<String>,
 }
 
-/// A mean over rounds; its 95% interval where there are two rounds or more.
+/// A mean over rounds, with its 95% confidence interval if there are at least two.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     pub value: f64,
@@ -82,7 +83,7 @@ impl Figure {
 }
 
 impl RankScalingRecord {
-    /// The same with the origin of every figure.
+    /// Adds the provenance of every figure.
     pub fn with_provenance(mut self) -> RankScalingRecord {
         let mut provenance = Provenance::of(&[
             ("parameters", Origin::Computed),

@@ -1,4 +1,4 @@
-//! A row of the run registry: what a run was, how it ended and its headline figures.
+//! A row of the run registry: what the run was, how it ended and its headline figures.
 
 pub mod change;
 
@@ -13,7 +13,7 @@ pub enum RunStatus {
     Running,
     Finished,
     Failed,
-    /// Ended before its time: by Ctrl-C, or the process went away without a word.
+    /// Ended early: by Ctrl-C, or because the process disappeared.
     Interrupted,
 }
 
@@ -41,14 +41,14 @@ pub struct RunStart {
     /// `train`, `profile`, `optimize`, `study`, `scale` or `analyze`.
     pub command: String,
     pub command_line: Vec<String>,
-    /// The working directory: relative paths of the command line start there.
+    /// The working directory, which relative paths of the command line are based on.
     pub directory: Option<String>,
-    /// Absolute; none for a run that writes no folder.
+    /// Absolute path; `None` for a run that writes no folder.
     pub folder: Option<String>,
     pub size: Option<String>,
-    /// The list of passes by its name: `v1`, `v2`, `all`, or the passes themselves.
+    /// Name of the list of passes: `v1`, `v2`, `all`, or the passes themselves.
     pub version: Option<String>,
-    /// `config.json`'s `configuration`, or what the command has in its place.
+    /// The `configuration` of `config.json`, or the command's equivalent.
     pub configuration: Value,
     pub device: String,
     /// The processor, or the accelerator.
@@ -57,14 +57,14 @@ pub struct RunStart {
     pub headroom_version: String,
     /// UTC, ISO 8601.
     pub started: String,
-    /// The run that started this one: a study's.
+    /// The run that started this one, such as a study.
     pub parent: Option<i64>,
 }
 
 /// A run as the registry has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunRow {
-    /// Counted up, never used twice.
+    /// Increasing, never reused.
     pub id: i64,
     /// Given by the user; unique.
     pub name: Option<String>,
@@ -77,7 +77,7 @@ pub struct RunRow {
     pub figures: Headline,
 }
 
-/// The figures that lists and comparisons show. `None` is a figure that this kind of run does not have.
+/// The figures that lists and comparisons show. `None` means that this kind of run does not have the figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Headline {
@@ -85,22 +85,22 @@ pub struct Headline {
     pub steps: Option<u64>,
     pub samples_per_sec: Option<f64>,
     pub tokens_per_sec: Option<f64>,
-    /// Median seconds per step, and its 95% interval.
+    /// Median seconds per step, with its 95% confidence interval.
     pub step_seconds: Option<f64>,
     pub step_seconds_low: Option<f64>,
     pub step_seconds_high: Option<f64>,
     pub peak_memory_mb: Option<f64>,
     pub avg_memory_mb: Option<f64>,
     pub final_loss: Option<f64>,
-    /// Model FLOPs over the machine's measured peak; a profile has it.
+    /// Model FLOPs relative to the machine's measured peak; only profiles have it.
     pub mfu_percent: Option<f64>,
-    /// A profile has it.
+    /// Only profiles have it.
     pub bound: Option<Bound>,
-    /// Speed-up of the kept list over Version 1; `optimize` has it.
+    /// Speed-up of the kept list over Version 1; only `optimize` has it.
     pub speedup: Option<f64>,
     /// Number of findings in an analysed trace.
     pub findings: Option<u64>,
-    /// False where times are predicted.
+    /// False if times are predicted.
     pub measured: bool,
 }
 

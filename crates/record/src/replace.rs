@@ -1,9 +1,9 @@
-//! Replaces a file that belongs to the user: links lead where they led, owner and mode stay, and a kill loses nothing.
+//! Replaces a file that belongs to the user: links still lead to it, owner and mode stay, and a kill loses nothing.
 //!
 //! A new file is renamed over the old one. Two kinds of file are written in place instead: one with several hard links,
-//! whose other names would keep the old text, and one whose owner a new file could not have. There the old text is synced
-//! to a file beside it first and removed afterwards. A kill in between leaves that copy; `recover` removes it where the
-//! write came to its end or never began, and names it where only a person can tell.
+//! whose other names would keep the old text, and one whose owner a new file could not have. For those, the old text is
+//! first synced to a copy beside the file and removed afterwards. A kill in between leaves that copy. `recover` removes
+//! it if the write finished or never began, and reports it if only a person can decide.
 
 use std::fs::{self, File, Metadata};
 use std::hash::{DefaultHasher, Hasher};
@@ -19,7 +19,7 @@ const OLD_ENDING: &str = ".headroom.old";
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let failed = |error| FileError::new("write", path)(error);
     let target = fs::canonicalize(path).map_err(failed)?;
-    // Opened for writing, so that a file without the permission stays as it is, whatever its folder allows.
+    // Opened for writing, so that a read-only file stays as it is, whatever its folder allows.
     let current = File::options().read(true).write(true).open(&target).map_err(failed)?;
     let about = current.metadata().map_err(failed)?;
     if !about.is_file() {
@@ -34,7 +34,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
         return write_in_place(&target, current, bytes).map_err(failed);
     }
     write_through(&temporary.file, |writer| writer.write_all(bytes)).map_err(failed)?;
-    // After the owner: a change of owner takes bits of the mode away.
+    // After the owner: changing the owner clears bits of the mode.
     temporary.file.set_permissions(about.permissions()).map_err(failed)?;
     keep_attributes(&current, &temporary.file);
     temporary.file.sync_all().map_err(failed)?;
@@ -42,8 +42,8 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     sync_directory_of(&target)
 }
 
-/// Removes what killed replacements left in `folder`. Returns copies of old text that a person has to look at: the file
-/// beside each is neither the old text nor the new one.
+/// Removes what killed replacements left in `folder`. Returns the copies that a person has to look at, because the file
+/// beside them is neither the old text nor the new one.
 pub fn recover(folder: &Path) -> Vec<PathBuf> {
     sweep(folder);
     let Ok(entries) = fs::read_dir(folder) else { return vec![] };
@@ -56,13 +56,14 @@ pub fn recover(folder: &Path) -> Vec<PathBuf> {
     unclear
 }
 
-/// `.NAME.RANDOM.HASH-OF-NEW.headroom.old`, which says where it belongs and how the write was to end.
+/// `.NAME.RANDOM.HASH-OF-NEW.headroom.old`: which file the copy belongs to, and the hash of the text that was being
+/// written.
 fn is_old_copy(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b".") && name.ends_with(OLD_ENDING.as_bytes())
 }
 
-/// Removes a copy that nobody needs; false where it may be all that is left of the old text.
+/// Removes a copy that is not needed; false if it may be all that is left of the old text.
 fn settle(copy: &Path) -> bool {
     let (Ok(old), Some((target, hash))) = (fs::read(copy), target_of(copy)) else { return false };
     let Ok(current) = fs::read(target) else { return false };
@@ -73,7 +74,7 @@ fn settle(copy: &Path) -> bool {
 fn target_of(copy: &Path) -> Option<(PathBuf, String)> {
     use std::os::unix::ffi::OsStrExt;
     let name = copy.file_name()?.as_bytes().strip_prefix(b".")?.strip_suffix(OLD_ENDING.as_bytes())?;
-    // A random number and the hash, sixteen digits each behind a dot.
+    // A random number and the hash, each sixteen digits after a dot.
     let (name, tail) = name.split_at_checked(name.len().checked_sub(34)?)?;
     let hash = std::str::from_utf8(tail.get(18..34)?).ok()?;
     Some((copy.with_file_name(std::ffi::OsStr::from_bytes(name)), hash.to_string()))
@@ -92,7 +93,7 @@ fn write_in_place(target: &Path, mut current: File, bytes: &[u8]) -> io::Result<
     copy.file.sync_all()?;
     sync_directory_of(target).map_err(|error| error.source)?;
     if let Err(error) = overwrite(&mut current, bytes) {
-        // The room of the old text is still its own, also on a full disk.
+        // The old text still has its blocks, even on a full disk.
         copy.needed = overwrite(&mut current, &old).is_err();
         return Err(match copy.needed {
             true => io::Error::new(error.kind(), format!("{error}; its old text is in {}", copy.path.display())),
@@ -109,7 +110,7 @@ fn overwrite(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The old text while the file is written, removed on drop.
+/// A copy of the old text while the file is written; removed on drop.
 struct OldCopy {
     file: File,
     path: PathBuf,
@@ -132,7 +133,7 @@ impl Drop for OldCopy {
     }
 }
 
-/// The same for the same bytes in every run of this program.
+/// Gives the same digits for the same bytes in every run of this program.
 fn digits(bytes: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
@@ -164,7 +165,7 @@ fn keep_owner(_file: &File, _about: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Access lists and attributes, as far as this user may set them.
+/// Copies access lists and extended attributes, as far as this user may set them.
 #[cfg(target_os = "linux")]
 fn keep_attributes(from: &File, to: &File) {
     use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};

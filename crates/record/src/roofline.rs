@@ -1,4 +1,4 @@
-//! `roofline_data.json`: the device's roofs, the step as one point, and a point an operator.
+//! `roofline_data.json`: the device's roofs, the step as one point, and one point per operator.
 
 use crate::provenance::{Origin, Provenance};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct DeviceInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PerformancePoint {
     pub arithmetic_intensity: f64,
-    /// FLOPs per second, executed.
+    /// Executed FLOPs per second.
     pub achieved_performance: f64,
     pub mfu_percent: f64,
 }
@@ -49,12 +49,12 @@ pub struct RooflinePoint {
 pub struct RooflineTarget {
     pub target: String,
     pub reason: String,
-    /// Upper bound on the step's gain if the target ran at its roof; computed, not promised.
+    /// Upper bound on the step's gain if the target ran at its roof; computed, not a promise.
     pub expected_improvement: String,
 }
 
 impl RooflineRecord {
-    /// Rates are FLOPs that the plan counts over a measured time: computed.
+    /// Rates are FLOPs counted from the plan over a measured time, so they are computed.
     pub fn provenance(times: Origin, peak: Origin) -> Provenance {
         Provenance::of(&[
             ("device_info", peak),

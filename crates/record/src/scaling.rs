@@ -1,4 +1,5 @@
-//! `scaling.json`: memory and speed over batch and sequence, their fitted growth, what fits, and what would save memory.
+//! `scaling.json`: memory and speed over batch and sequence, their fitted growth, what fits, and what would save
+//! memory.
 
 use crate::provenance::{Origin, Provenance};
 use crate::statistics::StepStatistics;
@@ -24,7 +25,7 @@ pub struct ScalingRecord {
     pub batch_scaling: Growth,
     pub sequence_scaling: Growth,
     pub limits: Limits,
-    /// Most saved first, by the plan.
+    /// Largest saving first, according to the plan.
     pub optimizations: Vec<Optimization>,
     pub provenance: Provenance,
 }
@@ -36,38 +37,38 @@ pub struct ScalingPoint {
     pub peak_memory_mb: f64,
     pub avg_memory_mb: f64,
     pub peak_to_average: f64,
-    /// Peak memory over the tokens of the batch.
+    /// Peak memory divided by the tokens of the batch.
     pub memory_per_token_kb: f64,
-    /// Peak memory over that of the first point of its sweep.
+    /// Peak memory relative to the first point of its sweep.
     pub scaling_factor: f64,
     pub memory_by_component: Components,
-    /// Each component when it is largest by itself, whenever that is; the fitted growth is of these.
+    /// The maximum of each component by itself, whenever it occurs; the growth is fitted to these.
     #[serde(default)]
     pub largest_by_component: Components,
     pub predicted_step_seconds: f64,
-    /// Measured where it fits; predicted under the null device.
+    /// Measured if it fits; predicted under the null device.
     pub step_seconds: Option<f64>,
-    /// Between which the median step lies with 95%.
+    /// 95% confidence interval of the median step.
     #[serde(default)]
     pub step_seconds_low: Option<f64>,
     #[serde(default)]
     pub step_seconds_high: Option<f64>,
     pub samples_per_sec: Option<f64>,
     pub tokens_per_sec: Option<f64>,
-    /// Peak of the whole process, as the system counted it.
+    /// Peak memory of the whole process, as the system reports it.
     pub process_peak_memory_mb: Option<f64>,
-    /// Why there is no speed.
+    /// Why there is no speed figure.
     pub note: Option<String>,
 }
 
 /// How memory grows along one axis: as the axis to the power of the exponent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Growth {
-    /// Exponent of the memory beyond parameters, gradients, optimizer state and the kernels' own scratch.
+    /// Exponent of the memory other than parameters, gradients, optimizer state and kernel scratch.
     pub exponent: Option<f64>,
     /// `constant`, `linear`, `between`, `quadratic`, or `unknown` with fewer than two points.
     pub class: String,
-    /// Exponent of the whole peak, the fixed part included.
+    /// Exponent of the whole peak, including the fixed part.
     pub peak_exponent: Option<f64>,
     /// Exponent of samples per second.
     pub speed_exponent: Option<f64>,
@@ -79,42 +80,42 @@ pub struct ComponentGrowth {
     pub component: String,
     pub exponent: Option<f64>,
     pub class: String,
-    /// MiB at the first and the last point.
+    /// MiB at the first and at the last point.
     pub first_mb: f64,
     pub last_mb: f64,
 }
 
-/// The largest that fit into memory, found on the plan.
+/// The largest sizes that fit into memory, found from the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     pub available_mb: f64,
-    /// At the sequence length of the batch sweep; none where not even one fits.
+    /// At the sequence length of the batch sweep; `None` if not even one fits.
     pub largest_batch: Option<u64>,
     pub at_seq_len: u64,
     /// At the batch of the sequence sweep.
     pub longest_sequence: Option<u64>,
     pub at_batch_size: u64,
-    /// The search ended here: more would fit.
+    /// Upper limit of the search: if the result equals it, more would fit.
     pub batch_searched_to: u64,
     pub sequence_searched_to: u64,
 }
 
-/// One memory optimisation at the largest point of the sweep, against the list of passes that was swept.
+/// One memory optimization at the largest point of the sweep, compared with the list of passes that was swept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Optimization {
     pub name: String,
-    /// How to have it on the command line; none where this device has no kernels for it.
+    /// Command-line flags that enable it; `None` if this device has no kernels for it.
     pub flags: Option<String>,
     pub predicted_memory_mb: f64,
     pub saved_mb: f64,
     pub saved_percent: f64,
-    /// Resident memory that the system counted with and without it; none where it was not run.
+    /// Resident memory with and without it, as the system reports it; `None` if it was not run.
     pub measured_before_mb: Option<f64>,
     pub measured_after_mb: Option<f64>,
     pub measured_saved_mb: Option<f64>,
-    /// Step time with it over that without.
+    /// Step time with it divided by step time without it.
     pub step_ratio: Option<f64>,
-    /// Between which that lies with 95%; none where either run has too few steps.
+    /// 95% confidence interval of that ratio; `None` if either run has too few steps.
     #[serde(default)]
     pub step_ratio_low: Option<f64>,
     #[serde(default)]
@@ -123,7 +124,7 @@ pub struct Optimization {
 }
 
 impl ScalingPoint {
-    /// How long its steps took, as far as it is kept.
+    /// Statistics of its steps, as far as they are stored.
     pub fn statistics(&self) -> StepStatistics {
         StepStatistics {
             median: self.step_seconds,
@@ -135,7 +136,7 @@ impl ScalingPoint {
 }
 
 impl Optimization {
-    /// The step's change with its interval, in words; `None` where it was not run.
+    /// The change of the step with its interval, in words; `None` if it was not run.
     pub fn step_words(&self) -> Option<String> {
         let ratio = self.step_ratio?;
         Some(match self.step_ratio_low.zip(self.step_ratio_high) {
@@ -149,7 +150,7 @@ impl Optimization {
 }
 
 impl ScalingRecord {
-    /// The same with the origin of every figure.
+    /// Adds the provenance of every figure.
     pub fn with_provenance(mut self) -> ScalingRecord {
         let times = if self.device == "null" { Origin::Computed } else { Origin::Measured };
         let mut provenance = Provenance::of(&[

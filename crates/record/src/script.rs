@@ -1,5 +1,4 @@
-//! validation.json of a PyTorch script: what each remedy was predicted to bring, what it brought, and the gates of what was
-//! kept.
+//! validation.json of a PyTorch script: predicted and measured gain of each remedy, and the gates for those kept.
 
 use crate::provenance::{Origin, Provenance};
 use crate::validation::GateRecord;
@@ -9,36 +8,36 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScriptRecord {
     pub schema_version: u32,
-    /// `script`, where the file of our own model has no such key.
+    /// Always `script`; the file of our own model does not have this key.
     pub kind: String,
     pub timestamp: String,
     pub command: Vec<String>,
     pub device: String,
     pub torch: String,
-    /// `device` (events on its stream) or `host` (clock).
+    /// `device` (events on its stream) or `host` (host clock).
     pub measured_on: String,
-    /// The script as it is: the geometric mean over processes of each one's mean step, a single stall left out.
+    /// The unmodified script: the geometric mean over processes of each mean step, ignoring a single stall.
     pub baseline_step_seconds: f64,
     pub timed_steps: u64,
     pub baseline_memory_mb: Option<f64>,
-    /// Largest relative difference of the losses of two runs of the script as it is.
+    /// Largest relative difference of the losses between two runs of the unmodified script.
     pub own_loss_spread: f64,
     /// By priority.
     pub findings: Vec<ScriptFinding>,
-    /// First those that were tried, in their order.
+    /// Those that were tried come first, in the order of the trials.
     pub remedies: Vec<RemedyRow>,
     pub kept: Vec<String>,
-    /// The largest class among those kept: `same`, `rounding` or `precision`.
+    /// The strongest class among those kept: `same`, `rounding` or `precision`.
     pub class: String,
     pub speedup: f64,
     pub ci95_low: f64,
     pub ci95_high: f64,
-    /// Processes of each side.
+    /// Processes per side.
     pub rounds: u64,
     pub prediction: Option<RemedyPrediction>,
     pub gates: BTreeMap<String, GateRecord>,
     pub patch: Option<PatchRecord>,
-    /// True where nothing was tried: remedies and predictions alone.
+    /// True if nothing was tried: the file has only remedies and predictions.
     pub dry_run: bool,
     pub processes: u64,
     pub seconds: f64,
@@ -51,7 +50,7 @@ pub struct ScriptFinding {
     pub name: String,
     pub message: String,
     pub percent_of_step: Option<f64>,
-    /// By the roadmap's replay of the step.
+    /// From the roadmap's replay of the step.
     pub expected_saving_percent: f64,
 }
 
@@ -60,47 +59,47 @@ pub struct RemedyRow {
     pub name: String,
     pub class: String,
     pub about: String,
-    /// Rules whose findings it answers.
+    /// Rules whose findings it addresses.
     pub answers: Vec<String>,
-    /// Percent of the step of the script as it is.
+    /// Percent of the unmodified script's step.
     pub predicted_saving_percent: Option<f64>,
-    /// Percent of the same step, beyond what was kept before it.
+    /// Percent of the same step, in addition to what was kept before it.
     pub saving_percent: Option<f64>,
-    /// Over what was kept before it.
+    /// Relative to what was kept before it.
     pub speedup: Option<f64>,
     pub ci95_low: Option<f64>,
     pub ci95_high: Option<f64>,
     pub rounds: Option<u64>,
     pub memory_before_mb: Option<f64>,
     pub memory_after_mb: Option<f64>,
-    /// Until its first timed step, and of compiling; neither is step time.
+    /// Time until the first timed step, and time spent compiling; neither is part of the step time.
     pub warmup_seconds: Option<f64>,
     pub compile_seconds: Option<f64>,
     pub kept: bool,
     pub was_tried: bool,
     pub outcome: String,
-    /// In the hook's words.
+    /// Changes that the hook reports.
     pub did: Vec<String>,
 }
 
 impl RemedyRow {
-    /// A row that ran out of time before its first process stands among those that were to be tried, too.
+    /// A remedy that ran out of time before its first process is also listed as tried, but has not run.
     pub fn has_run(&self) -> bool {
         self.was_tried && !self.outcome.starts_with("not tried")
     }
 
-    /// Would more time, or a quieter machine, tell more?
+    /// Whether more time or a quieter machine could settle the outcome.
     pub fn is_open(&self) -> bool {
         let is_open = |begin: &str| self.outcome.starts_with(begin);
         self.was_tried && ["not decided", "not tried", "ended after"].into_iter().any(is_open)
     }
 }
 
-/// Over remedies that saved more than 5% of the step.
+/// Prediction accuracy over the remedies that saved more than 5% of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RemedyPrediction {
     pub remedies: u64,
-    /// The difference between predicted and measured saving, in percent of the measured one.
+    /// Difference between predicted and measured saving, in percent of the measured saving.
     pub median_error_percent_of_saving: f64,
 }
 
@@ -108,26 +107,27 @@ pub struct RemedyPrediction {
 pub struct PatchRecord {
     /// Files that it changes.
     pub files: Vec<String>,
-    /// Lines that a person has to add, where nothing could be written.
+    /// Lines that a person has to add, if no patch could be written.
     pub by_hand: Vec<String>,
-    /// Options of the command that do the same.
+    /// Command-line options that have the same effect.
     pub options: Vec<String>,
-    /// Speed of the patched script over the script as it is, measured without the hook's remedies.
+    /// Speed of the patched script relative to the unmodified one, measured without the hook's remedies.
     pub speedup: Option<f64>,
     pub ci95_low: Option<f64>,
     pub ci95_high: Option<f64>,
     pub rounds: u64,
-    /// Written to the user's files.
+    /// Whether it was written to the user's files.
     pub applied: bool,
     /// Why it was not measured, or not applied.
     pub note: Option<String>,
 }
 
-/// Savings below this percent of the step say nothing about predictions.
+/// Savings below this percent of the step say nothing about the predictions.
 const LARGE: f64 = 5.0;
 
 impl RemedyPrediction {
-    /// `None` where no remedy saved that much, with 95%. One that saved much and was not predicted counts as wholly wrong.
+    /// `None` if no remedy saved that much with 95% confidence. A large saving that was not predicted counts as
+    /// completely wrong.
     pub fn of(rows: &[RemedyRow]) -> Option<RemedyPrediction> {
         let mut errors: Vec<f64> = rows
             .iter()
@@ -146,7 +146,7 @@ impl RemedyPrediction {
 }
 
 impl ScriptRecord {
-    /// The same with the origin of every figure.
+    /// Adds the provenance of every figure.
     pub fn with_provenance(mut self) -> ScriptRecord {
         let mut provenance = Provenance::of(&[
             ("baseline_step_seconds", Origin::Measured),
@@ -200,7 +200,7 @@ impl ScriptRecord {
         self
     }
 
-    /// Seconds of a step with all that was kept.
+    /// Seconds per step with everything that was kept.
     pub fn kept_step_seconds(&self) -> f64 {
         self.baseline_step_seconds / self.speedup
     }

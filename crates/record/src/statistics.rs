@@ -1,17 +1,17 @@
-//! How long a step took: median, tails, and how sure the median is; ratios with their intervals.
+//! Statistics of step times: median, tails and the median's interval; ratios with their intervals.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
-/// Seconds per step. A figure that too few steps cannot give is `None`.
+/// Seconds per step. `None` if there are too few steps for a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepStatistics {
-    /// Steps the figures are drawn from: warm-up is left out.
+    /// Steps behind the figures, warm-up excluded.
     pub steps: u64,
     pub median: Option<f64>,
     pub p10: Option<f64>,
     pub p90: Option<f64>,
-    /// 95% interval of the median; at least six steps are needed for one.
+    /// 95% confidence interval of the median; needs at least six steps.
     pub ci95_low: Option<f64>,
     pub ci95_high: Option<f64>,
 }
@@ -24,9 +24,9 @@ impl StepStatistics {
     }
 }
 
-/// Percentiles lie between the two nearest steps in proportion. The interval makes no assumption about the times'
-/// distribution: a step is below the true median with probability 1/2, so the number of steps below it is binomial, and the
-/// interval runs between the two order statistics that hold it with at least 95%.
+/// Percentiles interpolate linearly between the two nearest steps. The interval is distribution-free: a step is below
+/// the true median with probability 1/2, so the number of steps below it is binomial, and the interval runs between the
+/// two order statistics that contain it with at least 95%.
 pub fn step_statistics(step_seconds: &[f64]) -> StepStatistics {
     let mut sorted = step_seconds.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -48,19 +48,19 @@ fn percentile(sorted: &[f64], fraction: f64) -> Option<f64> {
     Some(sorted[below] + share * (sorted[above] - sorted[below]))
 }
 
-/// Indices into `n` sorted values between which the median lies with at least 95%: symmetric, the narrowest such pair.
+/// Indices into `n` sorted values between which the median lies with at least 95%: the narrowest symmetric pair.
 fn median_interval_ranks(n: usize) -> Option<(usize, usize)> {
-    // The value at index `low` is above the median when at most `low` of the values are below it.
+    // The value at index `low` is above the median if at most `low` of the values are below it.
     let below = Binomial::new(0.5, n as u64).ok()?;
     let first = below.inverse_cdf(MISSED / 2.0);
     let low = if below.cdf(first) <= MISSED / 2.0 { first } else { first.checked_sub(1)? } as usize;
     (low < n / 2).then(|| (low, n - 1 - low))
 }
 
-/// How often an interval may miss what it is of.
+/// Probability that an interval misses its true value.
 pub const MISSED: f64 = 0.05;
 
-/// A figure and the interval that holds it.
+/// A figure and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub value: f64,
@@ -78,15 +78,15 @@ impl Interval {
     }
 }
 
-/// The median of one sample over that of another, and its 95% interval; `None` where either has fewer than six values.
+/// The median of one sample over that of another, with its 95% interval; `None` if either has fewer than six values.
 ///
-/// Each median has its own interval, and the two are joined on the logarithms: the distance to either end is the root of the
-/// sum of the squares of the distances that belong to it (the method of variance estimates recovery).
+/// Each median has its own interval, and the two are combined on a log scale: the distance to either end is the root of
+/// the sum of squares of the corresponding distances (MOVER, the method of variance estimates recovery).
 pub fn ratio_of_medians(above: &[f64], below: &[f64]) -> Option<Interval> {
     ratio_of(&step_statistics(above), &step_statistics(below))
 }
 
-/// The same from what was kept of the two samples.
+/// The same from the stored statistics of the two samples.
 pub fn ratio_of(above: &StepStatistics, below: &StepStatistics) -> Option<Interval> {
     let logs = |of: &StepStatistics| -> Option<Interval> {
         let found = Interval { value: of.median?, low: of.ci95_low?, high: of.ci95_high? };
@@ -99,8 +99,8 @@ pub fn ratio_of(above: &StepStatistics, below: &StepStatistics) -> Option<Interv
     Some(Interval { value, low, high }.map(f64::exp))
 }
 
-/// The mean of the middle 60% of the values and an interval that misses it with the chance `missed`: Student's t with the
-/// winsorised variance (Tukey and McLaughlin). A few values that something else got in the way of move neither far.
+/// The mean of the middle 60% of the values, with an interval that misses it with probability `missed`: Student's t
+/// with the winsorized variance (Tukey and McLaughlin). A few disturbed values move neither far.
 pub fn trimmed_mean(values: &[f64], missed: f64) -> Interval {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -118,15 +118,16 @@ pub fn trimmed_mean(values: &[f64], missed: f64) -> Interval {
     Interval { value, low: value - half, high: value + half }
 }
 
-/// Noise that is known to be there whatever a few values say: the least deviation, and how many degrees of freedom it is known by.
+/// A known lower bound on the noise, whatever a few values say: the standard deviation, and the degrees of freedom it
+/// is known with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnownNoise {
     pub deviation: f64,
     pub freedom: f64,
 }
 
-/// The difference of two means. The variance is pooled over `all` groups of values, and no less than the known noise; a group that
-/// scatters more has its own, and a single value that of the group which it is held against.
+/// The difference of two means. The variance is pooled over `all` groups and is at least the known noise. A group that
+/// scatters more uses its own variance, and a single value uses that of the group it is compared with.
 pub fn pooled_difference(of: &[f64], less: &[f64], all: &[&[f64]], known: KnownNoise, missed: f64) -> Interval {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let value = mean(of) - mean(less);
@@ -147,12 +148,12 @@ pub fn pooled_difference(of: &[f64], less: &[f64], all: &[&[f64]], known: KnownN
     Interval { value, low: value - half, high: value + half }
 }
 
-/// The value below which a share of Student's distribution lies.
+/// Quantile of Student's t distribution.
 pub fn student_quantile(share: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |student| student.inverse_cdf(share))
 }
 
-/// The share of Student's distribution that lies further from zero than `t`, on both sides.
+/// Two-sided tail probability of Student's t distribution beyond `t`.
 pub fn student_beyond(t: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |student| 2.0 * student.sf(t.abs()))
 }
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_interval_of_the_median_has_the_ranks_of_the_published_tables() {
-        // One-based ranks of the distribution-free 95% interval of a median, as tables of the sign test give them.
+        // One-based ranks of the distribution-free 95% interval of a median, from tables of the sign test.
         for (n, ranks) in
             [(6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (25, (8, 18)), (50, (18, 33)), (100, (40, 61))]
         {
@@ -208,7 +209,7 @@ mod tests {
         let slower: Vec<f64> = steady.iter().map(|x| 1.5 * x).collect();
         let found = ratio_of_medians(&slower, &steady).unwrap();
         assert!((found.value - 1.5).abs() < 1e-9 && found.low > 1.48 && found.high < 1.52, "{found:?}");
-        // Eight steps each, between 1 and 2 seconds: 1.5 times as long says nothing.
+        // Eight steps each, between 1 and 2 seconds: a ratio of 1.5 means nothing.
         let noisy = [1.0, 1.9, 1.1, 2.0, 1.2, 1.0, 1.3, 1.8];
         let other = [1.9, 1.0, 2.0, 1.8, 1.9, 1.1, 1.9, 1.2];
         let found = ratio_of_medians(&other, &noisy).unwrap();
@@ -221,8 +222,8 @@ mod tests {
         let (one, other, third) = ([1.0, 1.2], [2.0, 2.2], [5.0, 5.2, 5.1, 5.3]);
         let alone = pooled_difference(&other, &one, &[&one, &other], UNKNOWN, 0.05);
         let pooled = pooled_difference(&other, &one, &[&one, &other, &third], UNKNOWN, 0.05);
-        // By hand: squares 0.02 + 0.02, two degrees of freedom, t 4.303; with the third five degrees, 2.571, and a pooled variance
-        // of 0.018, where the two themselves have 0.02.
+        // By hand: squares 0.02 + 0.02, two degrees of freedom, t 4.303. With the third group, five degrees, t 2.571
+        // and a pooled variance of 0.018, although the two groups themselves have 0.02.
         assert!(
             (alone.value - 1.0).abs() < 1e-9 && (alone.high - 1.0 - 4.303 * 0.02f64.sqrt()).abs() < 1e-3,
             "{alone:?}"
@@ -242,15 +243,16 @@ mod tests {
             let found = pooled_difference(of, less, all, known, 0.05);
             (found.high - found.low) / 2.0
         };
-        // Values that agree: the floor stays. By hand: t of nine degrees is 2.262.
+        // Values that agree: the noise floor remains. By hand: t with nine degrees is 2.262.
         let (steady, wide) = ([1.0; 6], [3.0, 4.0]);
         let found = half(&[2.0], &steady, &[&steady, &[2.0]]);
         assert!((found - 2.262 * 0.1 * (7.0f64 / 6.0).sqrt()).abs() < 1e-3, "{found}");
-        // Values that do not: a variance of 0.5 is not made less by what is known, nor by the others. t of ten degrees is 2.228.
+        // Values that do not agree: neither the known noise nor the other groups lower a variance of 0.5. t with ten
+        // degrees is 2.228.
         let found = half(&wide, &steady, &[&steady, &wide]);
         let pooled: f64 = 0.5 / 6.0;
         assert!((found - 2.228 * (0.5f64 / 2.0 + pooled / 6.0).sqrt()).abs() < 1e-3, "{found}");
-        // A single value has the scatter of what it is held against.
+        // A single value gets the scatter of the group it is compared with.
         assert!(half(&[9.0], &wide, &[&wide, &[9.0]]) > 2.5 * (0.5f64 * 1.5).sqrt());
     }
 
@@ -296,7 +298,8 @@ mod tests {
         assert!((found.value - 2.0).abs() < 1e-12);
         assert!((found.low - low.exp()).abs() < 1e-12 && (found.high - high.exp()).abs() < 1e-12, "{found:?}");
         assert_eq!(ratio_of(&of(2.0, 0.0, 2.5), &of(1.0, 0.5, 4.0)), None);
-        // Ten values: two are cut at either end. Drawn in, 1, 1, 1, 2, 3, 4, 5, 6, 6, 6 lie around 3.5 with squares of 42.5.
+        // Ten values: two are trimmed at either end. Winsorized, 1, 1, 1, 2, 3, 4, 5, 6, 6, 6 lie around 3.5 with a sum
+        // of squares of 42.5.
         let values = [0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 99.0];
         let found = trimmed_mean(&values, 0.05);
         let half = 2.5706 * (42.5f64 / (6.0 * 5.0)).sqrt();

@@ -1,4 +1,4 @@
-//! `study.json`: sizes and versions side by side, and what their figures say about growth.
+//! `study.json`: sizes and versions side by side, and what their figures say about scaling.
 
 use crate::SCHEMA_VERSION;
 use crate::intensity::Bound;
@@ -12,14 +12,14 @@ pub const STUDY_FILE: &str = "study.json";
 pub struct StudyRecord {
     pub schema_version: u32,
     pub timestamp: String,
-    /// The request that `--resume` goes by.
+    /// The request, which `--resume` repeats.
     pub request: StudyRequest,
     pub machine: StudyMachine,
     /// In the order in which they run.
     pub runs: Vec<StudyRow>,
-    /// One a version, once every run has ended.
+    /// One entry per version, once every run has ended.
     pub analysis: Vec<VersionAnalysis>,
-    /// Every later version against the first, size by size, once every run has ended.
+    /// Every later version against the first, per size, once every run has ended.
     #[serde(default)]
     pub comparisons: Vec<VersionComparison>,
     pub provenance: Provenance,
@@ -31,10 +31,10 @@ pub struct StudyRequest {
     /// As `--passes` takes them.
     pub versions: Vec<String>,
     pub enable_profilers: bool,
-    /// None: as many as suit the size.
+    /// `None`: a number that suits the size.
     pub num_steps: Option<u64>,
     pub device: String,
-    /// None: the device's own.
+    /// `None`: the device's default.
     #[serde(default)]
     pub precision: Option<String>,
     pub threads: u64,
@@ -50,7 +50,7 @@ pub struct StudyMachine {
     pub peak_flops: f64,
     pub peak_bandwidth: f64,
     pub peak_source: String,
-    /// False where the peaks are assumed.
+    /// False if the peaks are assumed.
     pub peak_measured: bool,
 }
 
@@ -60,11 +60,11 @@ pub enum StudyStatus {
     Pending,
     Running,
     Finished,
-    /// Ended with an error of its own.
+    /// Ended with an error.
     Failed,
-    /// Ended by a signal: somebody killed it, or memory ran out.
+    /// Ended by a signal: it was killed, or memory ran out.
     Killed,
-    /// Never started: the plan needs more than there is.
+    /// Never started: the plan needs more memory than there is.
     DoesNotFit,
 }
 
@@ -80,7 +80,7 @@ impl StudyStatus {
         }
     }
 
-    /// Nothing is left to do for it.
+    /// Whether nothing is left to do for it.
     pub fn has_ended(self) -> bool {
         !matches!(self, StudyStatus::Pending | StudyStatus::Running)
     }
@@ -91,10 +91,10 @@ pub struct StudyRow {
     pub size: String,
     pub version: String,
     pub status: StudyStatus,
-    /// Beside study.json.
+    /// Relative to the folder of study.json.
     pub folder: Option<String>,
     pub process_id: Option<u32>,
-    /// How often its process was started.
+    /// Number of times its process was started.
     pub starts: u64,
     /// Seconds from its start to its end.
     pub wall_seconds: Option<f64>,
@@ -115,31 +115,31 @@ pub struct PlannedFigures {
     pub num_steps: u64,
     pub kernels_per_step: u64,
     pub recomputed_layers: u64,
-    /// The whole reservation.
+    /// All memory reserved.
     pub planned_memory_mb: f64,
     /// Memory live at the step's peak.
     pub memory_by_component: Components,
-    /// Over the bytes of the parameters.
+    /// Relative to the bytes of the parameters.
     pub memory_over_parameters: f64,
-    /// Needed by the model, whatever the passes.
+    /// FLOPs that the model needs, whatever the passes.
     pub flops_per_step: f64,
-    /// FLOPs over bytes of all calls.
+    /// FLOPs divided by bytes, over all calls.
     pub arithmetic_intensity: f64,
     pub predicted_step_seconds: f64,
 }
 
-/// MiB at the fullest moment of a step.
+/// MiB at the peak of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Components {
     pub parameters: f64,
     pub gradients: f64,
     pub optimizer_state: f64,
-    /// Without attention's squares.
+    /// Without attention's quadratic tensors.
     pub activations: f64,
     /// Tensors of `[batch, heads, seq, seq]`: scores, probabilities and their gradients.
     pub attention: f64,
     pub temporaries: f64,
-    /// Between buffers, and what kernels pack and reduce in.
+    /// Gaps between buffers, and the scratch that kernels pack and reduce in.
     pub overhead: f64,
 }
 
@@ -166,22 +166,22 @@ impl Components {
     }
 }
 
-/// From the run's own files; empty for one that did not finish.
+/// From the run's own files; empty if the run did not finish.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredFigures {
     pub samples_per_sec: Option<f64>,
     pub tokens_per_sec: Option<f64>,
-    /// Median, warm-up excluded, and its 95% interval.
+    /// Median without warm-up, with its 95% confidence interval.
     pub step_seconds: Option<f64>,
     pub step_seconds_low: Option<f64>,
     pub step_seconds_high: Option<f64>,
     pub peak_memory_mb: Option<f64>,
     pub avg_memory_mb: Option<f64>,
-    /// Peak of the whole process, as the system counted it.
+    /// Peak memory of the whole process, as the system reports it.
     pub process_peak_memory_mb: Option<f64>,
-    /// Peak memory over the tokens of a batch.
+    /// Peak memory divided by the tokens of a batch.
     pub memory_per_token_kb: Option<f64>,
-    /// Peak memory over that of the first size of the same version.
+    /// Peak memory relative to the first size of the same version.
     pub scaling_factor: Option<f64>,
     pub mfu_percent: Option<f64>,
     pub bound: Option<Bound>,
@@ -192,27 +192,27 @@ pub struct MeasuredFigures {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VersionAnalysis {
     pub version: String,
-    /// `samples_per_sec` grows as parameters to this power; none with fewer than two sizes.
+    /// `samples_per_sec` scales as parameters to this power; `None` with fewer than two sizes.
     pub throughput_exponent: Option<f64>,
-    /// The same of tokens, whose number a sample the sizes change.
+    /// The same for tokens: sizes differ in tokens per sample.
     pub token_exponent: Option<f64>,
-    /// The smallest size that reaches nine tenths of the best MFU among the sizes.
+    /// The smallest size that reaches nine tenths of the best MFU.
     pub saturates_at: Option<String>,
     pub best_mfu_percent: Option<f64>,
-    /// Planned memory grows as parameters to this power.
+    /// Planned memory scales as parameters to this power.
     pub memory_exponent: Option<f64>,
     pub sizes: Vec<SizeAnalysis>,
 }
 
-/// Time per step of one version over that of the first, each from one run.
+/// Step time of one version divided by that of the first, each from one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VersionComparison {
     pub size: String,
     pub version: String,
     pub against: String,
     pub step_ratio: f64,
-    /// From the spread of the steps within each run: a drift from one run to the next is not in it. `None` where a run has
-    /// fewer than six steps that count.
+    /// From the spread of the steps within each run, so it does not cover drift between runs. `None` if a run has fewer
+    /// than six counted steps.
     pub ci95_low: Option<f64>,
     pub ci95_high: Option<f64>,
     /// `faster`, `slower`, `within the noise` or `no interval`.
@@ -220,7 +220,7 @@ pub struct VersionComparison {
 }
 
 impl VersionComparison {
-    /// `None` where one of them has no time per step.
+    /// `None` if one of them has no step time.
     fn of(first: &StudyRow, other: &StudyRow) -> Option<VersionComparison> {
         let statistics = |row: &StudyRow| StepStatistics {
             median: row.measured.step_seconds,
@@ -255,15 +255,15 @@ pub struct SizeAnalysis {
     pub memory_over_parameters: f64,
     /// Attention's share of the peak.
     pub attention_share_percent: f64,
-    /// The shortest sequence at which attention's squares are half of the peak; none where there are none.
+    /// The shortest sequence at which attention's quadratic tensors are half of the peak; `None` if there are none.
     pub attention_takes_over_at: Option<u64>,
-    /// The smallest batch within 5% of the best predicted speed among those that fit.
+    /// The smallest batch that fits whose predicted speed is within 5% of the best.
     pub best_batch: Option<u64>,
     pub largest_batch_that_fits: Option<u64>,
 }
 
 impl StudyRecord {
-    /// Before its first run.
+    /// A study before its first run.
     pub fn new(timestamp: String, request: StudyRequest, machine: StudyMachine, runs: Vec<StudyRow>) -> StudyRecord {
         let mut record = StudyRecord {
             schema_version: SCHEMA_VERSION,
@@ -367,7 +367,7 @@ mod tests {
             overhead: 64.0,
         };
         assert_eq!((components.total(), components.fixed()), (127.0, 7.0));
-        // Named as in the file.
+        // The names are those in the file.
         let written = serde_json::to_value(components).unwrap();
         for (name, size) in components.entries() {
             assert_eq!(written[name], size, "{name}");

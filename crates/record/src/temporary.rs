@@ -1,7 +1,8 @@
-//! A file that takes its name when it is whole, so that a kill leaves nothing to clear away.
+//! A file that gets its name only when it is complete, so that a kill leaves nothing to clean up.
 //!
-//! Where the system allows it the file has no name while it is written. It then gets a random one, holds a lock on
-//! itself, and is renamed over its target. A kill between those two leaves it behind, unlocked; `sweep` removes such files.
+//! Where the system allows it, the file has no name while it is written. It then gets a random name, holds a lock on
+//! itself, and is renamed over its target. A kill between those two steps leaves it behind, unlocked; `sweep` removes
+//! such files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -15,12 +16,12 @@ const RANDOM_DIGITS: usize = 16;
 #[derive(Debug)]
 pub struct Temporary {
     pub file: File,
-    /// Removed on drop; none while the file has no name.
+    /// Removed on drop; `None` while the file has no name.
     name: Option<PathBuf>,
 }
 
 impl Temporary {
-    /// In the target's folder: a rename cannot cross file systems.
+    /// Creates the file in the target's folder: a rename cannot cross file systems.
     pub fn beside(target: &Path) -> io::Result<Temporary> {
         if let Some(file) = unnamed(folder_of(target)) {
             return Ok(Temporary { file, name: None });
@@ -33,7 +34,7 @@ impl Temporary {
         })
     }
 
-    /// Takes the target's place, content and all. The content should have been synced before.
+    /// Replaces the target. The content should be synced before.
     pub fn rename_over(mut self, target: &Path) -> io::Result<()> {
         let named = match self.name.clone() {
             Some(name) => name,
@@ -54,7 +55,7 @@ impl Temporary {
         });
         let name = match linked {
             Ok(name) => name,
-            // Without /proc an open file cannot be linked: its content goes into one that has a name.
+            // Without /proc an open file cannot be linked, so its content is copied into a file with a name.
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let copy = with_random_name(target, ENDING, |name| {
                     let file = File::options().read(true).write(true).create_new(true).open(name)?;
@@ -74,7 +75,7 @@ impl Temporary {
         Ok(name)
     }
 
-    /// Tells a sweeper that its writer lives. On a file system without locks nothing is swept either.
+    /// Signals to `sweep` that the writer is alive. On a file system without locks nothing is swept either.
     fn hold(&self) {
         let _ = self.file.try_lock();
     }
@@ -83,13 +84,13 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // Whoever dropped it has an error to tell already.
+            // The caller already has an error to report.
             let _ = fs::remove_file(name);
         }
     }
 }
 
-/// Removes files of ours that a killed process left in `folder`. One that is still being written is locked, and stays.
+/// Removes our files that a killed process left in `folder`. A file still being written is locked, and stays.
 pub fn sweep(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten().filter(|entry| is_ours(&entry.file_name())) {
@@ -99,7 +100,7 @@ pub fn sweep(folder: &Path) {
     }
 }
 
-/// Does no living process hold a lock on it?
+/// Whether no live process holds a lock on it.
 pub(crate) fn is_abandoned(path: &Path) -> bool {
     match File::open(path).map(|file| file.try_lock()) {
         Ok(Ok(())) => true,
@@ -116,7 +117,7 @@ fn is_ours(name: &OsStr) -> bool {
     name.ends_with(b".") && random.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Tries names until one is free. Bytes of the target's name are kept as they are, UTF-8 or not.
+/// Tries random names until one is free. The bytes of the target's name are kept, UTF-8 or not.
 pub(crate) fn with_random_name<T>(
     target: &Path,
     ending: &str,
@@ -133,7 +134,7 @@ pub(crate) fn with_random_name<T>(
     }
 }
 
-/// A name may have 255 bytes, and ours is longer than the target's.
+/// A name may have 255 bytes, and ours adds to the target's.
 fn shortened(name: &OsStr) -> OsString {
     const MOST: usize = 180;
     match name.len() {
@@ -149,7 +150,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Opens a file without a name; returns `None` where the file system or the operating system cannot.
+/// Opens a file without a name; `None` if the file system or the operating system does not support it.
 #[cfg(target_os = "linux")]
 fn unnamed(folder: &Path) -> Option<File> {
     use rustix::fs::{Mode, OFlags, open};

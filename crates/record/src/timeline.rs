@@ -1,4 +1,4 @@
-//! `memory_timeline.json`: what is live at every call of the recorded steps, by category.
+//! `memory_timeline.json`: live memory at every call of the recorded steps, by category.
 
 use crate::SCHEMA_VERSION;
 use crate::memory::ByCategory;
@@ -10,7 +10,7 @@ pub const TIMELINE_FILE: &str = "memory_timeline.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimelineRecord {
     pub schema_version: u32,
-    /// The keys of a point that hold MiB.
+    /// The keys of a point whose values are MiB.
     pub categories: Vec<String>,
     pub points: Vec<TimelinePoint>,
     pub provenance: Provenance,
@@ -38,7 +38,7 @@ impl TimelineRecord {
         }
     }
 
-    /// The first of the fullest moments.
+    /// The point with the most live memory; the first one if several tie.
     pub fn peak(&self) -> Option<&TimelinePoint> {
         self.points.iter().rev().max_by(|left, right| left.live_mb.total().total_cmp(&right.live_mb.total()))
     }

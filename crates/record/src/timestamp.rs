@@ -1,10 +1,10 @@
-//! Points in time as text: UTC in ISO 8601, to the second.
+//! Timestamps as text: UTC in ISO 8601, to the second.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECONDS_A_DAY: u64 = 86_400;
 
-/// `2026-11-15T02:10:00Z`. A clock set before 1970 reads as 1970.
+/// Formats as `2026-11-15T02:10:00Z`. A clock set before 1970 reads as 1970.
 pub fn utc_iso(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = date_of(seconds / SECONDS_A_DAY);
@@ -13,10 +13,10 @@ pub fn utc_iso(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of the Gregorian calendar, counted from 1970-01-01 as day 0.
+/// Gregorian year, month and day; day 0 is 1970-01-01.
 fn date_of(day_since_1970: u64) -> (u64, u64, u64) {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    // Whole cycles of 400 years (146,097 days) first, so that the loop below stays short for any clock.
+    // Skip whole cycles of 400 years (146,097 days) first, so that the loop below stays short for any clock.
     let mut year = 1970 + day_since_1970 / 146_097 * 400;
     let mut day = day_since_1970 % 146_097;
     loop {

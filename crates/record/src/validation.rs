@@ -1,4 +1,4 @@
-//! validation.json: what each optimisation was predicted to bring, what it brought, and the gates of the final list.
+//! validation.json: predicted and measured gain of each optimization, and the gates of the final list.
 
 pub use crate::gate::GateRecord;
 use crate::phase_3::{PhaseThreeRow, ReferencePoint, set_origins};
@@ -15,66 +15,66 @@ pub struct ValidationRecord {
     pub size: String,
     pub batch_size: u64,
     pub seq_len: u64,
-    /// 0 where a GPU computed.
+    /// 0 if a GPU computed.
     pub threads: u64,
     pub device: String,
-    /// Version 1: the median of its recorded steps. `baseline_by_op` and `findings` are those of that same step.
+    /// Version 1: the median of its recorded steps. `baseline_by_op` and `findings` refer to that same step.
     pub baseline_step_seconds: f64,
-    /// Steps that it is the median of.
+    /// Number of steps behind the median.
     #[serde(default)]
     pub baseline_steps: u64,
-    /// Its seconds by operator, the longest first, then those between operators: together the step.
+    /// Its seconds by operator, longest first, then those between operators; they add up to the step.
     pub baseline_by_op: Vec<OpSeconds>,
     /// Bottlenecks of the baseline, by priority.
     pub findings: Vec<FindingRow>,
-    /// Every pass, each on top of those before it: first the kept ones, whose speed-ups multiply to that of the kept list.
-    /// All rows of this file are from one race.
+    /// Every pass, each on top of those before it. The kept ones come first; their speed-ups multiply to that of the
+    /// kept list. All rows of this file come from one race.
     pub passes: Vec<ValidationRow>,
-    /// Passes that found nothing to do, with what they need; empty since every pass is measured.
+    /// Passes that found nothing to do, and what they need; empty since every pass is measured.
     pub not_tried: Vec<NotTried>,
     /// Version 2, all passes and the kept ones, each against Version 1.
     pub versions: Vec<ValidationRow>,
-    /// All passes against all but the named one, where that was asked for.
+    /// All passes against all but the named one, if requested.
     pub ablation: Vec<ValidationRow>,
     pub prediction: Option<PredictionAccuracy>,
-    /// Half of the median interval, as a share of the ratio it is of.
+    /// Half of the median interval, relative to its ratio.
     pub noise_percent: f64,
-    /// Planned memory over the length of the sequence.
+    /// Planned memory by sequence length.
     pub memory_by_length: Vec<LengthRow>,
-    /// The power of the length with which it grows, weights and optimizer state left out: 1 is linear.
+    /// Exponent with which memory grows with the length, without weights and optimizer state: 1 is linear.
     pub memory_growth: Growth,
     pub targets: Targets,
-    /// The best list that was measured: what is recommended.
+    /// The fastest list measured, which is the recommendation.
     pub kept: Vec<String>,
-    /// Other lists that may be as fast within the noise, the fastest first.
+    /// Other lists that are as fast within the noise, fastest first.
     #[serde(default)]
     pub as_good: Vec<AsGood>,
     pub gates: BTreeMap<String, GateRecord>,
-    /// The kept list on several ranks, where that was asked for: nothing of it was run.
+    /// Forecast for the kept list on several ranks, if requested; not run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub among_ranks: Vec<RankForecast>,
     /// Phase 3 of the workshop's roadmap, on top of the kept list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phase_3: Vec<PhaseThreeRow>,
-    /// Throughput at the asked shape and at twice its batch and length.
+    /// Throughput at the requested shape and at twice its batch and length.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reference_points: Vec<ReferencePoint>,
     pub provenance: Provenance,
 }
 
-/// A step on several ranks, each with the whole batch, as the plan predicts it from the measured step of one.
+/// A step on several ranks, each with the whole batch, predicted by the plan from the measured step of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankForecast {
     pub ranks: u64,
-    /// Words of `--passes` on top of the kept list.
+    /// Entries of `--passes` in addition to the kept list.
     pub way: String,
     pub step_seconds: f64,
-    /// The part of it in which a rank only waits for others.
+    /// The part of it during which a rank only waits for others.
     pub exposed_seconds: f64,
-    /// Each rank's speed, as a share of that of one alone.
+    /// Speed of each rank relative to one rank alone.
     pub efficiency_percent: f64,
     pub memory_per_rank_mb: f64,
-    /// Where the cost of messages comes from, in words.
+    /// Source of the message costs, in words.
     pub messages: String,
 }
 
@@ -94,11 +94,11 @@ pub struct FindingRow {
     pub asks_for: Vec<String>,
 }
 
-/// A list that the race does not tell from the kept one.
+/// A list that the race cannot distinguish from the kept one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AsGood {
     pub passes: Vec<String>,
-    /// Its speed over the kept list's.
+    /// Its speed relative to the kept list.
     pub relative_speed: f64,
     pub ci95_low: f64,
     pub ci95_high: f64,
@@ -118,7 +118,7 @@ pub struct ValidationRow {
     pub measured_speedup: f64,
     pub measured_ci95_low: f64,
     pub measured_ci95_high: f64,
-    /// Rounds that the interval rests on; a round is the better of two steps of each list.
+    /// Number of rounds behind the interval; a round is the better of two steps of each list.
     pub rounds: u64,
     pub memory_before_mb: f64,
     pub memory_after_mb: f64,
@@ -134,20 +134,20 @@ pub struct ValidationRow {
     pub verdict: String,
     /// Effort of doing the same by hand: `low`, `medium` or `high`.
     pub effort: String,
-    /// Phase of the workshop's roadmap, where the row is a pass.
+    /// Phase of the workshop's roadmap, if the row is a pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<u8>,
-    /// Where the prediction was off and what the profile shows, in words.
+    /// How the prediction was off and what the profile shows, in words.
     pub note: Option<String>,
 }
 
 impl ValidationRow {
-    /// Percent of the step that was predicted to be saved.
+    /// Predicted saving in percent of the step.
     pub fn predicted_saving_percent(&self) -> Option<f64> {
         self.predicted_speedup.map(saving_percent)
     }
 
-    /// Percent of the step that was saved, and its interval.
+    /// Measured saving in percent of the step, and its interval.
     pub fn saving_percent(&self) -> (f64, f64, f64) {
         let of = saving_percent;
         (of(self.measured_speedup), of(self.measured_ci95_low), of(self.measured_ci95_high))
@@ -165,7 +165,7 @@ pub struct PredictionAccuracy {
     pub median_error_percent_of_step: f64,
     /// Predictions off by at most 3% of the step or 35% of the saving, whichever is larger.
     pub within_limit: u64,
-    /// Savings beyond 5% of the step, and how many were predicted with the right sign.
+    /// Savings of more than 5% of the step, and how many of them were predicted with the right sign.
     pub large_savings: u64,
     pub right_sign: u64,
 }
@@ -183,7 +183,7 @@ pub struct Growth {
     pub kept_exponent: Option<f64>,
 }
 
-/// The workshop's success metrics: before, and with what was kept.
+/// The workshop's success metrics: before, and with the kept list.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Targets {
     pub samples_per_sec_before: f64,
@@ -197,13 +197,13 @@ pub struct Targets {
 }
 
 impl ValidationRecord {
-    /// The same with the origin of every figure.
+    /// Adds the provenance of every figure.
     pub fn with_provenance(mut self) -> ValidationRecord {
         self.provenance = provenance(&self);
         self
     }
 
-    /// The kept list's own row: the last of the versions.
+    /// The row of the kept list, which is the last of the versions.
     pub fn kept_row(&self) -> Option<&ValidationRow> {
         self.versions.last()
     }
@@ -220,7 +220,7 @@ fn provenance(of: &ValidationRecord) -> Provenance {
         ("noise_percent", Origin::Measured),
         ("memory_growth", Origin::Computed),
         ("targets", Origin::Measured),
-        // Counted FLOPs over a measured time.
+        // FLOPs counted from the plan over a measured time.
         ("targets.mfu_percent_before", Origin::Computed),
         ("targets.mfu_percent_after", Origin::Computed),
         ("targets.memory_mb_before", Origin::Computed),

@@ -1,8 +1,8 @@
-//! The workshop's two documents, as `headroom workshop` prints them: a record sheet, and the marks of a folder of runs.
+//! The workshop's two documents that `headroom workshop` prints: a record sheet, and the marks for a folder of runs.
 
 use serde::Serialize;
 
-/// Figures to write down while one part is worked through.
+/// Figures to write down while working through one part.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RecordSheet {
     pub schema_version: u32,
@@ -11,7 +11,7 @@ pub struct RecordSheet {
     pub steps: Vec<SheetStep>,
 }
 
-/// One command and the figures that it gives.
+/// One command and the figures it gives.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SheetStep {
     pub title: String,
@@ -22,14 +22,14 @@ pub struct SheetStep {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SheetFigure {
     pub name: String,
-    /// File of the run folder and key in it; `None` where the command prints the figure and keeps it nowhere.
+    /// File in the run folder and key in it; `None` if the command only prints the figure.
     pub file: Option<String>,
     pub key: Option<String>,
-    /// As it is written down; `None` where no run folder was given or the folder does not hold it.
+    /// The value as written down; `None` if no run folder was given or the folder does not have it.
     pub value: Option<String>,
 }
 
-/// Marks of a folder of runs: a point for each check that passed.
+/// Marks for a folder of runs: one point per check that passed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Marks {
     pub schema_version: u32,
@@ -37,7 +37,7 @@ pub struct Marks {
     pub parts: Vec<PartMarks>,
     pub points: u64,
     pub of: u64,
-    /// Checks that failed; runs that are not there are not among them.
+    /// Checks that failed; missing runs do not count.
     pub wrong: u64,
 }
 
@@ -50,17 +50,17 @@ pub struct PartMarks {
     pub runs: Vec<RunMarks>,
 }
 
-/// One expected run, or one agreement between two of them.
+/// One expected run, or one comparison between two of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunMarks {
-    /// As the pages name it, below the folder that was given.
+    /// The folder's name on the workshop's pages, relative to the given folder.
     pub folder: String,
     pub expected: String,
-    /// The command that makes it.
+    /// The command that produces it.
     pub command: String,
-    /// Where a run was found that fits: another folder than the pages' where they differ; `None` where there is none.
+    /// The folder of a matching run, which may differ from the one on the pages; `None` if there is none.
     pub found: Option<String>,
-    /// Points that a run of this kind can have.
+    /// Maximum points for a run of this kind.
     pub of: u64,
     pub checks: Vec<Check>,
 }

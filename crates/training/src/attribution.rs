@@ -1,4 +1,4 @@
-//! How far every node moved since the start, and the norms of single gradients.
+//! How far each node moved since the start of the run, and the gradient norm of a single parameter.
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::persist::specs;
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 /// Where a run's weights came from.
 #[derive(Clone, Copy, Debug)]
 pub enum Start<'a> {
-    /// By this seed.
+    /// Drawn at random from this seed.
     Drawn(u64),
     Loaded(&'a Checkpoint),
 }
 
-/// The norm of the difference between each parameter and what it was at the start, in the order of the parameters. Piece by
-/// piece: nothing is kept for it while the run goes on.
+/// The norm of the difference between each parameter and its initial value, in parameter order. Initial values are
+/// drawn or read again piece by piece, so the run keeps nothing for this.
 pub fn moved(trainer: &mut Trainer, start: Start) -> Result<Vec<f64>, CheckpointError> {
     let parameters = trainer.parameters();
     let places: BTreeMap<String, usize> =
@@ -30,7 +30,7 @@ pub fn moved(trainer: &mut Trainer, start: Start) -> Result<Vec<f64>, Checkpoint
             let now = &mut now[..before.len()];
             trainer.read_weights_at(name, offset, now);
             let difference = |(now, before): (&f32, &f32)| {
-                // A value stored in half precision was rounded when it was written.
+                // The initial value was rounded when it was written to a half-precision tensor.
                 let before = if half { half::bf16::from_f32(*before).to_f32() } else { *before };
                 f64::from(*now) - f64::from(before)
             };
@@ -60,7 +60,8 @@ pub fn moved(trainer: &mut Trainer, start: Start) -> Result<Vec<f64>, Checkpoint
     Ok(squares.into_iter().map(f64::sqrt).collect())
 }
 
-/// The squared norm of one parameter's gradient at the last step, where a step chooses: a read by itself, which waits for the device.
+/// The squared norm of one parameter's gradient at the last step, when steps choose what they update. Reads from the
+/// device, so it waits for it.
 pub fn square_of(trainer: &mut Trainer, parameter: usize) -> Option<f32> {
     let (choice, parameters) = (trainer.program().choice?, trainer.program().trained.len());
     let at = log_row(trainer.step) * 2 * parameters + parameters + parameter;

@@ -1,8 +1,9 @@
-//! Checkpoints: a folder that transformers loads as a model, and that training resumes from to the byte.
+//! Checkpoints: a folder that transformers loads as a model, and that training resumes from bit for bit.
 //!
-//! `model.safetensors` and `config.json` carry Hugging Face's names; `optimizer.safetensors` and `training_state.json` beside
-//! them are what resuming needs besides. The four change together or not at all (`journal`). Nothing here knows what a graph
-//! is: a checkpoint is a list of named float32 tensors, handed over piece by piece, so that none is held twice.
+//! `model.safetensors` and `config.json` use Hugging Face's names. `optimizer.safetensors` and `training_state.json`
+//! beside them hold the rest of what resuming needs. The four change together or not at all (`journal`). Nothing here
+//! knows about graphs: a checkpoint is a list of named float32 tensors, handed over piece by piece so that no tensor is
+//! in memory twice.
 
 pub mod error;
 pub mod hf_config;
@@ -31,7 +32,7 @@ pub const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
 pub const STATE_FILE: &str = "training_state.json";
 
-/// A parameter: Hugging Face's name, row-major shape, and what the optimizer keeps of it.
+/// A parameter: Hugging Face's name, row-major shape, and the kinds of optimizer state kept for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     pub name: String,
@@ -40,7 +41,7 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// Nothing is kept of it.
+    /// A parameter without optimizer state.
     pub fn new(name: impl Into<String>, shape: &[usize]) -> TensorSpec {
         TensorSpec { name: name.into(), shape: shape.to_vec(), states: vec![] }
     }
@@ -53,7 +54,7 @@ impl TensorSpec {
         self.shape.iter().product()
     }
 
-    /// Is this one of its tensors?
+    /// Whether the parameter has this tensor.
     pub(crate) fn has(&self, content: Content) -> bool {
         match content {
             Content::Weight => true,
@@ -66,12 +67,12 @@ impl TensorSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     Weight,
-    /// Kept by its optimizer.
+    /// Optimizer state.
     State(StateTensor),
 }
 
 impl Content {
-    /// All that an optimizer may keep.
+    /// Every kind of state that an optimizer may keep.
     pub(crate) const STATES: [Content; StateTensor::ALL.len()] = {
         let mut all = [Content::Weight; StateTensor::ALL.len()];
         let mut index = 0;
@@ -82,7 +83,7 @@ impl Content {
         all
     };
 
-    /// The name in the file: PyTorch's words for what is kept, before the parameter's name.
+    /// The tensor's name in the file: PyTorch's name for the state, then the parameter's name.
     fn tensor_name(self, parameter: &str) -> String {
         match self {
             Content::Weight => parameter.to_string(),
@@ -90,7 +91,7 @@ impl Content {
         }
     }
 
-    /// In words, for messages.
+    /// For messages.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Content::Weight => "weights",

@@ -1,11 +1,11 @@
-//! The nodes that steps chose to update, read from the device's log now and then.
+//! The nodes that steps chose to update, read from the device's log from time to time.
 
 use crate::optimizer::LOG_ROWS;
 use crate::tree::Tree;
 use headroom_record::attribution::{AttributionRecord, StepChoice, worked_on};
 use std::ops::{Range, RangeInclusive};
 
-/// Steps that are kept one by one; beyond it every second one is let go, again and again.
+/// Most steps kept individually; beyond that, every second one is dropped and the stride doubles.
 const MOST_STEPS: usize = 2048;
 
 /// Choices of a run's steps.
@@ -13,7 +13,7 @@ const MOST_STEPS: usize = 2048;
 pub struct Choices {
     names: Vec<String>,
     parameters: Vec<u64>,
-    /// Places of each node's parameters in a row of the log.
+    /// Indices of each node's parameters in a row of the log.
     members: Vec<Range<usize>>,
     /// The last step that was read.
     read_to: u64,
@@ -21,7 +21,7 @@ pub struct Choices {
     updates: Vec<u64>,
     updated_parameters: u64,
     kept: Vec<StepChoice>,
-    /// Every so many steps one is kept.
+    /// One step in this many is kept.
     stride: u64,
     /// One row of the log: shares, then squared norms.
     row: Vec<f32>,
@@ -44,22 +44,22 @@ impl Choices {
         }
     }
 
-    /// Steps that were read.
+    /// Steps read so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Parameters updated by all steps together; one that was updated twice counts twice.
+    /// Total number of parameters updated over all steps; a parameter updated twice counts twice.
     pub fn updated_parameters(&self) -> u64 {
         self.updated_parameters
     }
 
-    /// Those that are kept one by one, the newest last.
+    /// The steps kept individually, newest last.
     pub fn kept(&self) -> &[StepChoice] {
         &self.kept
     }
 
-    /// The node that the last `steps` kept steps worked on most, with its part of what they followed.
+    /// The node that received most of the last `steps` kept steps, and its share.
     pub fn working_on(&self, steps: u64) -> Option<String> {
         let steps = usize::try_from(steps).unwrap_or(usize::MAX);
         let first = self.kept.len().saturating_sub(steps);
@@ -67,7 +67,7 @@ impl Choices {
         Some(format!("{} {:.0}%", most.node, 100.0 * most.share))
     }
 
-    /// The file of all steps so far. `moved` is in the order of the parameters.
+    /// The attribution record of all steps so far. `moved` is in parameter order.
     pub fn attribution_record(&self, update: String, seed: u64, moved: &[f64]) -> AttributionRecord {
         AttributionRecord {
             update,
@@ -86,20 +86,20 @@ impl Choices {
         self.read_to = step;
     }
 
-    /// Steps up to `step` that the device still has and that were not read.
+    /// Steps up to `step` that have not been read and that the device still holds.
     pub(crate) fn unread(&self, step: u64) -> RangeInclusive<u64> {
         self.read_to.max(step.saturating_sub(LOG_ROWS as u64)) + 1..=step
     }
 
-    /// Where a row of the log is read into.
+    /// Buffer for one row of the log.
     pub(crate) fn row(&mut self) -> &mut [f32] {
         &mut self.row
     }
 
-    /// Takes over the row that was read.
+    /// Adds the row that was read into the buffer.
     pub(crate) fn add(&mut self, step: u64) {
         let (shares, squares) = self.row.split_at(self.row.len() / 2);
-        // A node's parameters take the same share.
+        // All parameters of a node have the same share.
         let shares: Vec<f32> = self.members.iter().map(|members| shares[members.start]).collect();
         self.read_to = step;
         self.steps += 1;
@@ -124,7 +124,7 @@ impl Choices {
         }
     }
 
-    /// Norms of parameters as those of the nodes that they belong to.
+    /// Combines the norms of parameters into the norms of their nodes.
     fn together(&self, norms: &[f64]) -> Vec<f64> {
         let own = |members: &Range<usize>| norms.get(members.clone());
         let norm = |own: &[f64]| own.iter().map(|norm| norm * norm).sum::<f64>().sqrt();

@@ -1,4 +1,4 @@
-//! Batches of next-token data: where they come from, and the same batch for the same position every time.
+//! Batches of next-token data: their sources, each of which gives the same batch for the same position every time.
 
 pub mod batch_file;
 pub mod corpus;
@@ -26,7 +26,7 @@ use synthetic::Synthetic;
 use text::ByteText;
 use token_file::TokenFile;
 
-/// B sequences of S tokens, and for each token the one that follows it. Both row-major `[B, S]`.
+/// B sequences of S tokens, and the next token for each. Both row-major `[B, S]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub input_ids: Vec<i32>,
@@ -47,14 +47,14 @@ pub struct BatchShape {
 }
 
 impl BatchShape {
-    /// The number of a row's sample since the run's beginning. It wraps: a position from a damaged file must not panic.
+    /// The index of a row's sample since the start of the run. It wraps: a position from a damaged file must not panic.
     pub(crate) fn sample(self, position: u64, row: usize) -> u64 {
         position.wrapping_mul(self.batch_size as u64).wrapping_add(row as u64)
     }
 }
 
-/// Training and evaluation draw from the same source and never the same samples of it (of a text: other windows, and none that are
-/// trained on where a [`Part`] is held out).
+/// Training and evaluation draw from the same source but never the same samples. For text, evaluation uses other
+/// windows, and where a [`Part`] is held out, none that training sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     Train,
@@ -70,13 +70,13 @@ impl Split {
     }
 }
 
-/// The tokens of a file or corpus that a source reads. Generators and batch files have no parts.
+/// The part of a file or corpus that a source reads. Generators and batch files have no parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
     Whole,
-    /// All but the share at the end that is held out.
+    /// Everything but the held-out share at the end.
     AllButLast(f64),
-    /// The share at the end alone, each window once.
+    /// Only the share at the end, each window once.
     Last(f64),
 }
 
@@ -90,12 +90,12 @@ impl Part {
     }
 }
 
-/// A share as people write it.
+/// A share formatted as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{}%", (share * 1e4).round() / 1e2)
 }
 
-/// For descriptions.
+/// The held-out part, for descriptions.
 fn held_out_words(part: Part, tokens: u64) -> String {
     match part {
         Part::AllButLast(_) => format!(", the last {tokens} held out"),
@@ -110,13 +110,13 @@ pub struct SourceSettings {
     pub seed: u64,
     pub split: Split,
     pub part: Part,
-    /// Text is cut by this tokenizer instead of into bytes.
+    /// Tokenizer for text; without one, text is read as bytes.
     pub tokenizer: Option<TokenizerSettings>,
     pub corpus: CorpusSettings,
 }
 
 impl SourceSettings {
-    /// For training on everything, as bytes where it is text.
+    /// Settings for training on the whole source, with text as bytes.
     pub fn new(shape: BatchShape, vocab_size: usize, seed: u64) -> SourceSettings {
         SourceSettings {
             shape,
@@ -132,14 +132,14 @@ impl SourceSettings {
 
 pub const DEFAULT_TEXT_COLUMN: &str = "text";
 
-/// For folders, patterns and JSONL files.
+/// Settings for folders, patterns and JSONL files.
 #[derive(Clone, Debug, Default)]
 pub struct CorpusSettings {
-    /// Column of JSONL files that holds the text; `text` where none is named.
+    /// Column of JSONL files that holds the text; `text` by default.
     pub text_column: Option<String>,
-    /// Folder for the tokens of files seen before; made if missing.
+    /// Folder that caches the tokens of files; created if missing.
     pub cache: Option<PathBuf>,
-    /// Told what takes a while.
+    /// Receives messages about work that takes a while.
     pub tell: Option<fn(&str)>,
 }
 
@@ -147,13 +147,13 @@ pub struct CorpusSettings {
 pub struct TokenizerSettings {
     /// A Hugging Face `tokenizer.json`.
     pub path: PathBuf,
-    /// Folder for the tokens of texts seen before; made if missing.
+    /// Folder that caches the tokens of texts; created if missing.
     pub cache: PathBuf,
 }
 
-/// A batch is a pure function of (seed, position): no state to save, none to restore. Samples are numbered through
-/// (`position · B + row`), so the same samples come in the same order for every batch size: two micro-batches of four are one
-/// batch of eight.
+/// A batch is a pure function of (seed, position), so there is no state to save or restore. Samples are numbered
+/// consecutively (`position · B + row`), so the same samples come in the same order for every batch size: two
+/// micro-batches of four are one batch of eight.
 #[derive(Debug)]
 pub enum Source {
     Synthetic(Synthetic),
@@ -186,7 +186,7 @@ impl Source {
         })
     }
 
-    /// Writes the batch at `position`, the index of the micro-batch since the run's beginning.
+    /// Writes the batch at `position`, the index of the micro-batch since the start of the run.
     pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
         match self {
             Source::Synthetic(source) => source.fill(position, batch),
@@ -198,7 +198,7 @@ impl Source {
         }
     }
 
-    /// The batches' shape: as asked for, except that a batch file brings its own.
+    /// The shape of the batches: as requested, except that a batch file has its own.
     pub fn shape(&self) -> BatchShape {
         match self {
             Source::Synthetic(source) => source.shape(),
@@ -210,7 +210,7 @@ impl Source {
         }
     }
 
-    /// Nats a token below which no model's expected loss can be, where that is known.
+    /// Lower bound on any model's expected loss, in nats per token, if known.
     pub fn floor_nats(&self) -> Option<f64> {
         match self {
             Source::Synthetic(source) => Some(source.floor_nats()),
@@ -219,7 +219,7 @@ impl Source {
         }
     }
 
-    /// Windows of an epoch, where each is read once; a batch file is one epoch. `None` where samples are drawn.
+    /// Windows per epoch, if each is read once; a batch file is one epoch. `None` if samples are drawn at random.
     pub fn windows_per_epoch(&self) -> Option<u64> {
         match self {
             Source::Synthetic(_) | Source::Markov(_) => None,
@@ -230,7 +230,7 @@ impl Source {
         }
     }
 
-    /// Bytes per token of the text that the tokens were cut from, where that is known.
+    /// Bytes of text per token, if known.
     pub fn bytes_per_token(&self) -> Option<f64> {
         match self {
             Source::Synthetic(_) | Source::Markov(_) | Source::BatchFile(_) => None,
@@ -240,8 +240,8 @@ impl Source {
         }
     }
 
-    /// Text that a checkpoint notes, so that a resume with other data is noticed: the same for the same data, wherever the
-    /// file lies.
+    /// Description stored in a checkpoint, so that a resume with other data is noticed. The same data has the same
+    /// description wherever the file is.
     pub fn description(&self) -> String {
         match self {
             Source::Synthetic(source) => source.description(),

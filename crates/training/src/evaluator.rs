@@ -1,4 +1,4 @@
-//! A model that is only evaluated: the forward pass alone, without gradients or moments.
+//! A model that is only evaluated: the forward pass, without gradients or optimizer state.
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::data::{Batch, DataError, Source};
@@ -15,7 +15,7 @@ pub struct Evaluator {
     evaluation: EvaluationProgram,
 }
 
-/// Losses of windows, each a mean over its tokens.
+/// Loss over windows, each of which is a mean over its tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluated {
     /// Nats per token.
@@ -24,7 +24,7 @@ pub struct Evaluated {
 }
 
 impl Evaluator {
-    /// The device has the program loaded, and nothing else.
+    /// The device must have exactly this program loaded.
     pub fn new(
         device: Box<dyn Device>,
         model: &ModelConfig,
@@ -43,7 +43,7 @@ impl Evaluator {
         Ok(evaluator)
     }
 
-    /// Values that the program has no use for are left out.
+    /// Ignores values that the program does not use.
     fn write(&mut self, name: &str, first: usize, data: &[f32]) {
         if let Some(value) = self.evaluation.program.graph.named(name) {
             self.device.write_f32(PROGRAM, value, first, data);
@@ -61,8 +61,8 @@ impl Evaluator {
         f64::from(loss[0])
     }
 
-    /// So many batches of a source, or all its windows, each once; `told` hears of windows done. A source without an end
-    /// needs a number of batches.
+    /// Evaluates this many batches of a source, or all its windows once each; `told` receives the number of windows
+    /// done. An endless source gives one batch unless a number is given.
     pub fn evaluate(
         &mut self,
         source: &Source,
@@ -85,8 +85,7 @@ impl Evaluator {
         }
         let rest = (windows % rows) as usize;
         if rest > 0 {
-            // The program has room for whole batches. Rows that are too many repeat the first one, whose own loss is then
-            // taken off again.
+            // The program takes whole batches only. Surplus rows repeat the first row, whose loss is then subtracted.
             source.fill(windows / rows, &mut batch)?;
             repeat_first_row(&mut batch, rest, shape.seq_len);
             let together = self.loss(&batch) * rows as f64;
@@ -98,7 +97,7 @@ impl Evaluator {
     }
 }
 
-/// In every row from `from` on.
+/// Copies the first row into every row from `from` on.
 fn repeat_first_row(batch: &mut Batch, from: usize, seq_len: usize) {
     for ids in [&mut batch.input_ids, &mut batch.targets] {
         let (first, others) = ids.split_at_mut(from * seq_len);

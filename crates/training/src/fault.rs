@@ -1,4 +1,5 @@
-//! Faults that tests put into a run on several ranks: one rank that is slow, that hangs, that has no data, or whose loss is not finite.
+//! Faults that tests inject into a run on several ranks: one rank that is slow, hangs, has no data, or has a loss that
+//! is not finite.
 
 use crate::data::DataError;
 use std::str::FromStr;
@@ -15,14 +16,14 @@ pub struct Fault {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
-    /// Each call of the device takes so much longer, from the beginning.
+    /// Every device call takes this much longer, from the start of the run.
     Slow(Duration),
-    /// The step does not begin before this time is over.
+    /// The step begins this much later.
     Late(Duration),
     /// A save takes at least this long.
     Save(Duration),
     Data,
-    /// A weight of the rank is not a number.
+    /// A weight of the rank is NaN.
     NotFinite,
 }
 
@@ -51,7 +52,7 @@ impl FromStr for Fault {
     }
 }
 
-/// The fault of this rank; none by default.
+/// The fault of this rank, if any; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnFault(pub Option<Fault>);
 
@@ -60,7 +61,7 @@ impl OwnFault {
         self.0.filter(|fault| fault.step == step).map(|fault| fault.kind)
     }
 
-    /// A batch, unless the fault takes it away.
+    /// The fetched batch, or an error if the fault is due.
     pub(crate) fn tried<T>(&self, step: u64, fetched: Result<T, DataError>) -> Result<T, DataError> {
         match self.at(step) {
             Some(FaultKind::Data) => Err(DataError::Injected { step }),

@@ -1,4 +1,4 @@
-//! Text from a trained model: one sequence, its keys and values kept, a token after the other.
+//! Text generation from a trained model: one sequence with a KV cache, token by token.
 
 mod sampling;
 mod vocabulary;
@@ -17,10 +17,10 @@ use headroom_graph::storage::stored;
 use headroom_graph::{Graph, GraphError, Plan, Precision, ValueId};
 use thiserror::Error;
 
-/// Tokens of a prompt that are read at a time.
+/// Prompt tokens processed per call.
 const READ_AT_A_TIME: usize = 32;
 
-/// Programs on the device: the first reads a prompt, the second one token.
+/// Programs on the device: the first reads a prompt, the second a single token.
 const READS: usize = 0;
 const ONE: usize = 1;
 
@@ -40,13 +40,13 @@ pub enum GenerateError {
     NotFinite { tokens: usize },
 }
 
-/// How a model is run.
+/// Settings for running a model.
 pub struct Settings<'a> {
     pub device: DeviceSpec,
     pub opening: &'a Opening,
     pub precision: Precision,
     pub passes: PassList,
-    /// Tokens that there is room for, prompt included.
+    /// Longest sequence there is room for, prompt included.
     pub longest: usize,
 }
 
@@ -54,7 +54,7 @@ pub struct Settings<'a> {
 pub struct Generator {
     device: Box<dyn Device>,
     programs: [Values; 2],
-    /// A table's name, its rows, and the elements of one.
+    /// Name of a table, its rows, and the elements per row.
     tables: Vec<(&'static str, Vec<f32>, usize)>,
     vocabulary: usize,
     longest: usize,
@@ -62,11 +62,11 @@ pub struct Generator {
     logits: Vec<f32>,
 }
 
-/// Values of a program that the host touches.
+/// The values of a program that the host uses.
 struct Values {
     graph: Graph,
     calls: usize,
-    /// Tokens that it takes.
+    /// Tokens per run.
     rows: usize,
 }
 
@@ -97,7 +97,7 @@ impl Generator {
         };
         checkpoint.read_weights(&checkpoint.config().tensors(), &mut |content, name, first, piece| {
             debug_assert_eq!(content, Content::Weight);
-            // Both programs have it at the same place.
+            // Both programs have it at the same address.
             write_weight(&mut *generator.device, (READS, &generator.programs[READS].graph), name, first, piece);
             Ok(())
         })?;
@@ -109,7 +109,7 @@ impl Generator {
         self.tokens
     }
 
-    /// Reads the sequence's next tokens; the logits of the one after them.
+    /// Reads the next tokens of the sequence and returns the logits for the token after them.
     pub fn read(&mut self, tokens: &[i32]) -> Result<&[f32], GenerateError> {
         let is_known = |token: i32| usize::try_from(token).is_ok_and(|token| token < self.vocabulary);
         if let Some(&token) = tokens.iter().find(|token| !is_known(**token)) {
@@ -130,7 +130,7 @@ impl Generator {
         }
     }
 
-    /// Tokens beyond those given are zero: what is kept of them is written over before anything sees it.
+    /// Pads with token 0 beyond those given: their cache entries are overwritten before anything reads them.
     fn step(&mut self, program: usize, tokens: &[i32]) {
         let Values { graph, calls, rows } = &self.programs[program];
         let value = |name: &str| graph.named(name);
@@ -162,7 +162,7 @@ impl Generator {
     }
 }
 
-/// `kept` bytes at least are left for what is kept.
+/// Reserves at least `kept` bytes for the values that are kept.
 fn program(model: &ModelConfig, rows: usize, settings: &Settings, kept: usize) -> Result<Program, GraphError> {
     let mut graph = Graph::new();
     let logits = models::forward(&mut graph, model, 1, rows)?.logits;

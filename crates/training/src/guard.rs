@@ -1,26 +1,26 @@
-//! Watches the loss of a run: when has it left its course, and which operators' weights grew meanwhile?
+//! Watches the loss of a run for spikes, and names the operators whose weights grew most.
 
 use crate::trainer::{PIECE, Trainer};
 use std::fmt;
 
-/// A run's answer to a loss that leaves its course.
+/// How a run responds to a loss spike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnSpike {
-    /// Says so and goes on.
+    /// Reports it and continues.
     #[default]
     Tell,
-    /// Ends: whoever runs it may go back and try again.
+    /// Ends the run: the caller may go back to a checkpoint and try again.
     End,
 }
 
-/// A loss far above what it had come down to.
+/// A loss far above the lowest level it had reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spike {
     pub step: u64,
     pub loss: f64,
-    /// The least that the loss had been over some steps.
+    /// Lowest running mean of the loss before the spike.
     pub least: f64,
-    /// Operators whose weights grew most since the run began, and how many times.
+    /// Operators whose weights grew most since the run began, and by what factor.
     pub grew: Vec<(String, f64)>,
 }
 
@@ -36,17 +36,17 @@ impl fmt::Display for Spike {
     }
 }
 
-/// Operators that are named.
+/// Operators named in a report.
 const NAMED: usize = 3;
 
-/// How much of the mean so far the next mean keeps.
+/// Weight of the old mean in the running mean.
 const KEPT: f64 = 0.8;
 
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     mean: Option<f64>,
     least: f64,
-    /// Is the loss off its course now? It was told already.
+    /// Whether the loss is in a spike that has already been reported.
     off: bool,
     /// Root mean squares of the weights when the run began.
     first: Vec<(String, f64)>,
@@ -57,7 +57,7 @@ impl Guard {
         Guard { first: if trainer.device.computes() { norms(trainer) } else { vec![] }, ..Guard::default() }
     }
 
-    /// The least loss so far where this one has just left its course.
+    /// Takes the next loss; returns the lowest mean so far if a spike begins here.
     pub fn watch(&mut self, loss: f64) -> Option<f64> {
         let limit = self.least + (0.25 * self.least.abs()).max(1.0);
         if self.mean.is_some() && loss > limit {
@@ -71,7 +71,7 @@ impl Guard {
         None
     }
 
-    /// Describes the loss that has left its course.
+    /// Describes the spike.
     pub fn spike(&self, trainer: &mut Trainer, step: u64, loss: f64, least: f64) -> Spike {
         let now = norms(trainer);
         let mut grew: Vec<(String, f64)> = (self.first.iter().zip(now))
@@ -85,7 +85,7 @@ impl Guard {
     }
 }
 
-/// Root mean square of each parameter, over as much of it as is moved at a time.
+/// Root mean square of each parameter, over at most one transfer piece of it.
 fn norms(trainer: &mut Trainer) -> Vec<(String, f64)> {
     let leaves = trainer.tree().leaf_names();
     let all: Vec<(String, usize)> = trainer.parameters().into_iter().map(|(name, ty)| (name, ty.elements())).collect();

@@ -1,4 +1,4 @@
-//! Memory that a run needs, known before it starts, and what would fit where it does not.
+//! The memory that a run needs, computed before it starts, and what would fit if it does not.
 
 use crate::data::BatchShape;
 use crate::program::{Keep, StepConfig, training_program};
@@ -11,15 +11,15 @@ use headroom_graph::plan::Usage;
 /// Memory of a run, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryNeed {
-    /// The one block that all values live in.
+    /// The single block that holds all values.
     pub arena: usize,
-    /// Memory that kernels pack and reduce in.
+    /// Memory in which kernels pack and reduce.
     pub scratch: usize,
-    /// Memory alive in the arena at the fullest moment of a step.
+    /// Live memory in the arena at the peak of a step.
     pub peak: Usage,
-    /// Arena that lies between buffers at that moment.
+    /// Arena space lost to gaps between buffers at the peak.
     pub gaps: usize,
-    /// Mean of what is alive over the calls of a step.
+    /// Mean live memory over the calls of a step.
     pub average: usize,
 }
 
@@ -46,7 +46,7 @@ impl MemoryNeed {
     }
 }
 
-/// The largest batch, then the longest sequence at batch 1, with which training needs at most `available` bytes.
+/// The largest batch, or else the longest sequence at batch 1, with which training needs at most `available` bytes.
 pub fn largest_that_fits(
     config: &StepConfig,
     threads: usize,
@@ -83,12 +83,12 @@ pub fn largest_batch_that_fits(
     if one > available {
         return Ok(None);
     }
-    // Memory grows with the batch at least as from one to two, up to what one more sequence adds.
+    // Each further sequence needs about what the second one added; twice the resulting count bounds the search.
     let most = 2 + 2 * (available - one) / two.saturating_sub(one).max(1);
     largest(most, |batch_size| Ok(need(batch_size)? <= available)).map(Some)
 }
 
-/// The largest size up to `most` that fits, 1 being known to.
+/// The largest size up to `most` that fits, given that 1 does.
 fn largest(most: usize, fits: impl Fn(usize) -> Result<bool, GraphError>) -> Result<usize, GraphError> {
     let (mut low, mut high) = (1, most + 1);
     while high - low > 1 {

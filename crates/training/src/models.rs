@@ -1,7 +1,7 @@
-//! Models: their configuration, the families they belong to, and what is known of one without running it.
+//! Models: their configuration, their families, and what can be computed about one without running it.
 //!
-//! A family is one file here with its graph, its Hugging Face names and configuration, and the roles of its parts; a line in
-//! [`FAMILIES`] makes it known.
+//! A family is one file here with its graph, its Hugging Face names and configuration, and the roles of its parts. It
+//! is registered by a line in [`FAMILIES`].
 
 pub mod build;
 pub mod fields;
@@ -23,34 +23,34 @@ use serde_json::Value;
 use std::fmt;
 use thiserror::Error;
 
-/// Every family; the first is that of the table of sizes.
+/// Every family; the table of sizes describes the first.
 pub static FAMILIES: [&Family; 4] = [&llama::FAMILY, &qwen3::FAMILY, &gpt2::FAMILY, &tree::FAMILY];
 
 pub struct Family {
     /// Hugging Face's `model_type`.
     pub name: &'static str,
-    /// As people write it.
+    /// Name for display.
     pub title: &'static str,
     /// Hugging Face's class.
     pub architecture: &'static str,
-    /// Begins the names of all parameters but the head's; some files leave it out.
+    /// Prefix of all parameter names but the head's; some files leave it out.
     pub prefix: &'static str,
     /// A module's name in Hugging Face's files.
     pub hf_name: fn(module: &str) -> String,
-    /// Is it a tensor that a file may carry and the model does not need?
+    /// Whether a file may carry this tensor although the model does not need it.
     pub is_redundant: fn(name: &str) -> bool,
-    /// A row of the table of sizes as a model of this family.
+    /// Turns a row of the table of sizes into a model of this family.
     pub sized: fn(ModelConfig) -> ModelConfig,
-    /// Beyond what holds for every family.
+    /// Checks beyond those for every family.
     pub check: fn(&ModelConfig) -> Result<(), ConfigError>,
     pub forward: fn(&mut Build) -> Result<Forward, GraphError>,
-    /// The parent of each block, where blocks are nodes of a tree that a step chooses among; else empty.
+    /// The parent of each block, if blocks are nodes of a tree that a step chooses among; otherwise empty.
     pub parents: fn(&ModelConfig) -> Vec<Option<usize>>,
-    /// Constants of the graph for sequences of a length, written once.
+    /// Constants of the graph for a sequence length, written once.
     pub constants: fn(&ModelConfig, usize) -> Vec<(&'static str, Vec<f32>)>,
-    /// From Hugging Face's `config.json`; what cannot be honoured is an error.
+    /// Reads Hugging Face's `config.json`; settings that are not supported are errors.
     pub read: fn(&Fields) -> Result<ModelConfig, FieldError>,
-    /// Entries of Hugging Face's `config.json` beside those that all families have.
+    /// Entries of Hugging Face's `config.json` beyond those that all families have.
     pub write: fn(&ModelConfig) -> Value,
 }
 
@@ -88,13 +88,14 @@ pub struct ModelConfig {
     pub norm_eps: f64,
     /// One table serves as embedding and head.
     pub tied: bool,
-    /// Rows of the table of learned positions; 0 without one.
+    /// Rows of the table of learned positions; 0 if there is none.
     pub positions: usize,
-    /// Children of each node, level by level, where blocks form a tree; else empty.
+    /// Children of each node, level by level, if blocks form a tree; otherwise empty.
     pub branching: Vec<usize>,
 }
 
-/// Adds the forward pass to an empty graph: inputs `input_ids` and `targets` `i32[b, s]`, the family's constants, output `loss`.
+/// Adds the forward pass to an empty graph: inputs `input_ids` and `targets` `i32[b, s]`, the family's constants,
+/// output `loss`.
 pub fn forward(graph: &mut Graph, config: &ModelConfig, batch: usize, seq: usize) -> Result<Forward, GraphError> {
     (config.family.forward)(&mut Build { graph, config, batch, seq })
 }
@@ -118,10 +119,10 @@ pub fn parameters(config: &ModelConfig) -> Result<Vec<Parameter>, GraphError> {
     Ok(graph.parameters().into_iter().map(parameter).collect())
 }
 
-/// Elements of one tensor that kernels and files still index safely.
+/// Most elements that kernels and files can safely index in one tensor.
 const MOST_ELEMENTS: usize = 1 << 40;
 
-/// Layers whose plan is made within seconds.
+/// Most layers for which planning takes only seconds.
 const MOST_LAYERS: usize = 1000;
 
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -213,7 +214,7 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// The longest sequence that it can see.
+    /// The longest sequence that the model accepts.
     pub fn longest(&self) -> usize {
         if self.positions > 0 { self.positions } else { usize::MAX }
     }
@@ -242,7 +243,7 @@ impl ModelConfig {
         count
     }
 
-    /// FLOPs of the products that one forward pass needs: causal attention counted as S(S+1)/2 positions.
+    /// FLOPs of the matrix products that one forward pass needs, with causal attention counted as S(S+1)/2 positions.
     pub fn needed_forward_flops(&self, batch_size: usize, seq_len: usize) -> u64 {
         let count = self.parameters();
         let tokens = (batch_size * seq_len) as u64;

@@ -1,18 +1,18 @@
-//! Where a loss that is not finite came from: the weights, or the first call that makes such a value, on whichever rank.
+//! Finds where a non-finite loss came from: the weights, or the first call that produces such a value, on any rank.
 
 use crate::checkpoint::Content;
 use crate::trainer::{NotFinite, TRAINING, Trainer};
 use headroom_graph::Phase;
 
 impl Trainer {
-    /// Goes through the forward pass again, call by call, to the first that makes something not finite. The weights and
-    /// the batch are still those of the failing step.
+    /// Repeats the forward pass call by call until one produces a non-finite value. The weights and the batch are still
+    /// those of the failing step.
     pub fn first_not_finite(&mut self) -> NotFinite {
         let mine = self.own_not_finite();
         of_all_ranks(self, mine)
     }
 
-    /// On this rank. Nothing goes through the others, who may come to the end of it before.
+    /// Searches on this rank only. Skips collectives, because other ranks may finish the search earlier.
     fn own_not_finite(&mut self) -> NotFinite {
         for (name, _) in self.parameters() {
             if let Err(value) = self.read(&name, Content::Weight, all_finite) {
@@ -38,13 +38,13 @@ impl Trainer {
     }
 }
 
-/// On whichever rank it was found.
+/// Combines what the ranks found.
 fn of_all_ranks(trainer: &Trainer, mine: NotFinite) -> NotFinite {
     let Some(ranks) = &trainer.ranks else { return mine };
     let own = if mine == NotFinite::NotRepeated { String::new() } else { mine.to_string() };
     match ranks.gather(own.as_bytes()) {
         Ok(said) => of_findings(&said, mine),
-        // The failure itself comes up at the next message.
+        // The next message reports the failure itself.
         Err(_) => mine,
     }
 }
@@ -64,7 +64,7 @@ fn of_findings(said: &[Vec<u8>], mine: NotFinite) -> NotFinite {
     NotFinite::OnRanks { told: told.join("; ") }
 }
 
-/// The first value that is not finite is the error.
+/// The error is the first value that is not finite.
 fn all_finite(data: &[f32]) -> Result<(), f32> {
     data.iter().copied().find(|x| !x.is_finite()).map_or(Ok(()), Err)
 }

@@ -1,4 +1,4 @@
-//! The update, clipping and gradient accumulation as nodes of the graph, and the rates of a step.
+//! The update, clipping and gradient accumulation as nodes of the graph, and the learning rates of a step.
 
 mod method;
 mod state;
@@ -21,12 +21,12 @@ pub struct OptimizerConfig {
     pub method: Method,
     pub learning_rate: f64,
     pub schedule: Schedule,
-    /// Shares of the moments before that a step of AdamW keeps.
+    /// Decay rates of AdamW's moments.
     pub betas: [f64; 2],
     pub eps: f64,
     pub weight_decay: f64,
     pub decays: Decays,
-    /// Largest global norm of the gradients; 0 is off.
+    /// Maximum global norm of the gradients; 0 is off.
     pub clip: f64,
     pub accumulation: usize,
     pub update: Update,
@@ -38,10 +38,11 @@ pub enum Update {
     /// Everything.
     #[default]
     Dense,
-    /// The nodes of the model's tree that a rule chooses; the others stand still, moments and step counts included.
+    /// The nodes of the model's tree that a rule chooses; the others stay as they are, moments and step counts
+    /// included.
     Chosen {
         rule: Rule,
-        /// Seed of the random draw, where the rule makes one.
+        /// Seed of the random draw, if the rule makes one.
         seed: u64,
     },
 }
@@ -55,7 +56,7 @@ impl Update {
     }
 }
 
-/// As flags name it.
+/// The name used in flags.
 impl fmt::Display for Update {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self {
@@ -65,7 +66,7 @@ impl fmt::Display for Update {
     }
 }
 
-/// With seed 0.
+/// Uses seed 0.
 impl FromStr for Update {
     type Err = String;
 
@@ -77,7 +78,7 @@ impl FromStr for Update {
     }
 }
 
-/// AdamW as a run has it where nothing else is asked for.
+/// The default is AdamW.
 impl Default for OptimizerConfig {
     fn default() -> OptimizerConfig {
         OptimizerConfig {
@@ -96,7 +97,7 @@ impl Default for OptimizerConfig {
 }
 
 impl OptimizerConfig {
-    /// The default, but for what a step updates.
+    /// The default settings with this update.
     pub fn updating(update: Update) -> OptimizerConfig {
         OptimizerConfig { update, ..OptimizerConfig::default() }
     }
@@ -106,32 +107,32 @@ impl OptimizerConfig {
         self.learning_rate * self.schedule.share_at(step, last)
     }
 
-    /// The `rates` input of every update at a step, counted from 1.
+    /// The `rates` input of all updates at a step, counted from 1.
     pub fn rates_at(&self, step: u64, last: u64) -> [f32; 3] {
         let [first, second] = bias_corrections(self.betas[0], self.betas[1], step);
         [self.learning_rate_at(step, last) as f32, first, second]
     }
 }
 
-/// Names of the values that the choice of nodes keeps and is told.
+/// Names of the inputs and states of the node choice.
 pub const CHOICE_AT: &str = "update.at";
 pub const CHOICE_TREE: &str = "update.tree";
 pub const CHOICE_COUNTS: &str = "update.counts";
 pub const CHOICE_LOG: &str = "update.log";
 
-/// Steps whose choices a device keeps until the host reads them.
+/// Steps whose choices a device keeps for the host to read.
 pub const LOG_ROWS: usize = 256;
 
 /// When the norm of all gradients is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Norm {
     WhereClipped,
-    /// To be looked at, where nothing is clipped by it either.
+    /// Also when nothing is clipped, so that it can be watched.
     Always,
 }
 
-/// Adds one update a parameter, clipping and accumulation where they are asked for; returns the norm of all gradients where
-/// it is computed. A choice is one among `units`. The input `rates` `[3]` is written before every update.
+/// Adds one update per parameter, with clipping and accumulation if requested; returns the norm of all gradients if it
+/// is computed. Nodes are chosen among `units`. The input `rates` `[3]` is written before every update.
 pub fn optimize(
     graph: &mut Graph,
     config: &OptimizerConfig,
@@ -159,7 +160,8 @@ pub fn optimize(
         let made = graph.add(ClipScale { max_norm: config.clip }, &squares)?;
         clip = Some((made[0], made[1]));
     }
-    // Without clipping the step needs no norm: one op apart from its kernels, which stay those of a run that is not watched.
+    // Without clipping the step itself needs no norm. A separate op computes it, so the kernels are those of a run that
+    // is not watched.
     let watched = match clip {
         None if norm == Norm::Always => Some(graph.add_one(GradientNorm {}, &gradients)?),
         _ => None,
@@ -183,7 +185,7 @@ pub fn optimize(
     Ok(clip.map(|(_, norm)| norm).or(watched))
 }
 
-/// Adds the choice and what it keeps; the rates of every parameter's update.
+/// Adds the node choice and its states; returns the rates of every parameter's update.
 fn choose(graph: &mut Graph, choice: Choose, rates: ValueId, squares: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
     let leaves = squares.len();
     let at = graph.input(CHOICE_AT, TensorType::i32(&[2]));
@@ -194,7 +196,7 @@ fn choose(graph: &mut Graph, choice: Choose, rates: ValueId, squares: &[ValueId]
     graph.add(choice, &[&[rates, at, tree, counts, log], squares].concat())
 }
 
-/// Kept sums, one a parameter, that every backward pass adds to; the optimizer sets them back to zero.
+/// Adds one persistent gradient sum per parameter, which every backward pass adds to and the optimizer resets to zero.
 fn accumulate(graph: &mut Graph, parameters: &[ValueId], gradients: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
     graph.enter("accumulate", Phase::Backward);
     parameters

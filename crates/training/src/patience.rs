@@ -1,9 +1,9 @@
-//! The best evaluation so far, and how many in a row were not better.
+//! Early stopping: the best evaluation so far, and how many in a row were not better.
 
-/// Told of every evaluation of a run; what it knows travels with a checkpoint.
+/// Receives every evaluation of a run; its state is saved with a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Patience {
-    /// Evaluations without improvement that end the run; 0 is never.
+    /// Number of evaluations without improvement that ends the run; 0 never ends it.
     pub most: u64,
     pub best: Option<Best>,
     /// Evaluations since the best one.
@@ -16,8 +16,8 @@ pub struct Best {
     pub loss: f32,
 }
 
-/// Is this evaluation one of the regular ones? The one at a run's last step may be another's that was cut short, and a
-/// resumed run would not have had it.
+/// Whether this evaluation is one of the regular ones. The one at a run's last step may exist only because the run
+/// ended there; a run resumed past it would not have had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     Yes,
@@ -28,13 +28,13 @@ pub enum Counts {
 pub enum Verdict {
     Better,
     NotBetter,
-    /// Not better, and patience is over.
+    /// Not better, and patience has run out.
     Enough,
 }
 
 impl Patience {
     pub fn tell(&mut self, step: u64, loss: f32, counts: Counts) -> Verdict {
-        // A loss that is not a number is better than nothing only where there is nothing.
+        // A NaN is never the best, not even when there is no other loss.
         if self.best.is_none_or(|best| loss < best.loss) && !loss.is_nan() {
             self.best = Some(Best { step, loss });
             self.since = 0;

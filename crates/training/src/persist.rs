@@ -1,4 +1,4 @@
-//! Between a trainer and its checkpoints: what is saved of a run, and how one is loaded again.
+//! Between a trainer and its checkpoints: what a run saves, and how it is loaded again.
 
 use crate::checkpoint::ranges::Ranges;
 use crate::checkpoint::{
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Notes that a checkpoint keeps beside the tensors.
+/// Metadata that a checkpoint stores besides the tensors.
 pub struct Notes<'a> {
     pub config: &'a HfConfig,
     pub optimizer: &'a OptimizerConfig,
     pub seed: u64,
-    /// The data source's own words for itself.
+    /// The data source's description of itself.
     pub data: &'a str,
     /// Entries that the caller wants back on resuming.
     pub extra: &'a Map<String, Value>,
@@ -60,7 +60,8 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
     }
 }
 
-/// The part of a rank that does not say what a checkpoint notes: its ranges of all tensors, or its states by message.
+/// The part of a rank that does not commit the checkpoint: writes its ranges of all tensors, or sends its states to the
+/// rank that does.
 pub fn save_part(trainer: &mut Trainer, folder: &Path) -> Result<(), CheckpointError> {
     if !together(trainer, folder.to_path_buf(), None)? {
         trainer.hand_over().map_err(|error| CheckpointError::Handover(error.into()))?;
@@ -68,8 +69,8 @@ pub fn save_part(trainer: &mut Trainer, folder: &Path) -> Result<(), CheckpointE
     Ok(())
 }
 
-/// All ranks write at the same time, each its range of every tensor; one of them commits once all have. A failure of any is one of all.
-/// False where a rank does not see the folder: then one rank has to write everything.
+/// All ranks write at the same time, each its range of every tensor; one of them commits once all have finished. If one
+/// rank fails, all do. Returns false if some rank does not see the folder: then one rank has to write everything.
 fn together(
     trainer: &mut Trainer,
     folder: PathBuf,
@@ -106,7 +107,7 @@ fn together(
     Ok(true)
 }
 
-/// Its own outcome, or the failure of the first rank that has one.
+/// This rank's own failure, or that of the first rank that has one.
 fn agreed(ranks: &Ranks, outcome: Result<(), CheckpointError>) -> Result<(), CheckpointError> {
     let mine = outcome.as_ref().err().map_or(String::new(), ToString::to_string);
     let said = ranks.gather(mine.as_bytes()).map_err(|error| CheckpointError::Handover(error.into()))?;
@@ -117,7 +118,7 @@ fn agreed(ranks: &Ranks, outcome: Result<(), CheckpointError>) -> Result<(), Che
     }
 }
 
-/// A model that is broken already must not take the place of one that is not.
+/// A broken model must not replace a good one.
 #[derive(Debug, Error)]
 #[error("the {} of {name} hold {value} after step {step}: not saved; the previous checkpoint stays", content.plural())]
 pub struct NotSaved {
@@ -127,7 +128,7 @@ pub struct NotSaved {
     pub step: u64,
 }
 
-/// The weights only: training starts anew from them.
+/// Loads only the weights: training starts over from them.
 pub fn load_weights(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
     checkpoint.read_weights(&specs(trainer), &mut |content, name, first, piece| {
         trainer.write(name, content, first, piece);
@@ -135,7 +136,7 @@ pub fn load_weights(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<()
     })
 }
 
-/// Weights, the optimizer's tensors and the step: training goes on as if it had not stopped.
+/// Loads the weights, the optimizer's tensors and the step: training continues as if it had not stopped.
 pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
     checkpoint.read_all(&specs(trainer), &mut |content, name, first, piece| {
         trainer.write(name, content, first, piece);
@@ -146,7 +147,7 @@ pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), Ch
     if trainer.program().choice.is_none() && state.has_uneven_steps() {
         return Err(CheckpointError::Handover(UnevenSteps.into()));
     }
-    // Before steps chose, every one updated everything.
+    // If the checkpoint has no counts, every step updated everything.
     let own = |(name, _)| state.node_steps.get(&name).copied().unwrap_or(state.step);
     let counts: Vec<u64> = trainer.parameters().into_iter().map(own).collect();
     trainer.resume_choices(&counts, state.step);
@@ -154,7 +155,7 @@ pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), Ch
     Ok(())
 }
 
-/// A step that updates everything has one step count for all.
+/// A step that updates everything keeps a single step count for all parameters.
 #[derive(Debug, Error)]
 #[error(
     "its parameters were updated different numbers of times: only a selective update (topk:all) can continue from that"

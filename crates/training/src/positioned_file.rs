@@ -1,4 +1,4 @@
-//! A file read at a position: any size, shared by threads, nothing mapped.
+//! A file read by position: of any size, shared by threads, not memory-mapped.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ pub struct PositionedFile {
     bytes: u64,
     #[cfg(unix)]
     file: File,
-    /// Elsewhere seeking and reading are two calls, so they are done under a lock.
+    /// Outside Unix, seeking and reading are two calls, so they are done under a lock.
     #[cfg(not(unix))]
     file: std::sync::Mutex<File>,
 }
@@ -46,7 +46,7 @@ impl PositionedFile {
         self.bytes
     }
 
-    /// Fills the buffer from `position` on; a file that ends before that is an error.
+    /// Fills the buffer from `position` on; it is an error if the file ends before that.
     pub fn read_exact_at(&self, buffer: &mut [u8], position: u64) -> Result<(), FileError> {
         self.read_whole(buffer, position).map_err(FileError::new("read", &self.path))
     }

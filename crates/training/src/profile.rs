@@ -1,7 +1,7 @@
-//! From recorded steps and the plan to a trace: all that is known of them is in its events and its header.
+//! Turns recorded steps and the plan into a trace: everything known about them is in its events and its header.
 //!
-//! Times are the recording's; FLOPs, bytes and memory are the plan's, to the unit. The diagnosis is read off the trace,
-//! as for anybody's.
+//! Times come from the recording; FLOPs, bytes and memory come from the plan and are exact. The diagnosis reads this
+//! trace like any other.
 
 mod collectives;
 mod device_tracks;

@@ -21,31 +21,31 @@ pub struct StepConfig {
     pub shape: BatchShape,
     pub optimizer: OptimizerConfig,
     pub passes: PassList,
-    /// Layers, from the first on, whose activations are computed again in the backward pass.
+    /// Number of layers, from the first on, whose activations are recomputed in the backward pass.
     pub recomputed_layers: usize,
     /// Precision of the matrix products.
     pub precision: Precision,
     pub target: Target,
 }
 
-/// One optimizer step: forward and backward (run once a micro-batch), then the update.
+/// One optimizer step: forward and backward (run once per micro-batch), then the update.
 pub struct TrainingProgram {
     pub program: Program,
     pub forward: Forward,
-    /// `[1]`: the gradient of the loss, one over the micro-batches of a step.
+    /// `[1]`: the gradient of the loss, which is one over the number of micro-batches per step on all ranks.
     pub loss_gradient: ValueId,
     /// `[3]`, written before every update.
     pub rates: ValueId,
     pub trained: Vec<Trained>,
-    /// `[1]`, where gradients are clipped or their norm is asked for.
+    /// `[1]`, if gradients are clipped or their norm is requested.
     pub gradient_norm: Option<ValueId>,
-    /// Where a step updates only what it chooses.
+    /// Set if a step updates only the nodes it chooses.
     pub choice: Option<ChoiceValues>,
     pub shape: BatchShape,
     pub passes: Vec<Applied>,
-    /// Ranks that take the step together, each with a batch of its own.
+    /// Ranks that take the step together, each with its own batch.
     pub ranks: usize,
-    /// The parent of each block, where blocks are nodes of a tree.
+    /// The parent of each block, if blocks are nodes of a tree.
     parents: Vec<Option<usize>>,
 }
 
@@ -58,16 +58,16 @@ impl TrainingProgram {
     }
 }
 
-/// Values of the choice that the host writes and reads.
+/// Values of the node choice that the host writes and reads.
 #[derive(Clone, Copy, Debug)]
 pub struct ChoiceValues {
     /// `i32[2]`: the log's row and the step, written before every update.
     pub at: ValueId,
     /// `i32[leaves, 3]`, written once.
     pub tree: ValueId,
-    /// `[leaves]`: each leaf's own steps.
+    /// `[leaves]`: number of updates of each leaf.
     pub counts: ValueId,
-    /// `[rows, 2 · leaves]`: shares of the step, then squared norms.
+    /// `[rows, 2 · leaves]`: the shares of a step, then the squared norms.
     pub log: ValueId,
 }
 
@@ -88,7 +88,7 @@ pub struct EvaluationProgram {
     pub shape: BatchShape,
 }
 
-/// The values of a forward pass that the host touches.
+/// The values of a forward pass that the host uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Forward {
     pub input_ids: ValueId,
@@ -96,7 +96,7 @@ pub struct Forward {
     pub loss: ValueId,
 }
 
-/// Values that a step would let go of, kept to be looked at.
+/// Values that a step would free, kept for inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     OnlyTheLoss,
@@ -104,7 +104,7 @@ pub enum Keep {
     GradientNorm,
     /// Also `grad.<parameter>`.
     Gradients,
-    /// And `logits`, which `fuse-loss` then leaves alone.
+    /// Also `logits`, which `fuse-loss` then leaves alone.
     LogitsAndGradients,
 }
 
@@ -112,7 +112,7 @@ pub fn training_program(config: &StepConfig, keep: Keep) -> Result<TrainingProgr
     training_program_and(config, keep, &[])
 }
 
-/// The same with passes of one's own after the chosen ones, on the whole step.
+/// The same with the caller's own passes on the whole step, after the chosen ones.
 pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Result<TrainingProgram, GraphError> {
     let mut graph = Graph::new();
     let logits = models::forward(&mut graph, &config.model, config.shape.batch_size, config.shape.seq_len)?.logits;
@@ -163,7 +163,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
     let graph = stored(&graph, |value| config.target.kept(config.precision, value))?;
     graph.validate("storage")?;
     if among.is_some() {
-        // No pass after the first may have made an update of values that are one rank's own.
+        // No pass after the first may have made an update depend on values that differ between ranks.
         spread(&graph, &OWN_INPUTS, "the last pass")?;
     }
     let trained = graph.parameters().into_iter().map(|parameter| Trained::find(&graph, parameter)).collect();
@@ -185,7 +185,7 @@ pub fn training_program_and(config: &StepConfig, keep: Keep, own: &[Pass]) -> Re
     })
 }
 
-/// `training` is the program that it shares weights and arena with.
+/// The evaluation shares weights and arena with the program `training`.
 pub fn evaluation_program(
     config: &StepConfig,
     shape: BatchShape,
@@ -206,7 +206,7 @@ pub fn evaluation_program(
     Ok(EvaluationProgram { forward: Forward::find(&program.graph)?, program, shape })
 }
 
-/// The forward pass by itself, for a model that is not trained.
+/// Only the forward pass, for a model that is not trained.
 pub fn forward_program(config: &StepConfig, shape: BatchShape) -> Result<EvaluationProgram, GraphError> {
     let graph = forward_graph(config, shape)?;
     let program =
@@ -226,7 +226,7 @@ fn forward_graph(config: &StepConfig, shape: BatchShape) -> Result<Graph, GraphE
     stored(&graph, |value| config.target.kept(config.precision, value))
 }
 
-/// Passes that find something to do in a model. Those on the whole step and on its execution always do.
+/// Passes that change something in this model. Passes on the whole step and on its execution always count.
 pub fn passes_that_apply(model: &ModelConfig) -> Result<Vec<&'static str>, GraphError> {
     let block = ModelConfig { n_layers: 1, ..model.clone() };
     let nodes = |list: &PassList| -> Result<usize, GraphError> {
@@ -248,7 +248,7 @@ fn in_eight_bits(graph: &Graph) -> Result<Graph, GraphError> {
     fp8::rewrite(graph, Scaling::Delayed)
 }
 
-/// Kernels that one step needs, by phase; instrumentation is not among them.
+/// Kernels that one step needs, by phase, without instrumentation.
 pub fn kernels(program: &Program) -> [(Phase, usize); 3] {
     let needed = |phase: &Phase| {
         program.plan.calls[program.plan.phase(*phase)].iter().filter(|call| !program.is_instrumentation(call)).count()

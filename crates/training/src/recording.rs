@@ -1,7 +1,7 @@
-//! Recording of chosen steps: when they, their parts and their calls began and ended.
+//! Records chosen steps: when they, their parts and their calls began and ended.
 //!
-//! After the steps that are kept, every other one is recorded and forgotten again: the difference between the two kinds,
-//! taken in turns, is what recording costs.
+//! After the steps that are kept, every other step is recorded and discarded: the difference between recorded and
+//! unrecorded steps, in alternation, is the overhead of recording.
 
 use headroom_engine::recorder::{Activity, CallSpan, Recorder, Timing};
 use headroom_engine::{Device, Program};
@@ -15,10 +15,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub enum Part {
     /// Waiting for the next batch.
     DataWait,
-    /// The batch on its way to the device.
+    /// Copying the batch to the device.
     Inputs,
     Forward,
-    /// The loss on its way back.
+    /// Reading the loss back.
     LossRead,
     Backward,
     Optimizer,
@@ -47,7 +47,7 @@ pub struct PartSpan {
     pub end: Duration,
 }
 
-/// A recorded step; its parts and calls are ranges of the recording's.
+/// A recorded step; its parts and calls are ranges into the recording's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepSpan {
     pub step: u64,
@@ -57,7 +57,7 @@ pub struct StepSpan {
     calls: Range<usize>,
 }
 
-/// Seconds of steps that were recorded and of steps that were not, taken in turns.
+/// Seconds of recorded and of unrecorded steps, taken alternately.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turns {
     pub recorded: Vec<f64>,
@@ -65,14 +65,14 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Overhead of recording on the median step, in percent; absent before three steps of each kind.
+    /// Overhead of recording on the median step, in percent; `None` with fewer than three steps of each kind.
     pub fn overhead_percent(&self) -> Option<f64> {
         let median = |seconds: &[f64]| step_statistics(seconds).median.filter(|_| seconds.len() >= 3);
         let (with, without) = (median(&self.recorded)?, median(&self.unrecorded)?);
         (without > 0.0).then(|| 100.0 * (with / without - 1.0))
     }
 
-    /// Between which that lies with 95%; none before six steps of each kind.
+    /// The 95% confidence interval of the overhead; `None` with fewer than six steps of each kind.
     pub fn overhead_interval(&self) -> Option<(f64, f64)> {
         let percent = ratio_of_medians(&self.recorded, &self.unrecorded)?.map(|ratio| 100.0 * (ratio - 1.0));
         Some((percent.low, percent.high))
@@ -91,23 +91,23 @@ pub struct Recording {
     wanted: RangeInclusive<u64>,
     /// By call.
     phases: Vec<Phase>,
-    /// Does the device go on by itself, so that a step's time is known only later?
+    /// Whether the device works ahead of the host, so that a step's time is known only later.
     queued: bool,
     steps: Vec<StepSpan>,
     parts: Vec<PartSpan>,
-    /// Here while no step is recorded, with the device while one is.
+    /// Held here while no step is recorded, and by the device while one is.
     recorder: Option<Recorder>,
     mode: Mode,
     begun: (Duration, usize, usize),
     turns: Turns,
-    /// Wall clock, in nanoseconds since 1970, at the zero of the device's clock.
+    /// Wall clock, in nanoseconds since 1970, when the device's clock was zero.
     pub base_unix_nanos: u64,
 }
 
 impl Recording {
-    /// Keeps the steps `wanted`, counted from 1, of a run of `program` with so many micro-batches per step.
+    /// Keeps the steps `wanted`, counted from 1, of a run of `program` with this many micro-batches per step.
     pub fn of_steps(wanted: RangeInclusive<u64>, program: &Program, accumulation: usize) -> Recording {
-        // One step more than is kept, for those that are forgotten.
+        // Room for one step more than is kept, for the recorded steps that are discarded.
         let steps = (wanted.end() + 1).saturating_sub(*wanted.start()) as usize + 1;
         Recording {
             wanted,
@@ -123,7 +123,7 @@ impl Recording {
         }
     }
 
-    /// One step that a GPU took by itself: when it began, when its batch was there, when it was done.
+    /// One step that a GPU took by itself: when it began, when its batch had arrived, when it was done.
     #[cfg(test)]
     pub(crate) fn of_one_step(
         program: &Program,
@@ -143,8 +143,8 @@ impl Recording {
         &self.steps
     }
 
-    /// Forgets all steps but the one whose length is the median, the shorter of the middle two: what is said of it adds up,
-    /// as means and medians of several do not.
+    /// Keeps only the step of median length (the shorter of the middle two). The figures of one step add up; means and
+    /// medians over several do not.
     pub fn keep_median_step(&mut self) {
         self.steps.sort_by_key(|step| step.end.saturating_sub(step.start));
         let middle = self.steps.len().saturating_sub(1) / 2;
@@ -177,14 +177,14 @@ impl Recording {
         self.wanted.contains(&step)
     }
 
-    /// Is a step of a device that works ahead waited for, so that its time is its own and not that of its neighbours? The last
-    /// one before recording begins is too: nothing is under way then.
+    /// Whether the host waits for this step, on a device that works ahead, so that its time does not overlap with its
+    /// neighbours'. True also for the last step before recording begins, so that nothing is in flight then.
     pub fn waits_for(&self, step: u64) -> bool {
         (step..=step + WARMED + 1).any(|step| self.keeps(step)) || self.turn(step).is_some()
     }
 
-    /// After the recorded steps: is this one, in turns, recorded and forgotten, or left alone? On a device that works
-    /// ahead turns are of several steps, and end.
+    /// After the recorded steps: whether this one is recorded and discarded, or not recorded, in alternation. On a
+    /// device that works ahead a turn lasts several steps, and there is a limited number of turns.
     fn turn(&self, step: u64) -> Option<Mode> {
         let after = step.checked_sub(*self.wanted.end()).filter(|after| *after > 0)?;
         let turn = if self.queued { after.div_ceil(QUEUED_TURN) } else { after };
@@ -192,12 +192,14 @@ impl Recording {
         (!is_over).then_some(if turn.is_multiple_of(2) { Mode::Forgotten } else { Mode::Off })
     }
 
-    /// Right before the recorded steps of a device that works ahead: recorded too, so that what recording sets up is there.
+    /// Whether the step comes right before the recorded ones on a device that works ahead. Such steps are recorded too,
+    /// so that the recorder is already set up.
     fn warms(&self, step: u64) -> bool {
         self.queued && (step + 1..=step + WARMED).any(|step| self.keeps(step))
     }
 
-    /// Takes the time of a step, as soon as it is known. The first of a turn of several is left out: it still pays for the change.
+    /// Takes the time of a step as soon as it is known. Drops the first step of a longer turn, which still pays for the
+    /// switch.
     pub(crate) fn took(&mut self, step: u64, seconds: f64) {
         let after = step.saturating_sub(*self.wanted.end());
         if self.queued && after % QUEUED_TURN == 1 {
@@ -210,7 +212,7 @@ impl Recording {
         }
     }
 
-    /// To be called before a step: lends the device its recorder where the step is to be recorded.
+    /// Call before a step: lends the device its recorder if the step is to be recorded.
     pub fn begin(&mut self, step: u64, device: &mut dyn Device) {
         self.queued = device.works_ahead();
         self.mode = match self.turn(step) {
@@ -236,7 +238,7 @@ impl Recording {
         }
     }
 
-    /// To be called after a step, whether it succeeded or not; one that failed is forgotten.
+    /// Call after a step, whether it succeeded or not; a failed step is discarded.
     pub fn end(&mut self, step: u64, whole: bool, device: &mut dyn Device) {
         let mode = std::mem::replace(&mut self.mode, Mode::Off);
         let (start, parts, calls) = self.begun;
@@ -257,9 +259,9 @@ impl Recording {
         }
     }
 
-    /// The parts of a step that the device took by itself, from the times of its calls.
+    /// The parts of a step that the device ran by itself, from the times of its calls.
     fn phases_of_device(&mut self, first_part: usize, first_call: usize, start: Duration, end: Duration) {
-        // Batches after the first are fetched while the device works: nobody waits.
+        // Later batches are fetched while the device works, so nothing waits for them.
         self.parts.truncate((first_part + 1).min(self.parts.len()));
         let waited_until = self.parts.get(first_part).map_or(start, |part| part.end);
         let Some(recorder) = &self.recorder else { return };
@@ -268,15 +270,16 @@ impl Recording {
     }
 }
 
-/// Turns of a device that works ahead, and steps of each: they are taken one by one, to see what recording costs.
+/// Number of turns on a device that works ahead, and steps per turn. The host waits for each of these steps to measure
+/// the cost of recording.
 const QUEUED_TURNS: u64 = 4;
 const QUEUED_TURN: u64 = 4;
 
-/// Steps before the first recorded one that a device that works ahead takes as if they were recorded.
+/// Warm-up steps: taken as if recorded, before the first recorded step, on a device that works ahead.
 const WARMED: u64 = 2;
 
-/// A step from the times of its calls: the batch on its way until the first begins, phases until the next one's first call,
-/// the results on their way back after the last.
+/// The parts of a step from the times of its calls: inputs until the first call begins, each phase until the first call
+/// of the next, and reading the results after the last.
 fn parts_of_calls(spans: &[CallSpan], phases: &[Phase], from: Duration, to: Duration) -> Vec<PartSpan> {
     let part = |span: &CallSpan| match phases.get(span.call as usize) {
         Some(Phase::Backward) => Part::Backward,
@@ -298,7 +301,7 @@ fn parts_of_calls(spans: &[CallSpan], phases: &[Phase], from: Duration, to: Dura
     parts
 }
 
-/// Calls that one optimizer step runs: forward and backward once a micro-batch, then the update.
+/// Calls in one optimizer step: forward and backward once per micro-batch, then the update.
 pub fn calls_per_step(program: &Program, accumulation: usize) -> usize {
     let of = |phase: Phase| program.plan.phase(phase).len();
     (of(Phase::Forward) + of(Phase::Backward)) * accumulation + of(Phase::Optimizer)

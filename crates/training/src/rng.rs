@@ -1,12 +1,13 @@
-//! Random numbers by counter: the number at an index depends on (seed, stream name, index) and on nothing drawn before.
+//! Counter-based random numbers: the number at an index depends only on (seed, stream name, index), not on earlier
+//! draws.
 //!
-//! So any part of a tensor or of the data can be made alone, in any order, on any thread or device, and resuming needs no
-//! state. The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the seed is its
-//! key, the counter is the block's index (low half) and a hash of the stream's name (high half).
+//! So any part of a tensor or of the data can be generated alone, in any order, on any thread or device, and resuming
+//! needs no state. The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011):
+//! the seed is its key, and the counter holds the block's index (low half) and a hash of the stream's name (high half).
 //!
-//! Everything here is to give the same bytes in a CUDA kernel: integers, and f64 `+ - * / sqrt`, which IEEE 754 rounds in one
-//! way only (the kernel must not contract them to fused multiply-adds). The logarithm, sine and cosine are therefore written
-//! out below: those of a C library differ in the last bits from one system to the next.
+//! Everything here must give the same bytes in a CUDA kernel: integers, and f64 `+ - * / sqrt`, whose rounding IEEE 754
+//! fixes (the kernel must not contract them to fused multiply-adds). The logarithm, sine and cosine are therefore
+//! written out below: those of C libraries differ in the last bits between systems.
 //!
 //! Draw only one kind of number from a stream: words, normals and 64-bit numbers are cut from the same blocks.
 
@@ -22,7 +23,7 @@ impl Stream {
         Stream { seed, name_hash: fnv1a_64(name.as_bytes()) }
     }
 
-    /// Seed and hash of the name: all that tells one stream from another.
+    /// Seed and hash of the name, which identify the stream.
     pub fn key(&self) -> (u64, u64) {
         (self.seed, self.name_hash)
     }
@@ -32,13 +33,13 @@ impl Stream {
         self.block(index / 4)[(index % 4) as usize]
     }
 
-    /// In `0..n`, by multiplying and shifting: no value is likelier than another by more than `n / 2^32`, relatively, which for
-    /// vocabularies is below one part in 10,000. Rejection would be exact, but an index could then not stand alone.
+    /// In `0..n`, by multiplying and shifting: the relative bias is at most `n / 2^32`, which for vocabularies is below
+    /// one part in 10,000. Rejection would be exact, but a number would then no longer depend on its index alone.
     pub fn uniform_u32_below(&self, index: u64, n: u32) -> u32 {
         ((u64::from(self.word(index)) * u64::from(n)) >> 32) as u32
     }
 
-    /// 64 random bits, a block an index.
+    /// 64 random bits; each index uses its own block.
     pub fn word_u64(&self, index: u64) -> u64 {
         let [low, high, ..] = self.block(index);
         u64::from(low) | u64::from(high) << 32
@@ -54,13 +55,13 @@ impl Stream {
         unit_of(self.word(index))
     }
 
-    /// Standard normal, by Box and Muller: words 0 and 1 of a block give elements 0 (cosine) and 1 (sine), words 2 and 3 the
-    /// other two. The largest magnitude is 6.8, as the smallest unit number is 2^-33.
+    /// Standard normal, by Box-Muller: words 0 and 1 of a block give elements 0 (cosine) and 1 (sine), words 2 and 3
+    /// the other two. The largest magnitude is 6.8, as the smallest unit number is 2^-33.
     pub fn normal(&self, index: u64) -> f32 {
         normals_of(self.block(index / 4))[(index % 4) as usize]
     }
 
-    /// `normal` for `first_index` and on: a block is computed once for its four elements.
+    /// `normal` from `first_index` on; each block is computed once for its four elements.
     pub fn fill_normal(&self, first_index: u64, elements: &mut [f32]) {
         let mut index = first_index;
         let mut rest = elements;
@@ -81,7 +82,7 @@ impl Stream {
     }
 }
 
-/// Fowler, Noll and Vo's hash, variant 1a: fixed for ever, unlike the standard library's.
+/// The 64-bit FNV-1a hash: never changes, unlike the standard library's.
 pub fn fnv1a_64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -97,7 +98,7 @@ fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     x
 }
 
-/// The middle of the word's cell in (0, 1): never 0, whose logarithm has no value.
+/// The middle of the word's cell in (0, 1): never 0, which has no logarithm.
 fn unit_of(word: u32) -> f64 {
     (f64::from(word) + 0.5) * (1.0 / 4_294_967_296.0)
 }
@@ -135,12 +136,13 @@ fn ln_of_unit(x: f64) -> f64 {
 
 /// Sine and cosine of `word / 2^32` of a full turn, to about 1e-13.
 fn sine_cosine_of_turn(word: u32) -> (f64, f64) {
-    // The nearest quarter turn is taken off in integers, exactly; what is left is at most an eighth of a turn either way.
+    // Subtract the nearest quarter turn in integers, which is exact; the remainder is at most an eighth of a turn
+    // either way.
     let quarter = word.wrapping_add(1 << 29) >> 30;
     let left_over = word.wrapping_sub(quarter << 30) as i32;
     let angle = f64::from(left_over) * (std::f64::consts::TAU / 4_294_967_296.0);
     let square = angle * angle;
-    // Taylor: each factor divides by the next two integers of the factorial.
+    // Taylor series: each factor divides by the next two integers of the factorial.
     let mut sine = 1.0;
     for pair in [12.0 * 13.0, 10.0 * 11.0, 8.0 * 9.0, 6.0 * 7.0, 4.0 * 5.0, 2.0 * 3.0] {
         sine = 1.0 - sine * square / pair;

@@ -23,19 +23,19 @@ pub struct Schedule {
     pub on_spike: OnSpike,
 }
 
-/// One step as it went.
+/// The record of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompletedStep {
     pub step: u64,
-    /// Before the update; none where nothing is computed.
+    /// Before the update; `None` if nothing is computed.
     pub loss: Option<f32>,
     pub learning_rate: f64,
-    /// Norm of all gradients together, where the program computes it.
+    /// Norm of all gradients together, if the program computes it.
     pub gradient_norm: Option<f32>,
     pub times: StepTimes,
-    /// Were its calls written down?
+    /// Whether its calls were recorded.
     pub recorded: bool,
-    /// Was it waited for by itself, on a device that others follow each other on?
+    /// Whether the host waited for this step alone, on a device that otherwise queues steps.
     pub alone: bool,
 }
 
@@ -68,20 +68,20 @@ pub enum AfterEvaluation {
     Stop,
 }
 
-/// Receives the events of a run while it goes on, and is asked to save.
+/// Receives the events of a run as it goes, and saves when asked.
 pub trait Observer {
-    /// After every step, before anything is read back: for a sign of life only.
+    /// Called after every step, before anything is read back: only a sign of life.
     fn stepped(&mut self, step: u64);
-    /// Choices of the steps so far, where steps choose; called before these steps are logged.
+    /// The choices of the steps so far, if steps choose; called before those steps are logged.
     fn chose(&mut self, _choices: &Choices) {}
-    /// The steps since the last call: every log interval, and once more at the end.
+    /// The steps since the last call: at every log interval, and once more at the end.
     fn logged(&mut self, steps: &[CompletedStep]);
     fn evaluated(&mut self, evaluation: Evaluation);
-    /// After an evaluation was told: does the run go on?
+    /// Called after an evaluation was reported: whether the run goes on.
     fn judge(&mut self, _trainer: &mut Trainer) -> Result<AfterEvaluation, CheckpointError> {
         Ok(AfterEvaluation::Continue)
     }
-    /// The loss has left its course.
+    /// The loss has spiked.
     fn diverged(&mut self, _spike: &Spike) {}
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError>;
 }
@@ -109,7 +109,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Do all ranks come to it at the same place?
+    /// Whether all ranks reach this error at the same point.
     pub fn is_agreed(&self) -> bool {
         !matches!(self, RunError::Device { .. } | RunError::Checkpoint(_))
     }
@@ -118,11 +118,11 @@ impl RunError {
 #[derive(Debug)]
 pub enum End {
     Finished,
-    /// Evaluations no longer got better.
+    /// Evaluations stopped improving.
     StoppedEarly,
-    /// Told to stop; the step it was in was finished and saved.
+    /// Told to stop; the current step was finished and saved.
     Interrupted,
-    /// Told to stop and out of patience: the step it was in was left, the one before it was saved, if there was one.
+    /// Told to stop at once: the current step was abandoned and the one before it saved, if there was one.
     GivenUp,
     Failed(RunError),
 }
@@ -134,7 +134,7 @@ pub struct Outcome {
     pub end: End,
 }
 
-/// Steps for which room is made beforehand, so that the loop allocates nothing; longer runs grow as they go.
+/// Steps for which space is reserved in advance, so that the loop does not allocate; longer runs grow the buffer.
 const RECORDED_WITHOUT_GROWING: u64 = 1 << 20;
 
 pub fn run(
@@ -168,7 +168,7 @@ fn run_until_done(
     let mut guard = Guard::new(trainer);
     let mut finished = vec![];
     while trainer.step < schedule.last_step {
-        // Ranks agree on it before they begin a step.
+        // Several ranks agree on this before each micro-batch instead.
         let taken = match trainer.ranks.is_none() && trainer.is_told_to_give_up() {
             true => Err(RunError::GivenUp { step: trainer.step + 1 }),
             false => recorded_step(trainer, data, schedule, stop, &mut finished),
@@ -183,13 +183,14 @@ fn run_until_done(
             false => stop.load(Ordering::Relaxed),
         };
         let ending = taken.is_err() || stopping || step == schedule.last_step;
-        // Recorded steps are told one by one, and none together with one that is not.
+        // Recorded steps are reported one by one, never together with unrecorded ones.
         let works_ahead = trainer.device.works_ahead();
         let told_alone = trainer.recording.as_ref().is_some_and(|recording| match works_ahead {
             true => recording.waits_for(step),
             false => recording.keeps(step) || recording.keeps(step + 1),
         });
-        // Nothing is saved that was not looked at, where the run would go back to it.
+        // If a spike ends the run, look at the losses before every save, so that the run never goes back to an
+        // unchecked checkpoint.
         let saves = schedule.save_every > 0 && step.is_multiple_of(schedule.save_every);
         let looks = schedule.on_spike == OnSpike::End && saves;
         let logs = ending || told_alone || looks || step.is_multiple_of(schedule.log_interval.max(1));
@@ -222,7 +223,7 @@ fn run_until_done(
             && step > 0
             && saved_at != Some(step)
         {
-            // The weights are those of the last whole step: what was learned up to the bad data is kept.
+            // The weights are those of the last whole step: keep what was learned before the bad data.
             observer.save(trainer)?;
         }
         if let Err(RunError::GivenUp { .. }) = &taken {
@@ -264,14 +265,14 @@ fn run_until_done(
             break;
         }
     }
-    // A run that gave up its first step has nothing of its own to save.
+    // A run that gave up its first step has nothing to save.
     if saved_at != Some(trainer.step) && !outcome.steps.is_empty() {
         observer.save(trainer)?;
     }
     Ok(())
 }
 
-/// Tells of a loss that has left its course, and ends the run where that was asked for.
+/// Reports a loss spike, and ends the run if that was requested.
 fn watch(
     trainer: &mut Trainer,
     guard: &mut Guard,
@@ -291,7 +292,7 @@ fn watch(
     Ok(())
 }
 
-/// One step, written down where the trainer has a recording that wants it.
+/// Takes one step, and records it if the trainer's recording wants it.
 fn recorded_step(
     trainer: &mut Trainer,
     data: &mut Prefetcher,
@@ -316,7 +317,7 @@ fn recorded_step(
     taken
 }
 
-/// A step handed over; its loss and its times are known once it is settled.
+/// Submits a step; its loss and times are known once it is settled.
 fn one_step(
     trainer: &mut Trainer,
     data: &mut Prefetcher,
@@ -369,7 +370,7 @@ fn one_step(
     })
 }
 
-/// Fills in losses, norms and times of steps that the device has finished by now.
+/// Fills in losses, norms and times of the steps that the device has finished.
 fn settle(
     trainer: &mut Trainer,
     records: &mut [CompletedStep],
@@ -384,7 +385,7 @@ fn settle(
     }
     let (computes, with_norm) = (trainer.device.computes(), trainer.has_gradient_norm());
     let works_ahead = trainer.device.works_ahead();
-    // Where phases are measured at one step of an interval, the others took them in the same proportion.
+    // If phases are measured at one step of an interval, assume the same proportions for the others.
     let measured = finished.iter().find_map(|one| one.phases).filter(|phases| phases.iter().sum::<f64>() > 0.0);
     for (record, micros) in records.iter_mut().zip(finished.chunks_exact(accumulation)) {
         let mean = micros.iter().map(|one| f64::from(one.results[0])).sum::<f64>() / accumulation as f64;
@@ -395,7 +396,7 @@ fn settle(
         record.loss = computes.then_some(mean as f32);
         record.gradient_norm = micros.last().filter(|_| computes && with_norm).map(|one| one.results[1]);
         let worked: f64 = micros.iter().map(|one| one.seconds).sum();
-        // Nothing is done for the step while the host waits for its batch, unless the device works ahead.
+        // The wait for a batch adds to the step's time, unless the device works ahead.
         let total = if works_ahead { worked } else { worked + record.times.data.as_secs_f64() };
         let times = &mut record.times;
         times.total = Duration::from_secs_f64(total);
@@ -419,7 +420,7 @@ fn added(left: [f64; 3], right: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|at| left[at] + right[at])
 }
 
-/// As `evaluate`; where one of several ranks is told to give up, all leave it after the same batch.
+/// Like `evaluate`; if one of several ranks is told to give up, all leave after the same batch.
 fn evaluate_together(trainer: &mut Trainer, set: &EvaluationSet) -> Result<f32, EngineError> {
     let Some(ranks) = trainer.ranks.clone() else { return Ok(evaluate(trainer, set)) };
     let _stepping = ranks.stepping();

@@ -1,4 +1,4 @@
-//! A safetensors file read tensor by tensor: the header is checked whole, the data is fetched by position.
+//! A safetensors file read tensor by tensor: the whole header is checked, the data is read by position.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub struct SafetensorsFile {
     file: PositionedFile,
     /// The length field and the header, as they stand in the file.
     head: Vec<u8>,
-    /// In file order; together they are the rest of the file without a gap.
+    /// In file order; together they fill the rest of the file without a gap.
     tensors: Vec<(String, TensorInfo)>,
 }
 

@@ -1,4 +1,4 @@
-//! Scales of the tensors that a step rounds to eight bits: kept with a checkpoint, and looked at when a run ends.
+//! Scales of the tensors that a step rounds to eight bits: saved in a checkpoint, and checked when a run ends.
 
 use crate::trainer::{TRAINING, Trainer};
 use headroom_graph::fp8::{OUT_OF_RANGE, SATURATED, SLOT};
@@ -6,20 +6,20 @@ use headroom_graph::passes::fp8::SCALE;
 use headroom_graph::{Source, ValueId};
 use std::collections::BTreeMap;
 
-/// Problems met while values were rounded to eight bits.
+/// Problems found while rounding values to eight bits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rounding {
     /// Tensors that have a scale.
     pub tensors: usize,
-    /// Values beyond the largest number, set to it; and the tensor with most of them.
+    /// Values clamped to the largest representable number, and the tensor with most of them.
     pub saturated: f64,
     pub most_saturated: Option<String>,
-    /// Steps at which a tensor's largest value was not finite, or its scale beyond what is kept.
+    /// Steps at which a tensor's largest value was not finite, or its scale was out of range.
     pub out_of_range: f64,
 }
 
 impl Trainer {
-    /// Every scale by name; empty where nothing is rounded to eight bits.
+    /// Every scale by name; empty if nothing is rounded to eight bits.
     pub fn scales(&mut self) -> BTreeMap<String, Vec<f32>> {
         let found = slots(self);
         let read = |(name, value): (String, ValueId)| {
@@ -30,7 +30,7 @@ impl Trainer {
         found.into_iter().map(read).collect()
     }
 
-    /// Goes on from these. A tensor without one is given its scale by its own values.
+    /// Restores these scales. A tensor without one derives its scale from its own values.
     pub(crate) fn resume_scales(&mut self, scales: &BTreeMap<String, Vec<f32>>) {
         for (name, value) in slots(self) {
             if let Some(slot) = scales.get(&name).filter(|slot| slot.len() == SLOT) {
@@ -39,7 +39,7 @@ impl Trainer {
         }
     }
 
-    /// `None` where nothing is rounded to eight bits, or nothing computed.
+    /// `None` if nothing is rounded to eight bits, or nothing was computed.
     pub fn rounding(&mut self) -> Option<Rounding> {
         let scales = if self.device.computes() { self.scales() } else { BTreeMap::new() };
         if scales.is_empty() {

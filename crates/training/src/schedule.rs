@@ -1,4 +1,4 @@
-//! The learning rate over a run, as a share of its full height: a schedule is a function of the step.
+//! The learning-rate schedule: the share of the full rate as a function of the step.
 
 use std::f64::consts::PI;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Schedule {
     pub shape: Shape,
-    /// Steps in which the rate rises from zero.
+    /// Steps over which the rate rises from zero.
     pub warmup_steps: u64,
-    /// Share of the full rate that a falling schedule ends near.
+    /// Share of the full rate that a decaying schedule ends near.
     pub floor: f64,
-    /// Last steps of the run in which `wsd` falls; a fifth of the run where nothing is asked for.
+    /// Number of last steps over which `wsd` decays; a fifth of the run by default.
     pub decay_steps: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Shape {
     pub const ALL: [Shape; 4] = [Shape::Constant, Shape::Linear, Shape::Cosine, Shape::Wsd];
 }
 
-/// As flags name it.
+/// The name used in flags.
 impl fmt::Display for Shape {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         out.write_str(match self {
@@ -53,8 +53,8 @@ impl FromStr for Shape {
 }
 
 impl Schedule {
-    /// Share of the full rate at a step, counted from 1, in a run that ends at `last`. The first step after the warm-up has the
-    /// full rate; the floor would be reached one step behind the last.
+    /// Share of the full rate at a step, counted from 1, in a run that ends at `last`. The first step after the warm-up
+    /// has the full rate; the floor would be reached one step after the last.
     pub fn share_at(&self, step: u64, last: u64) -> f64 {
         if step <= self.warmup_steps {
             return step as f64 / self.warmup_steps as f64;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn wsd_is_full_until_its_last_fifth() {
-        // A fifth of 104 steps are 20: the first of them is step 85, still full.
+        // A fifth of 104 steps is 20: the first of them is step 85, still at the full rate.
         assert_eq!([5, 84, 85].map(|step| at(Shape::Wsd, 0.0, step)), [1.0; 3]);
         assert!((at(Shape::Wsd, 0.0, 86) - 0.95).abs() < 1e-12);
         assert!((at(Shape::Wsd, 0.0, 104) - 0.05).abs() < 1e-12);

@@ -1,4 +1,5 @@
-//! A parameter whose optimizer's state is shared out among ranks: which part is this one's, and how the whole is read and written.
+//! A parameter whose optimizer state is sharded over ranks: which part this rank has, and how the whole is read and
+//! written.
 
 use crate::checkpoint::ranges::Ranges;
 use crate::checkpoint::{CheckpointError, Content, TensorSpec};
@@ -13,7 +14,7 @@ use std::ops::Range;
 
 /// This rank's part of a parameter.
 pub(crate) struct Shard {
-    /// The weights that the update writes.
+    /// The part of the weights that the update writes.
     pub weights: ValueId,
     elements: usize,
     each: usize,
@@ -21,7 +22,7 @@ pub(crate) struct Shard {
     ranks: usize,
 }
 
-/// Elements of a tensor that a rank has or writes, as all shards are cut.
+/// Elements of a tensor that a rank has or writes; all shards are cut this way.
 fn range_of(elements: usize, rank: usize, ranks: usize) -> Range<usize> {
     let each = shard_elements(elements, ranks);
     let start = (rank * each).min(elements);
@@ -29,12 +30,12 @@ fn range_of(elements: usize, rank: usize, ranks: usize) -> Range<usize> {
 }
 
 impl Shard {
-    /// Elements of the whole that a rank has.
+    /// Elements of the whole tensor that a rank has.
     fn of(&self, rank: usize) -> Range<usize> {
         range_of(self.elements, rank, self.ranks)
     }
 
-    /// Writes what of `data`, which begins at element `first` of the whole, is this rank's.
+    /// Writes this rank's part of `data`, which begins at element `first` of the whole tensor.
     pub fn write(&self, device: &mut dyn Device, value: ValueId, first: usize, data: &[f32]) {
         let own = self.of(self.rank);
         let (start, end) = (first.max(own.start), (first + data.len()).min(own.end));
@@ -55,7 +56,7 @@ impl Trainer {
         Some(Shard { weights, elements, each: shard_elements(elements, ranks), rank, ranks })
     }
 
-    /// Hands over a state that the ranks have together, in pieces, in order. Every rank asks for it at the same time.
+    /// Hands over a sharded state in pieces, in order. All ranks must call this at the same time.
     pub(crate) fn read_together(
         &mut self,
         shard: &Shard,
@@ -85,14 +86,14 @@ impl Trainer {
         Ok(())
     }
 
-    /// Writes this rank's range of every tensor, and sees to it that it lasts.
+    /// Writes this rank's range of every tensor and syncs it.
     pub(crate) fn write_ranges(&mut self, specs: &[TensorSpec], ranges: Ranges) -> Result<(), CheckpointError> {
         let Some((rank, size)) = self.ranks.as_ref().map(|ranks| (ranks.rank(), ranks.size())) else { return Ok(()) };
         for content in [Content::Weight].into_iter().chain(Content::STATES) {
             for spec in specs.iter().filter(|spec| spec.has(content)) {
                 let value = self.find(&spec.name, content);
                 let own = range_of(spec.elements(), rank, size);
-                // A state that is sharded has this rank's elements alone.
+                // A sharded state holds only this rank's elements.
                 let is_shard = content != Content::Weight && self.shard(&spec.name).is_some();
                 let begin = if is_shard { 0 } else { own.start };
                 let mut piece = vec![0.0; own.len().min(PIECE)];
@@ -110,7 +111,7 @@ impl Trainer {
         ranges.finish()
     }
 
-    /// A rank that does not save takes part where states are shared out: the one that does reads them from all.
+    /// Takes part in reading sharded states on a rank that does not save: the saving rank reads them from all ranks.
     pub fn hand_over(&mut self) -> Result<(), RanksError> {
         let specs = persist::specs(self);
         for content in Content::STATES {

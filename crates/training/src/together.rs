@@ -1,20 +1,20 @@
-//! Ends that ranks come to together: a request to stop, bad data on one of them.
+//! Ways to end that ranks must agree on: a request to stop, or bad data on one of them.
 //!
-//! A rank that left a step by itself would leave the others waiting. So every rank says before each micro-batch how things are with it,
-//! and all go by what the whole says.
+//! A rank that left a step by itself would leave the others waiting. So every rank reports its state before each
+//! micro-batch, and all act on the combined result.
 
 use crate::data::DataError;
 use crate::trainer::Trainer;
 use headroom_engine::ranks::RanksError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How ranks go on.
+/// The action that the ranks agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Agreed {
     GoOn,
-    /// One of them was asked to stop.
+    /// A rank was asked to stop.
     Stop,
-    /// Asked to stop, and out of patience.
+    /// A rank was asked to stop at once.
     GiveUp,
     /// A rank has no batch.
     Failed {
@@ -23,13 +23,13 @@ pub(crate) enum Agreed {
     },
 }
 
-/// The letters by which it is told.
+/// The first byte of each rank's message.
 const GO_ON: u8 = b'.';
 const STOP: u8 = b's';
 const GIVE_UP: u8 = b'g';
 const FAILED: u8 = b'f';
 
-/// Settles what all ranks do about the next micro-batch.
+/// Agrees with all ranks on what to do about the next micro-batch.
 pub(crate) fn agree(trainer: &Trainer, stop: &AtomicBool, failed: Option<&DataError>) -> Result<Agreed, RanksError> {
     let Some(ranks) = &trainer.ranks else { return Ok(Agreed::GoOn) };
     let mine = match failed {
@@ -41,7 +41,7 @@ pub(crate) fn agree(trainer: &Trainer, stop: &AtomicBool, failed: Option<&DataEr
     Ok(of_all(&ranks.gather(&mine)?))
 }
 
-/// The gravest of what ranks said.
+/// The most severe of the ranks' messages.
 fn of_all(said: &[Vec<u8>]) -> Agreed {
     let says = |letter: u8| said.iter().position(|words| words.first() == Some(&letter));
     match (says(FAILED), says(GIVE_UP), says(STOP)) {

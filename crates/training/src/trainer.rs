@@ -1,4 +1,4 @@
-//! A model on a device: its weights written and read, one step after the other taken.
+//! A model on a device: writes and reads its weights, and takes one step after the other.
 
 use crate::checkpoint::Content;
 use crate::choices::Choices;
@@ -29,14 +29,14 @@ pub(crate) const PIECE: usize = 1 << 16;
 /// Standard deviation of the initial weights.
 const INITIAL_SPREAD: f32 = 0.02;
 
-/// A loss that is not a number, and where it came from.
+/// Where a non-finite loss came from.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum NotFinite {
     #[error("{op} in {module} produced {value}")]
     Operator { op: &'static str, module: String, value: f32 },
     #[error("the weights of {name} hold {value}, {since}")]
     Weights { name: String, value: f32, since: &'static str },
-    /// Found on some ranks alone.
+    /// Found on only some of the ranks.
     #[error("{told}")]
     OnRanks { told: String },
     #[error(
@@ -64,7 +64,7 @@ pub struct StepTimes {
     pub total: Duration,
 }
 
-/// Does the update follow a micro-step?
+/// Whether the update follows a micro-step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndsStep {
     No,
@@ -82,26 +82,26 @@ pub struct Trainer {
     /// Steps taken so far, and micro-batches read for them by all ranks.
     pub step: u64,
     pub data_position: u64,
-    /// Recording of chosen steps, where one was asked for.
+    /// Recording of chosen steps, if requested.
     pub recording: Option<Recording>,
-    /// Choices of the steps, where steps choose, as far as they were read from the device.
+    /// The node choices read from the device so far, if steps choose.
     pub choices: Option<Choices>,
-    /// Is the time of the phases taken, now and then, on a device that works ahead?
+    /// Whether phases are timed from time to time on a device that works ahead.
     pub watches_phases: bool,
-    /// Once set, calls that change no weight are left out; `gave_up` tells. Several ranks leave a step only between micro-batches, where
-    /// they agree on it.
+    /// Once set, calls that change no weight are skipped and `gave_up` becomes true. Several ranks leave a step only
+    /// between micro-batches, where they agree on it.
     pub give_up: Option<Arc<AtomicBool>>,
     /// The other processes that train the same model.
     pub ranks: Option<Arc<Ranks>>,
-    /// Put in by a test.
+    /// Injected by a test.
     pub fault: OwnFault,
-    /// Why what the ranks have together could not be read.
+    /// Why a sharded state could not be read.
     pub(crate) parted: Option<RanksError>,
     gave_up: bool,
 }
 
 impl Trainer {
-    /// The device has the training program loaded first, then that of evaluation.
+    /// The device must have the training program loaded first, then the evaluation's.
     pub fn new(
         device: Box<dyn Device>,
         config: &ModelConfig,
@@ -134,7 +134,7 @@ impl Trainer {
         trainer
     }
 
-    /// Writes the values that the family's graph keeps and no step changes.
+    /// Writes the constants of the family's graph.
     pub fn write_constants(&mut self, config: &ModelConfig) {
         for (name, data) in (config.family.constants)(config, self.training.shape.seq_len) {
             let constant = self.graph().named(name).expect("a constant of the family's graph");
@@ -150,11 +150,12 @@ impl Trainer {
         &self.training
     }
 
-    /// Draws every weight: norms are one, biases zero, everything else normal, each element by its name and place alone.
+    /// Initializes every weight: norms are one, biases zero, everything else normal, each element drawn by its name and
+    /// index alone.
     pub fn draw_weights(&mut self, seed: u64) {
         for ((name, ty), role) in self.parameters().into_iter().zip(self.roles()) {
             let stream = Stream::new(seed, &name);
-            // A shard of it lies elsewhere, and is written with the whole.
+            // A shard of the weight lies elsewhere and is written with the whole.
             let alone = self.shard(&name).is_none();
             if initial(role) == Initial::Drawn && alone && self.draw_on_device(&name, &stream) {
                 continue;
@@ -171,13 +172,13 @@ impl Trainer {
         }
     }
 
-    /// Were calls left out, because it was told to give up? Losses after that mean nothing; the weights are those of the
-    /// last whole step.
+    /// Whether calls were skipped because it was told to give up. Losses after that mean nothing; the weights are those
+    /// of the last whole step.
     pub fn gave_up(&self) -> bool {
         self.gave_up
     }
 
-    /// Does any rank say so? What ranks decide by themselves they decide together.
+    /// Whether this is true on any rank. Ranks use this to decide together.
     pub fn any_rank(&self, says: bool) -> Result<bool, EngineError> {
         match &self.ranks {
             Some(ranks) => Ok(ranks.largest(says.into())? > 0),
@@ -185,12 +186,12 @@ impl Trainer {
         }
     }
 
-    /// All ranks leave together what they were computing.
+    /// Abandons the current computation; all ranks do so together.
     pub(crate) fn leave(&mut self) {
         self.gave_up = true;
     }
 
-    /// The request, where this process may follow it by itself between any two calls.
+    /// The request to give up, if this process may act on it by itself between any two calls.
     fn give_up_alone(&self) -> Option<Arc<AtomicBool>> {
         self.give_up.clone().filter(|_| self.ranks.is_none())
     }
@@ -204,7 +205,7 @@ impl Trainer {
         self.training.tree()
     }
 
-    /// Large weights never pass through the host where the device can draw them itself, the same bytes.
+    /// Draws the same bytes on the device if it can, so that large weights do not pass through the host.
     fn draw_on_device(&mut self, name: &str, stream: &Stream) -> bool {
         let (seed, name_hash) = stream.key();
         let mut values = vec![self.find(name, Content::Weight)];
@@ -219,7 +220,7 @@ impl Trainer {
         self.training.trained.iter().map(named).collect()
     }
 
-    /// Kinds of tensors that the optimizer keeps of each, in the same order.
+    /// Kinds of optimizer state of each parameter, in the same order.
     pub fn states(&self) -> Vec<Vec<StateTensor>> {
         self.training.trained.iter().map(Trained::kinds).collect()
     }
@@ -229,7 +230,7 @@ impl Trainer {
         self.training.trained.iter().map(|one| self.graph().get(one.parameter).part.role).collect()
     }
 
-    /// Writes elements of one of a parameter's tensors from number `first` on.
+    /// Writes elements of one of a parameter's tensors, from index `first` on.
     pub fn write(&mut self, name: &str, content: Content, first: usize, data: &[f32]) {
         let (value, shard) = (self.find(name, content), self.shard(name));
         match (content, shard) {
@@ -245,8 +246,8 @@ impl Trainer {
         }
     }
 
-    /// Hands over one of a parameter's tensors in pieces, in order. Where ranks share a state out, all of them ask for it; what could
-    /// not be had is not a number, and `parted` says why.
+    /// Hands over one of a parameter's tensors in pieces, in order. All ranks must read a sharded state together. If
+    /// that fails, the data is NaN and `parted` holds the reason.
     pub fn read<E>(
         &mut self,
         name: &str,
@@ -290,7 +291,7 @@ impl Trainer {
         }
     }
 
-    /// An output of the graph by name: `loss`, `gradient_norm`, and what the program was told to keep.
+    /// An output of the graph by name: `loss`, `gradient_norm`, and whatever else the program keeps.
     pub fn read_output(&mut self, name: &str) -> Option<Vec<f32>> {
         let value = self.graph().output_named(name)?;
         let mut data = vec![0.0; self.graph().ty(value).elements()];
@@ -298,11 +299,11 @@ impl Trainer {
         Some(data)
     }
 
-    /// Hands over a micro-step, and the update behind it where `ends_step`. Where the device is done when it returns, a loss
-    /// that is not finite is an error, and `gave_up` tells whether calls were left out; neither counts as a step.
+    /// Submits a micro-step, followed by the update if `ends_step`. If the device finishes before this returns, a
+    /// non-finite loss is an error and `gave_up` says whether calls were skipped; neither case counts as a step.
     pub fn submit(&mut self, batch: &Batch, ends_step: EndsStep) -> Result<(), NotFinite> {
         if self.fault.spoils(self.step + 1) {
-            // The last one used: every loss reads all of it.
+            // The parameter used last: every loss reads all of it.
             let last = self.parameters().pop().map(|(name, _)| name).unwrap_or_default();
             self.write(&last, Content::Weight, 0, &[f32::NAN]);
         }
@@ -319,7 +320,7 @@ impl Trainer {
         let inputs = [
             (forward.input_ids, Words::Ids(&batch.input_ids)),
             (forward.targets, Words::Ids(&batch.targets)),
-            // Its memory is used for other things later in the step.
+            // Its memory is reused later in the step.
             (training.loss_gradient, Words::Floats(&share)),
             (training.rates, Words::Floats(&rates)),
             (choice.map_or(training.rates, |choice| choice.at), Words::Ids(&at)),
@@ -363,12 +364,12 @@ impl Trainer {
         }
     }
 
-    /// Waits for what was handed over: a micro-step each.
+    /// Waits for the submitted micro-steps; each gives one result.
     pub fn collect(&mut self, finished: &mut Vec<Finished>) -> Result<(), EngineError> {
         self.device.collect(finished)
     }
 
-    /// One micro-step, waited for; its loss, which means nothing once it `gave_up` or where nothing is computed.
+    /// Runs one micro-step and waits for its loss, which is meaningless after `gave_up` or if nothing is computed.
     pub fn loss_of(&mut self, batch: &Batch, ends_step: EndsStep) -> Result<f32, StepError> {
         let submitted = self.submit(batch, ends_step);
         if let Some(error) = self.device.failure() {
@@ -384,7 +385,7 @@ impl Trainer {
         }
     }
 
-    /// Reads what steps chose since the last time; waits for what is queued.
+    /// Reads what steps chose since the last call; waits for queued work.
     pub fn read_choices(&mut self) {
         let (Some(choice), Some(choices)) = (self.training.choice, &mut self.choices) else { return };
         if !self.device.computes() {
@@ -397,12 +398,12 @@ impl Trainer {
         }
     }
 
-    /// Would the next step overwrite a choice that was not read yet?
+    /// Whether the next step would overwrite a choice that has not been read.
     pub fn choices_are_full(&self) -> bool {
         self.choices.as_ref().is_some_and(|choices| choices.unread(self.step).count() >= LOG_ROWS)
     }
 
-    /// Steps that each parameter was updated at, where a step chooses.
+    /// Number of updates of each parameter, if steps choose.
     pub fn node_steps(&mut self) -> Option<Vec<(String, u64)>> {
         let choice = self.training.choice?;
         let names: Vec<String> = self.parameters().into_iter().map(|(name, _)| name).collect();
@@ -411,7 +412,7 @@ impl Trainer {
         Some(names.into_iter().zip(counts.into_iter().map(|count| count as u64)).collect())
     }
 
-    /// Goes on from these counts, in the order of the parameters, after `step`.
+    /// Restores these counts, in parameter order, after `step`.
     pub(crate) fn resume_choices(&mut self, counts: &[u64], step: u64) {
         let (Some(choice), Some(choices)) = (self.training.choice, &mut self.choices) else { return };
         let counts: Vec<f32> = counts.iter().map(|count| *count as f32).collect();
@@ -419,25 +420,25 @@ impl Trainer {
         choices.start_after(step);
     }
 
-    /// Reads elements of a parameter from number `first` on.
+    /// Reads elements of a parameter from index `first` on.
     pub(crate) fn read_weights_at(&mut self, name: &str, first: usize, piece: &mut [f32]) {
         let value = self.find(name, Content::Weight);
         self.device.read_f32(TRAINING, value, first, piece);
     }
 
-    /// Is the gradient norm among the results of a step?
+    /// Whether the gradient norm is among the results of a step.
     pub fn has_gradient_norm(&self) -> bool {
         self.training.gradient_norm.is_some()
     }
 
-    /// Notes a part of the step where the step is being recorded.
+    /// Marks a part of the step if it is being recorded.
     pub(crate) fn mark(&mut self, part: Part, start: Duration, end: Duration) {
         if let Some(recording) = &mut self.recording {
             recording.mark(part, start, end);
         }
     }
 
-    /// From now on the rate is so many times what it was.
+    /// Multiplies the learning rate by a factor from now on.
     pub fn scale_rate(&mut self, factor: f64) {
         self.optimizer.learning_rate *= factor;
     }
@@ -492,7 +493,7 @@ pub(crate) fn log_row(step: u64) -> usize {
     (step % LOG_ROWS as u64) as usize
 }
 
-/// Input to the choice of a step: the log's row and the step.
+/// Input to the node choice: the log's row and the step.
 fn log_place(step: u64) -> [i32; 2] {
     [log_row(step) as i32, step as i32]
 }

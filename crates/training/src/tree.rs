@@ -1,27 +1,28 @@
-//! The model as a tree: the model, its layers, attention and feed-forward of each, and their projections; norms, embedding and
-//! head are nodes of their own. A leaf is one parameter. Where blocks are a tree by themselves, it is theirs, and a block is one node.
+//! The model as a tree: the model, its layers, attention and feed-forward of each, and their projections; norms,
+//! embedding and head are nodes of their own. A leaf is one parameter. If the blocks themselves form a tree, that tree
+//! is used, and a block is one node.
 
 use headroom_graph::Among;
 use headroom_graph::role::block_of;
 use std::ops::Range;
 
-/// Nodes in the order of the model, each before its children; the root is the first.
+/// Nodes in model order, each before its children; the root is first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     pub nodes: Vec<TreeNode>,
-    /// The node of each parameter: a leaf of its own, or the block that it is chosen with.
+    /// The node of each parameter: its own leaf, or the block that it is chosen with.
     pub leaves: Vec<usize>,
     /// Path and size of each parameter.
     parameters: Vec<(String, u64)>,
-    /// The parent of each block, where they are nodes.
+    /// The parent of each block, if blocks are nodes.
     parents: Vec<Option<usize>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeNode {
-    /// Whole path, as modules are named: `layers.3.self_attn.q_proj`.
+    /// Full module path: `layers.3.self_attn.q_proj`.
     pub name: String,
-    /// Absent for the root.
+    /// `None` for the root.
     pub parent: Option<usize>,
     pub parameters: u64,
 }
@@ -32,12 +33,12 @@ pub struct Unit {
     pub node: usize,
     pub name: String,
     pub parameters: u64,
-    /// Places among the model's parameters.
+    /// Indices into the model's parameters.
     pub members: Range<usize>,
 }
 
 impl Tree {
-    /// From the paths of the parameters and their sizes, in the order of the model, and the parent of each block
+    /// Builds the tree from the paths and sizes of the parameters, in model order, and the parent of each block
     /// ([`Family::parents`](crate::models::Family)).
     pub fn of(parameters: impl IntoIterator<Item = (impl AsRef<str>, usize)>, parents: Vec<Option<usize>>) -> Tree {
         let root = TreeNode { name: "model".into(), parent: None, parameters: 0 };
@@ -66,7 +67,7 @@ impl Tree {
         if self.parents.is_empty() { Among::Parameters } else { Among::Blocks }
     }
 
-    /// How many nodes a rule has to choose from.
+    /// Number of nodes that a rule chooses from.
     pub fn choices(&self) -> usize {
         match self.among() {
             Among::Parameters => self.leaves.len(),
@@ -79,7 +80,7 @@ impl Tree {
         self.parameters.iter().map(|(path, _)| path.clone()).collect()
     }
 
-    /// Groups of parameters that are updated or stand still as one, in the order of the model: name, own parameters, and which parameters those are.
+    /// Groups of parameters that are updated together or not at all, in model order.
     pub fn units(&self) -> Vec<Unit> {
         let mut units: Vec<Unit> = vec![];
         for (parameter, (&leaf, (_, elements))) in self.leaves.iter().zip(&self.parameters).enumerate() {
@@ -99,8 +100,8 @@ impl Tree {
         units
     }
 
-    /// A row for each parameter, as the choice on a device reads the tree: `[leaves, 3]`. Branch, part and parent of a leaf; or block,
-    /// parent and level, where blocks are nodes.
+    /// The tree as the choice kernel reads it: `[leaves, 3]`, one row per parameter. A row is branch, part and parent
+    /// of a leaf, or block, parent and level if blocks are nodes.
     pub fn places(&self) -> Vec<i32> {
         match self.among() {
             Among::Parameters => self.leaves.iter().flat_map(|&leaf| self.place_of_leaf(leaf)).collect(),
@@ -115,19 +116,19 @@ impl Tree {
         [branch, part, self.nodes[leaf].parent.unwrap_or(0)].map(|node| node as i32)
     }
 
-    /// Blocks are counted from 1 there: 0 is what no block has, and no parent.
+    /// Blocks are counted from 1 here: 0 means no block, or no parent.
     fn place_of_block(&self, path: &str) -> [i32; 3] {
         let Some(block) = block_of(path) else { return [0; 3] };
         let parent = self.parents[block].map_or(0, |parent| parent + 1);
         [block + 1, parent, self.above(block).count()].map(|number| number as i32)
     }
 
-    /// The blocks above one, the nearest first.
+    /// The ancestors of a block, nearest first.
     fn above(&self, block: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(self.parents[block], |&block| self.parents[block])
     }
 
-    /// The nodes from below the root to that of a parameter.
+    /// The nodes on the path from below the root to a parameter's node.
     fn path(&self, parameter: &str) -> Vec<String> {
         match block_of(parameter) {
             Some(block) if !self.parents.is_empty() => {
@@ -139,13 +140,13 @@ impl Tree {
         }
     }
 
-    /// How far below the root a node is.
+    /// Distance of a node from the root.
     pub fn depth(&self, node: usize) -> usize {
         std::iter::successors(self.nodes[node].parent, |&node| self.nodes[node].parent).count()
     }
 }
 
-/// Down to a leaf of its own, in three steps at most.
+/// Names on the path to a parameter's own leaf, at most three levels.
 fn path(leaf: &str) -> Vec<String> {
     let words: Vec<&str> = leaf.split('.').collect();
     let ends = match (block_of(leaf), words.len()) {

@@ -1,10 +1,12 @@
-//! Weights written to a device: a matrix may have a copy in half precision, which products read, and which follows it.
+//! Writes weights to a device. A matrix may have a half-precision copy that products read; it is updated along with the
+//! matrix.
 
 use headroom_engine::Device;
 use headroom_graph::Graph;
 use headroom_graph::storage::half_name;
 
-/// Writes elements of a parameter from number `first` on, and of its copy; one that the program has no use for is left out.
+/// Writes elements of a parameter and of its copy from index `first` on; ignores a parameter that the program does not
+/// use.
 pub(crate) fn write_weight(
     device: &mut dyn Device,
     (program, graph): (usize, &Graph),

@@ -1,4 +1,5 @@
-//! Whatever the bytes of a checkpoint's files, it is opened or refused, and a step on what was opened ends without a panic.
+//! Whatever bytes a checkpoint's files hold, it opens or is refused, and a step on what was opened ends without a
+//! panic.
 
 use fastrand::Rng;
 use headroom_engine::Target;
@@ -19,13 +20,13 @@ use std::time::{Duration, Instant};
 
 const SHAPE: BatchShape = BatchShape { batch_size: 1, seq_len: 8 };
 
-/// A configuration may ask for any model; a step is tried on those of this size.
+/// A configuration may describe a model of any size; a step is tried only up to this one.
 const MOST_ELEMENTS: usize = 1 << 20;
 
-/// The longest that one damaged checkpoint may take, on a machine that does other things too.
+/// The longest that one damaged checkpoint may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long to go on; `cargo xtask fuzz` sets more.
+/// How long to run; `cargo xtask fuzz` sets more.
 fn time() -> Duration {
     Duration::from_secs(from_environment("HEADROOM_FUZZ_SECONDS").unwrap_or(3))
 }
@@ -66,7 +67,7 @@ fn trainer(model: &ModelConfig) -> Option<Trainer> {
 fn take_step(trainer: &mut Trainer, vocabulary: usize) {
     let tokens = SHAPE.batch_size * SHAPE.seq_len;
     let ids = |factor: usize| (0..tokens).map(|i| (i * factor % vocabulary) as i32).collect();
-    // Weights that are not numbers give a loss that is none, which is an answer too.
+    // NaN weights give a NaN loss, which is a valid outcome too.
     let _ = trainer.loss_of(&Batch { input_ids: ids(3), targets: ids(5) }, EndsStep::Yes { last: 20 });
 }
 
@@ -107,7 +108,7 @@ fn mutate(bytes: &mut Vec<u8>, draws: &mut Rng) {
     ];
     for _ in 0..=draws.usize(..4) {
         let at = draws.usize(..=bytes.len());
-        // The head of a tensor file, and all of a JSON file, is where its meaning is.
+        // The meaning is in the header of a tensor file and in all of a JSON file, so damage those more often.
         let at = if draws.bool() { at.min(draws.usize(..400)) } else { at };
         match draws.usize(..6) {
             0 if at < bytes.len() => bytes[at] = draws.u8(..),
@@ -128,7 +129,7 @@ fn mutate(bytes: &mut Vec<u8>, draws: &mut Rng) {
     }
 }
 
-/// Could a step be taken?
+/// Whether a step could be taken.
 fn open_and_step(folder: &Path) -> bool {
     let Ok(checkpoint) = Checkpoint::open(folder) else { return false };
     let _ = checkpoint.state();
@@ -158,7 +159,8 @@ fn mutated_checkpoints_are_opened_or_refused_without_a_panic() {
     let (begin, mut runs, mut stepped) = (Instant::now(), 0u64, 0u64);
     while begin.elapsed() < time() {
         let folder = tempfile::tempdir().unwrap();
-        // Half of them as a model from elsewhere: configuration and weights, and no sums that would give a change away.
+        // Half of them as a model from elsewhere: configuration and weights, without the digests that would expose a
+        // change.
         let foreign = draws.bool();
         let kept: Vec<&(String, Vec<u8>)> =
             whole.iter().filter(|(name, _)| !foreign || name == "config.json" || name == "model.safetensors").collect();

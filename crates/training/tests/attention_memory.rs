@@ -1,4 +1,4 @@
-//! How the memory that attention needs grows with the sequence: with tiles as the sequence does, without as its square.
+//! How attention memory grows with the sequence: linearly with tiles, quadratically without.
 
 use headroom_engine::Target;
 use headroom_engine::cpu::Cpu;
@@ -29,7 +29,7 @@ fn small_at_2048_needs_at_most_half_of_version_1s_memory() {
     assert!(2 * all <= first, "all passes need {all} bytes, Version 1 {first}");
 }
 
-/// The slope of the logarithms, by least squares.
+/// The slope in log-log space, by least squares.
 fn exponent(passes: &PassList) -> f64 {
     let points = SEQUENCES.map(|seq| ((seq as f64).ln(), (attention_peak(&step(seq, passes.clone())) as f64).ln()));
     let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / points.len() as f64;
@@ -46,7 +46,7 @@ fn step(seq_len: usize, passes: PassList) -> TrainingProgram {
     training_program(&step, Keep::OnlyTheLoss).unwrap()
 }
 
-/// Bytes of the values that attention makes or reads, at the moment at which most of them are alive.
+/// Peak bytes of the values that attention writes or reads.
 fn attention_peak(training: &TrainingProgram) -> usize {
     let (graph, plan) = (&training.program.graph, &training.program.plan);
     let of_attention: Vec<ValueId> = graph

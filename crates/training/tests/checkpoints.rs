@@ -24,7 +24,7 @@ fn config(extra: &str) -> HfConfig {
     HfConfig::parse(json.as_bytes(), Path::new("config.json")).unwrap()
 }
 
-/// Trained by AdamW; one by Muon, which keeps another tensor.
+/// Parameters trained by AdamW, and one by Muon, which keeps a different tensor.
 fn tensors_of(config: &HfConfig) -> Vec<TensorSpec> {
     let states = |name: &str| match name {
         "model.layers.1.mlp.up_proj.weight" => vec![MOMENTUM],
@@ -121,7 +121,7 @@ fn check_refused(folder: &Path, config: &HfConfig, part: Part, words: &[&str]) {
     }
 }
 
-/// Rewrites a safetensors file after `change` had its tensors (name, dtype, shape, bytes).
+/// Rewrites a safetensors file after `change` has edited its tensors (name, dtype, shape, bytes).
 fn edit(path: &Path, change: impl FnOnce(&mut Vec<(String, Dtype, Vec<usize>, Vec<u8>)>)) {
     let bytes = std::fs::read(path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -346,7 +346,7 @@ fn every_file_cut_anywhere_is_refused_by_name_and_never_a_panic() {
         let folder = saved(&config);
         let path = folder.path().join(file);
         let whole = std::fs::read(&path).unwrap();
-        // JSON is still whole without its last newline.
+        // JSON is still valid without its last newline.
         let end = if file.ends_with("json") { whole.len() - 1 } else { whole.len() };
         for length in (0..end).step_by(1 + end / 500) {
             std::fs::write(&path, &whole[..length]).unwrap();

@@ -1,5 +1,5 @@
-//! Folders, patterns and JSONL files as their users see them: documents in order, every window once per epoch, a kept copy that is
-//! made again when it does not fit, and what is refused.
+//! Folders, patterns and JSONL files as their users see them: documents in order, every window once per epoch, a cache
+//! that is rebuilt when it does not match, and what is refused.
 
 use std::collections::HashSet;
 use std::fs;
@@ -53,12 +53,12 @@ impl Place {
         paths
     }
 
-    /// Every token of the part, put together again from its windows.
+    /// Every token of the part, reassembled from its windows.
     fn text(&self, source: &Source) -> String {
         let windows = source.windows_per_epoch().unwrap();
         assert_eq!(source.shape().batch_size, 1);
         let mut pieces: Vec<Vec<u8>> = (0..windows).map(|position| bytes(&batch_at(source, position))).collect();
-        // Two windows share a token: the first of all is the one whose first token no other ends with.
+        // Neighbouring windows share a token: the first window is the one whose first token ends no other.
         let mut text = vec![];
         let follows = |text: &[u8], piece: &[u8]| text.is_empty() || text.last() == piece.first();
         pieces.sort();
@@ -90,7 +90,7 @@ fn documents_follow_each_other_in_the_order_of_their_names_each_with_an_end() {
     place.write("c/d.md", "hi");
     place.write(".hidden", "xx");
     let source = place.open("texts");
-    // Letters rise, so pairs of neighbours can be put in order by their first letters.
+    // Letters ascend, so pairs of neighbours can be sorted by their first letters.
     let mut pairs: Vec<Vec<u8>> =
         (0..source.windows_per_epoch().unwrap()).map(|at| bytes(&batch_at(&source, at))).collect();
     pairs.sort();
@@ -142,7 +142,7 @@ fn the_held_out_end_is_never_trained_on() {
     for given in ["texts", "texts/a.txt"] {
         place.settings.part = Part::AllButLast(0.05);
         let training = place.open(given);
-        // A corpus has the end of its document besides, and holds one token more out.
+        // A corpus also has an end-of-document token, and holds out one token more.
         let cut = 950;
         let end = &text.as_bytes()[cut - 4..];
         for position in 0..3000 {
@@ -175,10 +175,10 @@ fn the_tokens_are_kept_until_a_file_changes_and_made_again_where_they_do_not_fit
     let whole = place.text(&place.open("texts"));
     let [index, tokens] = &place.cached()[..] else { panic!("{:?}", place.cached()) };
     let kept = [fs::read(index).unwrap(), fs::read(tokens).unwrap()];
-    // The kept tokens are the ones that are read.
+    // The cached tokens are the ones that are read.
     fs::write(tokens, kept[1].to_ascii_uppercase()).unwrap();
     assert_eq!(place.text(&place.open("texts")), whole.to_ascii_uppercase());
-    // A file cut short, an index cut short, another key, no index: each is made again.
+    // A truncated file, a truncated index, another key, no index: each is rebuilt.
     let last = kept[0].len() - 1;
     let other_key = String::from_utf8_lossy(&kept[0][..40]).replace("key\":\"", "key\":\"x").into_bytes();
     for (damaged, content) in [
@@ -255,7 +255,7 @@ fn whatever_bytes_are_kept_or_given_a_corpus_is_opened_or_refused() {
     place.open("texts");
     let [index, tokens] = &place.cached()[..] else { panic!("{:?}", place.cached()) };
     let kept = [fs::read(index).unwrap(), fs::read(tokens).unwrap()];
-    // Documents that do not follow each other.
+    // Documents out of order.
     let rows = 1 + kept[0].iter().position(|byte| *byte == b'\n').unwrap();
     let mut swapped = kept[0].clone();
     swapped[rows..].rotate_left(16);
@@ -277,7 +277,7 @@ fn whatever_bytes_are_kept_or_given_a_corpus_is_opened_or_refused() {
     for _ in 0..300 {
         fs::write(index, damaged(&kept[0])).unwrap();
         fs::write(tokens, damaged(&kept[1])).unwrap();
-        // Any bytes may be read, as any may be in the file; reading them never panics.
+        // Any bytes may be read, since the file may hold any; reading them never panics.
         let source = place.open("texts");
         let mut batch = Batch::new(source.shape());
         for position in [0, 1, u64::MAX] {

@@ -1,4 +1,4 @@
-//! Every source as its users see it: what a batch holds, that it depends on the position alone, and what is refused.
+//! Every source as its users see it: what a batch holds, that it depends only on the position, and what is refused.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

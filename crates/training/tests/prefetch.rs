@@ -1,4 +1,4 @@
-//! Batches prepared ahead are those the source gives, errors arrive where they belong, and nothing is left running.
+//! Prefetched batches are those the source gives, errors arrive at their position, and no thread is left running.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ fn a_ready_batch_is_not_waited_for_and_a_slow_one_is() {
     };
     let first = waited();
     std::thread::sleep(first * 6 + Duration::from_millis(50));
-    // The smaller of two: a busy machine may put the thread aside in the middle of one.
+    // The smaller of two: a busy machine may deschedule the thread in the middle of one.
     let ready = (0..2).map(|_| waited()).min().unwrap();
     assert!(first > Duration::from_micros(500) && ready < first / 4, "first {first:?}, ready {ready:?}");
 }

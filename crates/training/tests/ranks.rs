@@ -1,4 +1,5 @@
-//! The step of one of several ranks, before it runs: what is exchanged and when, what each rank keeps, and what is refused.
+//! The step of one of several ranks, before it runs: what is exchanged and when, what each rank keeps, and what is
+//! refused.
 
 use headroom_engine::{DeviceSpec, EngineError, Opening, Target};
 use headroom_graph::ops::collective::shard_type;
@@ -45,7 +46,7 @@ fn every_gradient_is_summed_once_and_the_loss_in_the_forward_pass() {
         let sums = count(&program, |op| matches!(op, Op::AllReduce(_)));
         let scattered = count(&program, |op| matches!(op, Op::ReduceScatter(_)));
         let parameters = program.trained.len();
-        // The loss, and with sharded gradients the squares of their norm.
+        // The loss and, with sharded gradients, the squares for their norm.
         let want = if zero1 { (2, parameters) } else { (1 + parameters, 0) };
         assert_eq!((sums, scattered), want, "{passes}");
         let first = program.program.graph.nodes().iter().find(|node| matches!(node.op, Op::AllReduce(_))).unwrap();
@@ -119,7 +120,7 @@ fn a_step_of_several_ranks_needs_them() {
     assert!(matches!(error, Some(EngineError::NoRanks)), "{error:?}");
 }
 
-/// On a GPU, in half precision, weights have copies that products read: whatever updates the weight updates the copy.
+/// On a GPU in half precision, products read copies of the weights: whatever updates a weight must update its copy.
 #[test]
 fn copies_in_half_precision_follow_the_weights_on_every_rank() {
     for precision in [Precision::Bf16, Precision::Bf16Pure] {
@@ -141,7 +142,7 @@ fn copies_in_half_precision_follow_the_weights_on_every_rank() {
             for parameter in graph.parameters() {
                 assert_eq!(updated(&graph.get(parameter).name), 1, "{passes}");
             }
-            // A shard has the numbers of the weight that it is put together into.
+            // A shard has the dtype of the weight that it is part of.
             for name in names.iter().filter_map(|name| name.strip_prefix("shard.")) {
                 let dtype = |name: &str| graph.ty(graph.named(name).unwrap()).dtype;
                 assert_eq!(dtype(&format!("shard.{name}")), dtype(name), "{name} under {passes}");

@@ -1,4 +1,5 @@
-//! Steps that update only what they choose: against dense steps, against a plain choice on the host, and across a checkpoint.
+//! Steps that update only what they choose: against dense steps, against a plain implementation on the host, and across
+//! a checkpoint.
 
 use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
@@ -32,7 +33,7 @@ struct Case {
     accumulation: usize,
 }
 
-/// The plain case that others change something of.
+/// The base case, which other cases vary.
 const CASE: Case = Case { update: "topk:3", passes: "v2", clip: 0.0, tied: false, threads: 2, accumulation: 1 };
 
 impl Case {
@@ -136,7 +137,7 @@ fn choosing_everything_gives_the_bytes_of_a_dense_step() {
     }
 }
 
-/// The shares of a step by the rules' own words, from gradients that the host has read.
+/// The shares of a step, straight from the definition of the rules, from gradients read by the host.
 fn plain_choice(update: &str, norms: &BTreeMap<String, f64>) -> BTreeMap<String, f32> {
     let short = |name: &str| name.trim_start_matches("model.").trim_end_matches(".weight").to_string();
     let leaves: Vec<(String, f64)> = norms.iter().map(|(name, norm)| (short(name), norm * norm)).collect();
@@ -145,7 +146,7 @@ fn plain_choice(update: &str, norms: &BTreeMap<String, f64>) -> BTreeMap<String,
         order.sort_by(|a, b| b.1.total_cmp(&a.1));
         return order[..count.parse().unwrap()].iter().map(|(name, _)| (name.clone(), 1.0)).collect();
     }
-    // Down the names: a child is the path up to the next dot, with a layer's number as part of its name.
+    // Descends by name: a child is the path up to the next dot, with a layer's number as part of its name.
     let layer =
         |name: &str| name.starts_with("layers.").then(|| name.splitn(3, '.').take(2).collect::<Vec<_>>().join("."));
     let parent = |name: &str| match name.rsplit_once('.') {
@@ -291,7 +292,7 @@ fn a_resumed_run_goes_on_to_the_byte() {
             resumed.read_choices();
             let steps: Vec<u64> = resumed.choices.as_ref().unwrap().kept().iter().map(|step| step.step).collect();
             assert_eq!(steps, [5, 6, 7, 8]);
-            // Distances moved since the checkpoint, by its file and by its bytes.
+            // Distances moved since the checkpoint, computed from its file and from the tensors.
             let distances = moved(&mut resumed, Start::Loaded(&checkpoint)).unwrap();
             let (start, end) = (state(&mut trainer), state(&mut resumed));
             for ((name, _), distance) in resumed.parameters().iter().zip(distances) {

@@ -1,5 +1,5 @@
-//! Whole training steps at shapes that are easy to get wrong: the CPU against the reference kernels in double precision,
-//! and the plan's promises on the same graphs.
+//! Whole training steps at shapes that are easy to get wrong: the CPU against the reference kernels in double
+//! precision, and the plan's guarantees on the same graphs.
 
 use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
@@ -44,7 +44,8 @@ fn case(index: usize) -> (ModelConfig, BatchShape) {
 }
 
 fn optimizer(clip: f64) -> OptimizerConfig {
-    // Small: where a gradient is nearly zero, the first update of Adam is its sign, which rounding may turn.
+    // Small, because Adam's first update is the gradient's sign, which rounding may flip where the gradient is nearly
+    // zero.
     OptimizerConfig { learning_rate: 1e-4, weight_decay: 0.1, clip, ..OptimizerConfig::default() }
 }
 
@@ -121,7 +122,7 @@ fn a_training_graph_prints_and_parses_back_to_itself() {
     assert_eq!(graph.to_string().parse::<Graph>().unwrap(), graph);
 }
 
-/// Everything that no node makes, as the trainer has it before its first step.
+/// Every value that no node produces, as the trainer has it before its first step.
 fn given(
     program: &TrainingProgram,
     trainer: &mut Trainer,

@@ -1,4 +1,4 @@
-//! A step that is handed over: counted when it was taken, left without a trace where it was not.
+//! A submitted step: counted if it was taken, without a trace if it was not.
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};

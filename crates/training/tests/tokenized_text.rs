@@ -1,4 +1,4 @@
-//! Text through a Hugging Face tokenizer: the same ids as the tokenizer gives, kept in a file, and what is refused.
+//! Text through a Hugging Face tokenizer: the same ids as the tokenizer gives, cached in a file, and what is refused.
 #![cfg(feature = "tokenizers")]
 
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn documents_of_a_corpus_end_with_the_tokenizers_own_token_where_it_has_one() {
         assert_eq!(source.description().contains("</s> after each document"), ends == 1, "{}", source.description());
         let tokens = case.cached().into_iter().find(|path| path.extension().unwrap() == "tokens").unwrap();
         assert_eq!(std::fs::metadata(tokens).unwrap().len(), 2 * want.len() as u64, "two bytes per token");
-        // Another tokenizer, another file.
+        // Another tokenizer gets another file.
         std::fs::write(case.folder.path().join("tokenizer.json"), TOKENIZER).unwrap();
         Source::open(&DataSpec::parse(path.to_str().unwrap()).unwrap(), &case.settings).err();
         assert_eq!(case.cached().len(), 4);

@@ -1,5 +1,5 @@
-//! K-1's tree: steps that choose among its nodes against dense ones and against a plain choice on the host, recomputed nodes, and
-//! its configuration's way through a file.
+//! K-1's tree: steps that choose among its nodes against dense ones and against a plain implementation on the host,
+//! recomputed nodes, and its configuration written to a file and read back.
 
 use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
@@ -118,7 +118,7 @@ fn squares(trainer: &mut Trainer) -> BTreeMap<String, f64> {
     sums
 }
 
-/// The shares of a step by the rules' own words.
+/// The shares of a step, straight from the definition of the rules.
 fn plain_choice(update: &str, squares: &BTreeMap<String, f64>) -> BTreeMap<String, f32> {
     let of = |block: usize| squares[&format!("layers.{block}")];
     let largest = |blocks: Vec<usize>| blocks.into_iter().max_by(|a, b| of(*a).total_cmp(&of(*b)));
@@ -236,7 +236,7 @@ fn lots_are_drawn_among_nodes_by_the_seed_and_the_step() {
         choices.kept().iter().map(|step| step.shares.clone()).collect::<Vec<_>>()
     };
     let lots = drawn("v2", 2);
-    // Embedding, norm and head beside the four.
+    // Embedding, norm and head in addition to the four.
     assert!(lots.iter().all(|shares| shares.iter().filter(|share| **share > 0.0).count() == 4 + 3));
     assert!(lots.windows(2).any(|pair| pair[0] != pair[1]));
     assert_eq!(lots, drawn("none", 1));

@@ -1,5 +1,5 @@
-//! A device that works ahead until its calls are recorded: every step is told with its own loss and time, whichever way it was
-//! taken.
+//! A device that works ahead until its calls are recorded: every step is reported with its own loss and time, whichever
+//! way it was taken.
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
@@ -23,7 +23,7 @@ use std::time::Duration;
 const SHAPE: BatchShape = BatchShape { batch_size: 2, seq_len: 8 };
 const STEPS: u64 = 30;
 
-/// Says that it works ahead while nothing is recorded, as a GPU does whose calls are timed by events.
+/// Claims to work ahead while nothing is recorded, as a GPU does whose calls are timed by events.
 struct Ahead {
     cpu: Cpu,
     recorded: bool,

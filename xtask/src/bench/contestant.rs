@@ -8,26 +8,26 @@ use serde_json::Value;
 
 use crate::process;
 
-/// Interface that a race needs from a side; tests stand in for the process.
+/// The interface that a race needs from a side; tests provide a stand-in for the process.
 pub trait Contestant {
     fn turn(&mut self, steps: usize) -> Result<Answer>;
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The median of the steps of this turn.
+    /// Median of the steps of this turn.
     pub ms_per_step: f64,
-    /// The process's peak resident memory so far, less what it was at the start, in MiB.
+    /// Growth of the process's peak resident memory since its start, in MiB.
     pub peak_mb: f64,
     pub loss: f64,
-    /// Everything else the side said of itself, such as its version.
+    /// The whole answer, including what the side reports about itself, such as its version.
     pub all: Value,
 }
 
 /// A server process that runs one size and variant, stopped while it is not its turn.
 pub struct Server {
     name: String,
-    /// Size and variant, as the requests begin.
+    /// Size and variant: the beginning of every request.
     race: String,
     child: Child,
     requests: ChildStdin,
@@ -56,7 +56,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Threads that spin while they wait would slow the other side down, so the side that waits is stopped.
+    /// Pauses or resumes the process: threads that spin while waiting would slow the other side down.
     fn signal(&self, signal: &str) -> Result<()> {
         let line = format!("kill -{signal} {}", self.child.id());
         let output = Command::new("sh").args(["-c", &line]).output().context("cannot start sh")?;
@@ -86,7 +86,7 @@ impl Contestant for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Only a process that is gone already cannot be killed.
+        // Killing fails only if the process is already gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_server_is_asked_by_line_and_answers_every_turn() {
-        // The time it answers with is the number of steps it was asked for.
+        // The time in the answer is derived from the number of steps requested.
         let script = r#"while read -r size variant steps; do
             echo "{\"size\": \"$size\", \"variant\": \"$variant\", \"ms_per_step\": $steps.5, \"peak_mb\": 12, \"loss\": 6.9}"
         done"#;
@@ -145,7 +145,7 @@ mod tests {
             let id = server.child.id().to_string();
             process::capture("ps", &["-o", "stat=", "-p", &id]).expect("ps knows the process")
         };
-        // The signal is sent, not awaited.
+        // The signal is sent without waiting for its effect.
         let stopped = (0..100).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             state().starts_with('T')

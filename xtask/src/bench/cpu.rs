@@ -19,16 +19,16 @@ struct Pairing {
     peer: Peer,
 }
 
-/// Whom we race.
+/// The side that we race against.
 #[derive(Clone, Copy)]
 enum Peer {
     PyTorch(&'static str),
-    /// Another variant of our own.
+    /// Another variant of ours.
     Ours(&'static str),
 }
 
 impl Peer {
-    /// As a table names it, beside ours.
+    /// The label in a table, beside ours.
     fn label(self) -> String {
         match self {
             Peer::PyTorch(variant) => variant.to_string(),
@@ -50,7 +50,7 @@ const PAIRINGS: &[Pairing] = &[
     Pairing { name: "all-torch-v1", ours: "all-fp32", peer: Peer::PyTorch("v1-fp32") },
 ];
 
-/// The last one is a size with another batch and sequence.
+/// The last entry is a size with another batch and sequence.
 const SIZES: &[&str] = &["tiny", "small", "medium", "large", "very_large", "small:1x2048"];
 
 const GATES: &[Gate] = &[
@@ -60,13 +60,13 @@ const GATES: &[Gate] = &[
     Gate { pairing: "all", size: "small", speed_at_least: 1.2, memory_below: 1.0 },
     Gate { pairing: "compile", size: "tiny", speed_at_least: 1.25, memory_below: 1.0 },
     Gate { pairing: "compile", size: "small", speed_at_least: 1.1, memory_below: 1.0 },
-    // The best of PyTorch's variants in bf16 is the one that counts, so all of them must be beaten.
+    // All of PyTorch's bf16 variants must be beaten, because the best one counts.
     Gate { pairing: "bf16-v1", size: "small", speed_at_least: 1.0, memory_below: 1.0 },
     Gate { pairing: "bf16-v2", size: "small", speed_at_least: 1.0, memory_below: 1.0 },
     Gate { pairing: "bf16-compile", size: "small", speed_at_least: 1.0, memory_below: 1.0 },
     Gate { pairing: "bf16-fp32", size: "tiny", speed_at_least: 1.0, memory_below: 1.1 },
     Gate { pairing: "bf16-fp32", size: "small", speed_at_least: 1.0, memory_below: 1.1 },
-    // At most 0.65 of the time.
+    // At most 0.65 times the time.
     Gate { pairing: "all-v1", size: "small:1x2048", speed_at_least: 1.0 / 0.65, memory_below: 0.5 },
     Gate { pairing: "all-torch-v1", size: "small:1x2048", speed_at_least: 1.0 / 0.65, memory_below: 0.5 },
 ];
@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     for size in &options.sizes {
         for pairing in PAIRINGS.iter().filter(|pairing| options.variants.iter().any(|name| name == pairing.name)) {
             eprintln!("{size} {}: both sides warm up", pairing.name);
-            // One process for each side and row, so that its peak memory is this row's.
+            // One process per side and row, so that its peak memory belongs to this row.
             let mut ours = Server::start("headroom", &mut our_command(&headroom, threads), size, pairing.ours)?;
             let mut peer = match pairing.peer {
                 Peer::PyTorch(variant) => Server::start("PyTorch", &mut peer_command(&python, threads), size, variant)?,
@@ -173,7 +173,7 @@ fn progress_line(
     format!("{heading}: round {round} of {rounds}: headroom {ours:.1} ms, {who} {theirs:.1} ms, {:.2}×", theirs / ours)
 }
 
-/// The command that repeats this run, without paths of this machine.
+/// The command that repeats this run, without machine-specific paths.
 fn spelled(options: &Options, threads: usize) -> String {
     format!(
         "cargo xtask bench cpu --sizes {} --variants {} --rounds {} --threads {threads}",
@@ -183,7 +183,7 @@ fn spelled(options: &Options, threads: usize) -> String {
     )
 }
 
-/// Known before the race, so that a wrong name does not cost the minutes it takes.
+/// Checked before the race, so that a wrong name does not waste its minutes.
 fn output_files(out: Option<&Path>) -> Result<Vec<PathBuf>> {
     let Some(out) = out else { return Ok(Vec::new()) };
     match out.extension().and_then(|extension| extension.to_str()) {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench dashboard`: half a million events in Chromium, held to what the dashboard promises.
+//! `cargo xtask bench dashboard`: half a million events in Chromium, checked against the dashboard's promises.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +25,7 @@ pub struct Options {
     output: Option<PathBuf>,
 }
 
-/// A figure over the rounds, and what it is held to.
+/// A figure over the rounds, and its limit.
 struct Row {
     name: String,
     unit: &'static str,
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
     Ok(Outcome::from_success(rows.iter().all(Row::holds)))
 }
 
-/// The test itself: it writes the trace, starts server and browser, opens and pans.
+/// Runs the test itself: it writes the trace, starts server and browser, opens and pans.
 fn one_round(file: &PathBuf) -> Result<Value> {
     let _ = fs::remove_file(file);
     let mut command =
@@ -105,7 +105,7 @@ fn rows(rounds: &[Value]) -> Vec<Row> {
 }
 
 impl Row {
-    /// By the worst of the rounds.
+    /// Judged by the worst round.
     fn holds(&self) -> bool {
         match self.limit {
             None => true,

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::machine;
 use crate::{Outcome, process, python};
 
-/// Where the tree's scripts come from: the rules' own examples and whole training scripts.
+/// Sources of the scripts in the tree: the rules' own examples, and whole training scripts.
 const PAGES: &str = "crates/lint/src/rules";
 const SCRIPTS: &[&str] = &["crates/lint/tests/data/slow_train.py", "crates/lint/tests/data/fixed_train.py"];
 const SPEED_AT_LEAST: f64 = 100.0;
@@ -86,7 +86,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
             "torchfix_seconds": peer,
             "headroom_is_faster_by": ratio,
         });
-        // Sections judged by reading follow the timed part of the file, and stay.
+        // Sections below the timed part are written by hand and kept.
         let judged = std::fs::read_to_string(folder.join("lint.md")).unwrap_or_default();
         let judged = judged.find("\n## ").map_or("", |at| &judged[at..]);
         let text = text + judged;
@@ -99,12 +99,12 @@ pub fn run(options: &Options) -> Result<Outcome> {
 
 struct Timed {
     seconds: f64,
-    /// Files that the linter could not read, by its own words.
+    /// Files that the linter could not read, in its own words.
     errors: Vec<String>,
 }
 
-/// Wall time of a process. Linters end with 1 where they found something; with 2, Headroom has read the rest and says what it
-/// could not.
+/// Wall time of a process. Linters exit with 1 if they found something; with 2, Headroom has read the rest and reports
+/// what it could not read.
 fn time(command: &mut Command) -> Result<Timed> {
     let spelled = process::spell(command);
     let start = Instant::now();
@@ -127,14 +127,14 @@ fn listed(errors: &[String]) -> String {
     errors.iter().map(|error| format!("- {error}\n")).collect()
 }
 
-/// Every example of every page and the whole scripts, each in `copies` files.
+/// Writes every example of every page and the whole scripts, each as `copies` files.
 fn write_tree(copies: u16) -> Result<PathBuf> {
     let root = process::workspace_root();
     let tree = process::target_folder().join("bench-lint");
     if tree.is_dir() {
         std::fs::remove_dir_all(&tree).with_context(|| format!("cannot clear {}", tree.display()))?;
     }
-    // A repository of its own: the scripts of ours around it are not part of its project.
+    // A separate repository, so that our own scripts around it are not part of its project.
     let marker = tree.join(".git");
     std::fs::create_dir_all(&marker).with_context(|| format!("cannot make {}", marker.display()))?;
     let mut scripts = Vec::new();
@@ -159,7 +159,7 @@ fn write_tree(copies: u16) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// Python files below, and their bytes.
+/// Number and total bytes of the Python files below a folder.
 fn size_of(folder: &Path) -> Result<(usize, u64)> {
     let (mut files, mut bytes) = (0, 0);
     for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {

@@ -1,4 +1,4 @@
-//! Machine that a figure was measured on, and the version it was measured with.
+//! The machine that a figure was measured on, and the version it was measured with.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub struct Machine {
 
 pub fn machine() -> Machine {
     let logical_cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // Linux only; elsewhere the processor stays unnamed and every logical core counts.
+    // Linux only; elsewhere the processor has no name and every logical core counts.
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     Machine {
         cpu: cpu_name(&cpuinfo).unwrap_or("unknown").to_string(),
@@ -29,7 +29,7 @@ impl Machine {
     }
 }
 
-/// `0.1.0 (commit 1a2b3c4)`, with a mark where the tree differs from the commit.
+/// `0.1.0 (commit 1a2b3c4)`, with a mark if the tree differs from the commit.
 pub fn headroom_version() -> String {
     let git = |arguments: &[&str]| {
         process::capture("git", &[&["-c", "safe.directory=*"], arguments].concat()).map(|text| text.trim().to_string())
@@ -48,7 +48,7 @@ fn cpu_name(cpuinfo: &str) -> Option<&str> {
     values(cpuinfo, "model name").next()
 }
 
-/// Pairs of socket and core, which hyper-threads of one core share.
+/// Number of distinct (socket, core) pairs, which the hyper-threads of a core share.
 fn physical_cores(cpuinfo: &str) -> Option<usize> {
     let cores: BTreeSet<(&str, &str)> = values(cpuinfo, "physical id").zip(values(cpuinfo, "core id")).collect();
     (!cores.is_empty()).then_some(cores.len())

@@ -1,10 +1,11 @@
-//! Two sides taking turns, round after round.
+//! Two sides alternate, round after round.
 
 use anyhow::Result;
 
 use super::contestant::{Answer, Contestant};
 
-/// A turn of the slower side takes about this long: enough steps to average out, short enough to share the weather.
+/// A turn of the slower side takes about this long: enough steps to average out, short enough that both sides see the
+/// same machine load.
 const TURN_MILLISECONDS: f64 = 1500.0;
 const MOST_STEPS: usize = 500;
 
@@ -15,7 +16,7 @@ pub struct Rounds {
     pub peer: Vec<Answer>,
 }
 
-/// Warms both sides up, picks the number of steps, then races; `progress` hears of every round that is done.
+/// Warms both sides up, picks the number of steps, then races; `progress` is called after every round.
 pub fn race(
     rounds: usize,
     ours: &mut dyn Contestant,
@@ -26,7 +27,7 @@ pub fn race(
     let steps = steps_in_a_turn(slower);
     let mut result = Rounds { steps, ours: Vec::new(), peer: Vec::new() };
     for round in 0..rounds {
-        // Whoever goes second finds the caches and the clock as the first left them, so they take that in turns too.
+        // The second side finds caches and clocks as the first left them, so the order alternates too.
         let (ours_now, peer_now) = if round % 2 == 0 {
             let ours_now = ours.turn(steps)?;
             (ours_now, peer.turn(steps)?)

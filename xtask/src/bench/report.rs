@@ -1,4 +1,4 @@
-//! A race's result as rows, verdicts, Markdown and JSON.
+//! The result of a race as rows, verdicts, Markdown and JSON.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use super::machine::Machine;
 use super::race::Rounds;
 use super::statistics::{Ratio, Spread, ratio_of_medians, spread};
 
-/// One size and pairing, finished.
+/// One finished size and pairing.
 pub struct Row {
     pub size: String,
     pub pairing: String,
     pub steps: usize,
     pub ours: Side,
     pub peer: Side,
-    /// How many times as fast we are: the peer's time over ours.
+    /// Speed-up: the peer's time over ours.
     pub speed: Ratio,
     /// Our peak memory over the peer's.
     pub memory: f64,
@@ -26,7 +26,7 @@ pub struct Side {
     pub variant: String,
     /// Milliseconds per step.
     pub time: Spread,
-    /// One median a round.
+    /// One median per round.
     pub rounds_ms: Vec<f64>,
     pub peak_mb: f64,
     pub loss: f64,
@@ -80,7 +80,7 @@ fn side(variant: &str, answers: &[Answer]) -> Side {
     }
 }
 
-/// One line for each thing a gate asks of a row that was raced.
+/// One line per requirement of a gate on a row that was raced.
 pub fn verdicts(rows: &[Row], gates: &[Gate]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for row in rows {
@@ -88,7 +88,8 @@ pub fn verdicts(rows: &[Row], gates: &[Gate]) -> Vec<Verdict> {
             let Ratio { value, low, high } = row.speed;
             let speed = format!("{value:.2}× (95%: {low:.2} to {high:.2}), at least {:.2}×", gate.speed_at_least);
             let memory = format!("{:.2} of the peer's, below {:.2}", row.memory, gate.memory_below);
-            // Speed is judged by its whole interval; one that holds the limit decides nothing, and misses no gate.
+            // Speed is judged by its whole interval; one that contains the limit is undecided and does not fail the
+            // gate.
             let speed_word = match () {
                 () if low >= gate.speed_at_least => "pass",
                 () if high < gate.speed_at_least => "FAIL",
@@ -178,7 +179,7 @@ mod tests {
     const GATES: &[Gate] = &[Gate { pairing: "v1", size: "tiny", speed_at_least: 1.3, memory_below: 1.0 }];
 
     fn answers(ms_per_step: f64, peak_mb: f64) -> Vec<Answer> {
-        // Peak memory only grows, so the last answer has it.
+        // Peak memory only grows, so it is that of the last answer.
         [peak_mb / 2.0, peak_mb].map(|peak_mb| Answer { ms_per_step, peak_mb, loss: 6.9, all: Value::Null }).into()
     }
 

@@ -1,6 +1,6 @@
-//! Medians, spread, and how sure a ratio of medians is.
+//! Medians, spread, and the interval of a ratio of medians.
 
-/// The share below which each end of the spread lies, and the samples between.
+/// 10th percentile, median and 90th percentile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub p10: f64,
@@ -23,7 +23,7 @@ pub fn spread(samples: &[f64]) -> Spread {
     Spread { p10: quantile(&sorted, 0.1), median: quantile(&sorted, 0.5), p90: quantile(&sorted, 0.9) }
 }
 
-/// `median(above) / median(below)`, its interval from resampled rounds. Both sides of a round are drawn together:
+/// `median(above) / median(below)` with a bootstrap interval over rounds. Both sides of a round are drawn together:
 /// they ran next to each other, so a slow moment of the machine hit both.
 pub fn ratio_of_medians(above: &[f64], below: &[f64]) -> Ratio {
     const RESAMPLES: usize = 4000;
@@ -44,20 +44,20 @@ pub fn ratio_of_medians(above: &[f64], below: &[f64]) -> Ratio {
     }
 }
 
-/// Between the two nearest of `sorted`, in proportion.
+/// Interpolates linearly between the two nearest values of `sorted`.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let position = share * (sorted.len() - 1) as f64;
     let (below, above) = (position.floor() as usize, position.ceil() as usize);
     sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64)
 }
 
-/// A counter put through a mixing function: the same draws in every run.
+/// A counter passed through a mixing function: the same draws in every run.
 struct SplitMix {
     state: u64,
 }
 
 impl SplitMix {
-    /// Even enough for a `bound` far below 2³².
+    /// Uniform enough for a `bound` far below 2³².
     fn below(&mut self, bound: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

@@ -17,7 +17,7 @@ use crate::{Outcome, process, python};
 const PATTERN: &str = "crates/trace/tests/data/slow.pt.trace.json.gz";
 const SPEED_AT_LEAST: f64 = 20.0;
 
-/// A peer and what it does: loads the trace and computes what people load it for.
+/// A peer, and its mode: it loads the trace and computes what people load it for.
 struct Peer {
     name: &'static str,
     mode: &'static str,
@@ -56,7 +56,7 @@ struct Row {
     file_bytes: f64,
     seconds: f64,
     peak_bytes: f64,
-    /// Headroom's seconds at the same size; none for its own rows.
+    /// Headroom's seconds at the same size; `None` for its own rows.
     ours: Option<f64>,
 }
 
@@ -115,7 +115,7 @@ pub fn run(options: &Options) -> Result<Outcome> {
         write("trace.json", &format!("{:#}\n", as_json(&rows, &unfinished)))?;
     }
     let ratios: Vec<f64> = rows.iter().filter_map(|row| Some(row.seconds / row.ours?)).collect();
-    // With no peer at all there is no race to win.
+    // Without any peer there is no race to win.
     let fast = (options.without_peers || !ratios.is_empty()) && ratios.iter().all(|ratio| *ratio >= SPEED_AT_LEAST);
     let small = rows.iter().filter(|row| row.ours.is_none()).all(|row| row.peak_bytes <= row.file_bytes);
     Ok(Outcome::from_success(fast && small))
@@ -141,7 +141,7 @@ fn measure_ours(options: &Options, python: &Path, headroom: &Path, megabytes: u6
     })
 }
 
-/// A trace of about that size, made once.
+/// A trace of about this size, generated once.
 fn large_trace(megabytes: u64) -> Result<PathBuf> {
     let folder = process::target_folder().join("bench-trace");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -155,7 +155,7 @@ fn large_trace(megabytes: u64) -> Result<PathBuf> {
     Ok(trace)
 }
 
-/// Seconds and peak bytes of a process of its own, as the helper script saw them; a peer has limits.
+/// Seconds and peak bytes of a separate process, as the helper script measured them; peers have limits.
 fn measure(python: &Path, mode: &str, arguments: &[&Path], peer: Option<&Options>) -> Result<(f64, f64)> {
     let script = process::workspace_root().join("bench/trace_tools.py");
     let mut command = Command::new(python);

@@ -1,4 +1,4 @@
-//! A folder that a command is run and killed in, with a home of its own.
+//! A folder in which a command is run and killed, with its own home.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,7 @@ pub struct Place {
 
 pub enum Ending {
     Killed,
-    /// Exit code and standard error of a run that was faster than the kill.
+    /// Exit code and standard error of a run that ended before the kill.
     Ended(i32, String),
 }
 
@@ -79,7 +79,7 @@ impl Place {
         serde_json::from_slice(&output.stdout).with_context(|| format!("`headroom {line}` printed something else"))
     }
 
-    /// Kills the process alone, or with everything that it started.
+    /// Kills only the process, or also everything that it started.
     pub fn run_and_kill(&self, line: &str, after: Duration, whole_group: bool) -> Result<Ending> {
         let errors = self.path("stderr.log");
         let mut command = self.command(line);
@@ -103,7 +103,7 @@ impl Place {
         Ok(Ending::Killed)
     }
 
-    /// Waits for processes whose number a file of the place holds, for example a script's own.
+    /// Waits for the process whose id is in a file of the place, for example a script's own.
     pub fn process_ends(&self, file: &str, within: Duration) -> Result<()> {
         let Ok(text) = fs::read_to_string(self.path(file)) else { return Ok(()) };
         let Ok(process) = text.trim().parse::<u32>() else { return Ok(()) };
@@ -117,7 +117,7 @@ impl Place {
         Ok(())
     }
 
-    /// The registry can be read, and holds no fewer runs than before.
+    /// Checks that the registry is readable and has no fewer runs than before.
     pub fn registry_is_whole(&self) -> Result<()> {
         if !self.path("home").exists() {
             return Ok(());
@@ -132,7 +132,7 @@ impl Place {
         Ok(())
     }
 
-    /// Every JSON file under a folder can be parsed.
+    /// Checks that every JSON file under a folder parses.
     pub fn json_files_are_whole(&self, folder: &str) -> Result<()> {
         for file in files_under(&self.path(folder))? {
             if file.extension().is_some_and(|extension| extension == "json") {
@@ -153,7 +153,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Processes that outlived a kill may still write here; the folder lies in cargo's target folder and may stay.
+        // Processes that outlived a kill may still write here; the folder is in cargo's target folder and may stay.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -163,7 +163,7 @@ pub fn files_under(folder: &Path) -> Result<Vec<PathBuf>> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(files) };
     for entry in entries {
         let entry = entry?;
-        // A process that lives on may remove it meanwhile.
+        // A process that is still alive may remove it meanwhile.
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => files.extend(files_under(&entry.path())?),
             Ok(_) => files.push(entry.path()),
@@ -182,7 +182,7 @@ fn kill_group(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// A zombie has ended.
+/// A zombie counts as ended.
 fn is_alive(process: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
     let after_the_name = status.rsplit_once(')').map_or("", |(_, rest)| rest);

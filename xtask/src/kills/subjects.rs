@@ -1,4 +1,4 @@
-//! The commands that are killed, and how each one shows that nothing was lost.
+//! The commands that are killed, and how to check for each that nothing was lost.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub struct Subject {
     pub name: &'static str,
     pub good_codes: &'static [i32],
     pub prepare: fn(&Place) -> Result<()>,
-    /// The next command line, which depends on how far the run before came.
+    /// The next command line, which depends on how far the previous run got.
     pub command: fn(&Place) -> String,
     pub after_a_kill: fn(&Place) -> Result<()>,
     pub after_an_end: fn(&Place) -> Result<()>,
@@ -37,7 +37,7 @@ pub const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "optimize",
-        // A gate of so short a run may say no; that is an answer and not a loss.
+        // A gate of such a short run may fail; that is an answer, not a loss.
         good_codes: &[0, 1],
         prepare: measure_peaks,
         command: optimize,
@@ -73,8 +73,8 @@ fn train(place: &Place) -> String {
     if place.path("ck/training_state.json").exists() { format!("{run} --resume ck") } else { run }
 }
 
-/// A kill between the last checkpoint and the end leaves a run that is complete, and nothing to resume. Where it fell among
-/// the last save's renames, whoever opens the folder finishes them first.
+/// A kill between the last checkpoint and the end leaves a complete run with nothing to resume. If it struck among the
+/// renames of the last save, opening the folder finishes them first.
 fn checkpoint_is_whole(place: &Place) -> Result<()> {
     place.registry_is_whole()?;
     if !place.path("ck/training_state.json").exists() {
@@ -94,7 +94,7 @@ fn checkpoint_is_whole(place: &Place) -> Result<()> {
     }
 }
 
-/// To the byte, however often it was killed on the way. The next one begins anew.
+/// Checks that the result is bit-identical, however often it was killed on the way. The next run starts from scratch.
 fn trained_the_same(place: &Place) -> Result<()> {
     for file in ["model.safetensors", "config.json"] {
         let read = |folder: &str| {
@@ -122,7 +122,7 @@ fn study_is_whole(place: &Place) -> Result<()> {
     if place.path("s/study.json").exists() {
         place.json("s/study.json")?;
     } else if place.path("s").exists() {
-        // Killed before the first file: nothing to go on with, and a folder that is in nobody's way.
+        // Killed before the first file: there is nothing to continue, and the folder is removed.
         place.remove("s")?;
     }
     place.registry_is_whole()

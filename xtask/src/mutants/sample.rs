@@ -1,10 +1,11 @@
-//! Some faults of a crate, drawn at random, in place of all of them: an answer within the hour, with its interval.
+//! A random sample of a crate's faults instead of all of them: an answer within the hour, with its interval.
 //!
-//! `cargo mutants` lists the faults; they are planted here, one after the other, in a copy of the workspace (`target/mutants/tree`).
-//! The crate under test is built without optimisation, into a folder of its own (`target/mutants/build`): cargo tells two copies of one
-//! workspace apart by nothing but the times of their files, so that builds of both in one folder would pass for each other. A fault that
-//! the unit tests notice is done; only for the others are the crate's other tests built. Every fault that is decided is
-//! kept, so that a run which was ended goes on with the next one; another state of the files begins anew.
+//! `cargo mutants` lists the faults; they are planted here, one after the other, in a copy of the workspace
+//! (`target/mutants/tree`). The crate under test is built without optimization into a separate folder
+//! (`target/mutants/build`): cargo distinguishes two copies of a workspace only by file times, so builds of both in one
+//! folder would be mistaken for each other. A fault that the unit tests notice is decided; the crate's other tests are
+//! built only for the remaining ones. Every decided fault is stored, so that an interrupted run continues with the next
+//! one; if the files have changed, it starts over.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -20,14 +21,14 @@ use super::tree::{self, Tree};
 use super::{Arguments, Counts};
 use crate::process::{cargo, spell, target_folder};
 
-/// A test that takes longer than this, in seconds, has failed: a fault may make a loop endless. Long enough that a test which others
-/// on the machine hold up is not taken for one.
+/// A test that takes longer than this many seconds has failed: a fault may cause an endless loop. Long enough that a
+/// test delayed by other load is not mistaken for one.
 const LONGEST_TEST_SECONDS: u32 = 180;
 
-/// Code of features that the tests are built without, by crate and a piece of a fault's name: no test can notice what is not there.
+/// Code behind features that the tests are built without, by crate and part of a fault's name: no test can notice it.
 const NOT_BUILT: [(&str, &str); 1] = [("training", "with_tokenizers::")];
 
-/// Crates whose tests take longer without optimisation than it takes to compile them with it.
+/// Crates whose unoptimized tests take longer than compiling them with optimization.
 const OPTIMISED: [&str; 1] = ["trace"];
 
 /// Exit codes of nextest.
@@ -35,7 +36,7 @@ const TESTS_FAILED: i32 = 100;
 const BUILD_FAILED: i32 = 101;
 const NO_TESTS: i32 = 4;
 
-/// A change of the source, from one place to another, both counted from 1 in lines and characters.
+/// A change to a range of the source; line and column are counted from 1.
 #[derive(Clone, Debug, PartialEq)]
 struct Fault {
     name: String,
@@ -52,7 +53,7 @@ pub fn run(arguments: &Arguments, folder: &Path, count: usize) -> Result<Counts>
         bail!("no fault can be planted in {} {}", arguments.package, arguments.file.join(", "));
     }
     let mut drawn = drawn(&listed, count, arguments.seed);
-    // In the order of files: neighbours share what is compiled.
+    // In file order: neighbours share compiled artifacts.
     drawn.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     println!("{} of {} faults drawn by seed {}", drawn.len(), listed.len(), arguments.seed);
     let place = folder.join(format!("sample-{count}-seed-{}{}", arguments.seed, super::suffix(&arguments.file)));
@@ -111,12 +112,12 @@ fn parsed(fault: &Value) -> Option<Fault> {
     })
 }
 
-/// Whether a path holds one of `files`; any does where nothing was asked for.
+/// Whether a path contains one of `files`; always true if none were given.
 fn is_in(path: &str, files: &[String]) -> bool {
     files.is_empty() || files.iter().any(|file| path.contains(file.as_str()))
 }
 
-/// `count` of the faults, each with the same chance; the seed and the set of faults decide.
+/// Draws `count` of the faults with equal probability, determined by the seed and the set of faults.
 fn drawn(listed: &[Fault], count: usize, seed: u64) -> Vec<Fault> {
     let mut left: Vec<&Fault> = listed.iter().collect();
     left.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -144,7 +145,7 @@ impl Random {
     }
 }
 
-/// Outcomes that were kept; a last line that was cut short counts for nothing.
+/// Outcomes stored so far; a truncated last line is ignored.
 fn decided(outcomes: &Path) -> Result<Counts> {
     let mut counts = Counts::default();
     if !outcomes.is_file() {
@@ -197,13 +198,13 @@ fn plant_all(arguments: &Arguments, tree: &Tree, faults: &[Fault], outcomes: &Pa
     Ok(())
 }
 
-/// The source with the fault in it; `None` where it has no such place.
+/// The source with the fault in it; `None` if it has no such place.
 fn planted(source: &str, fault: &Fault) -> Option<String> {
     let (start, end) = (offset(source, fault.start)?, offset(source, fault.end)?);
     (start <= end).then(|| format!("{}{}{}", &source[..start], fault.replacement, &source[end..]))
 }
 
-/// Bytes before a line and column.
+/// Byte offset of a line and column.
 fn offset(source: &str, (line, column): (usize, usize)) -> Option<usize> {
     let before: usize = source.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
     let text = source.split_inclusive('\n').nth(line - 1)?;
@@ -211,8 +212,8 @@ fn offset(source: &str, (line, column): (usize, usize)) -> Option<usize> {
     Some(before + ends.into_iter().nth(column.checked_sub(1)?)?)
 }
 
-/// Runs the crate's tests on the copy as it is now, unit tests first; the outcome in the words of `cargo mutants`, and the first test
-/// that failed.
+/// Runs the crate's tests on the copy as it is now, unit tests first; returns the outcome in the terms of `cargo
+/// mutants`, and the first test that failed.
 fn tested(arguments: &Arguments, tree: &Tree) -> Result<(&'static str, String)> {
     let has_others = tree.folder.join("crates").join(&arguments.package).join("tests").is_dir();
     let stages: &[&str] = if has_others { &["--lib", "--test=*"] } else { &["--lib"] };
@@ -228,7 +229,8 @@ fn tested(arguments: &Arguments, tree: &Tree) -> Result<(&'static str, String)> 
     Ok(("MissedMutant", String::new()))
 }
 
-/// The test that failed first, and how, as nextest tells it: one that was only too slow may have been held up by others.
+/// The test that failed first, and how, from nextest's output: one that was only too slow may have been delayed by
+/// other load.
 fn first_failure(said: &str) -> String {
     let failed = |line: &&str| {
         let how = line.trim_start().split(' ').next().unwrap_or_default();
@@ -250,7 +252,7 @@ fn write_limits() -> Result<()> {
     fs::write(limits(), text).with_context(|| format!("cannot write {}", limits().display()))
 }
 
-/// The exit code, and all that was said.
+/// The exit code and the whole output.
 fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<(Option<i32>, String)> {
     let package = arguments.package_name();
     let level = u8::from(OPTIMISED.contains(&arguments.package.as_str()));
@@ -296,7 +298,7 @@ mod tests {
         let turned: Vec<Fault> = listed.iter().rev().cloned().collect();
         assert_eq!(drawn(&turned, 20, 7), first);
         assert_ne!(drawn(&listed, 20, 8), first);
-        // A longer sample of one seed holds the shorter.
+        // A longer sample with the same seed contains the shorter one.
         assert_eq!(drawn(&listed, 30, 7)[..20], first);
         assert_eq!(drawn(&listed, 500, 7).len(), 100);
         assert!(drawn(&[], 5, 7).is_empty());

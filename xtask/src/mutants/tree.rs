@@ -1,4 +1,4 @@
-//! A copy of the workspace to plant faults in: a run that is killed leaves its fault there, and not in the developer's files.
+//! A copy of the workspace to plant faults in: a killed run leaves its fault there, and not in the developer's files.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -11,11 +11,11 @@ use crate::process::{capture, workspace_root};
 
 pub struct Tree {
     pub folder: PathBuf,
-    /// Over all files: outcomes of another state of them say nothing about this one.
+    /// Digest over all files: outcomes for other contents say nothing about these.
     pub digest: u64,
 }
 
-/// Brings the copy up to date. Files that are as they were keep their times, so that cargo builds what changed alone.
+/// Brings the copy up to date. Unchanged files keep their times, so that cargo builds only what changed.
 pub fn brought_up_to_date(folder: &Path) -> Result<Tree> {
     let listed = capture("git", &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
     let mut names: Vec<&str> = listed.split('\0').filter(|name| !name.is_empty()).collect();
@@ -25,13 +25,13 @@ pub fn brought_up_to_date(folder: &Path) -> Result<Tree> {
     Ok(Tree { folder: folder.to_path_buf(), digest })
 }
 
-/// Makes `to` hold the named files of `from` and no others.
+/// Makes `to` contain the named files of `from` and no others.
 fn copy(from: &Path, names: &[&str], to: &Path) -> Result<u64> {
     let mut digest = DefaultHasher::new();
     let mut kept = Vec::new();
     for name in names {
         let source = from.join(name);
-        // A file that is deleted and not yet committed is still listed.
+        // A deleted file that is not yet committed is still listed.
         let Ok(content) = fs::read(&source) else { continue };
         digest.write(name.as_bytes());
         digest.write_usize(content.len());
@@ -89,7 +89,7 @@ mod tests {
         assert!(!to.join("src/old.rs").exists());
         assert_eq!(time("b.txt"), untouched);
 
-        // Another content, and one file fewer, are other states.
+        // Changed content and one file fewer are different states.
         fs::write(from.join("src/a.rs"), "a2").expect("written");
         let second = copy(&from, &["b.txt", "src/a.rs"], &to).expect("copied");
         let third = copy(&from, &["src/a.rs"], &to).expect("copied");

@@ -1,4 +1,5 @@
-//! Ends that ranks come to together, whichever of them has the reason: requests to stop, bad data, losses that are not finite, slow and hung ranks.
+//! Ways of ending that all ranks share, whichever of them has the reason: requests to stop, bad data, non-finite
+//! losses, slow and hung ranks.
 
 use super::launch::{self, Ended, Place};
 use super::{SHORT, refs};
@@ -8,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The step that a checkpoint stands at.
+/// The step of a checkpoint.
 fn step_of(folder: &Path) -> Result<u64> {
     let path = folder.join("training_state.json");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -63,7 +64,7 @@ pub fn told_to_stop_in_an_evaluation(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// A fault on one of two ranks at step 4, within a short time.
+/// Runs two ranks with a fault on one of them at step 4, and checks that the run ends quickly.
 fn faulty(place: &Place, fault: &str, name: &str, flags: &[&str]) -> Result<Ended> {
     let begin = Instant::now();
     let ended = place.open_mpi.train(place, 2, name, &[&SHORT[..], &["--inject-fault", fault], flags].concat())?;
@@ -101,7 +102,7 @@ pub fn slow_save(place: &Place) -> Result<()> {
     faulty(place, "0:0:save=3000", "best", &flags)?.succeeded()
 }
 
-/// Its steps take longer than the patience, and go on.
+/// A rank whose steps take longer than the timeout, but which makes progress.
 pub fn slow_rank(place: &Place) -> Result<()> {
     let flags = ["--size", "nano", "--num-steps", "3", "--batch-size", "4", "--rank-timeout", "2"];
     let fault = ["--inject-fault", "1:0:slow=25"];

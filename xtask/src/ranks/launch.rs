@@ -1,4 +1,4 @@
-//! Starts ranks under one MPI or the other, waits for them with a limit, and tells how they ended.
+//! Starts ranks under either MPI, waits for them with a limit, and reports how they ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// No run of these checks takes longer.
+/// Upper limit for every run of these checks.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Everything that a check works with.
@@ -27,13 +27,13 @@ pub struct Mpi {
     launcher: PathBuf,
     flags: &'static [&'static str],
     pub library: PathBuf,
-    /// Named to the program, which would find the launcher's own otherwise.
+    /// Whether the library is passed to the program explicitly; otherwise it finds the launcher's own.
     named: bool,
 }
 
 impl Mpi {
     pub fn open_mpi(python: &Path) -> Result<Mpi> {
-        // More ranks than cores, and as root in a container.
+        // More ranks than cores, and running as root in a container.
         Mpi::of(python, "mpirun", "libmpi.so.40", &["--oversubscribe", "--allow-run-as-root"])
     }
 
@@ -50,7 +50,7 @@ impl Mpi {
         Ok(Mpi { launcher, flags, library, named: false })
     }
 
-    /// The same launcher with another library of its folder.
+    /// The same launcher with another library from its folder.
     pub fn with_library(&self, name: &str) -> Mpi {
         self.with_file(&self.library.with_file_name(name))
     }
@@ -59,7 +59,7 @@ impl Mpi {
         Mpi { library: library.into(), named: true, ..self.clone() }
     }
 
-    /// `headroom train` to its end, one thread per rank; one rank without a launcher.
+    /// Runs `headroom train` to its end with one thread per rank; a single rank runs without a launcher.
     pub fn train(&self, place: &Place, ranks: usize, name: &str, flags: &[&str]) -> Result<Ended> {
         self.start(place, ranks, name, flags)?.end(LIMIT)
     }
@@ -75,7 +75,7 @@ impl Mpi {
         Running::start(command, place, name)
     }
 
-    /// Two ranks that have SLURM's variables in place of this launcher's.
+    /// Two ranks with SLURM's variables instead of this launcher's.
     pub fn train_as_slurm(&self, place: &Place, name: &str, flags: &[&str]) -> Result<Ended> {
         const SCRIPT: &str = "export SLURM_PROCID=$OMPI_COMM_WORLD_RANK SLURM_STEP_NUM_TASKS=$OMPI_COMM_WORLD_SIZE; \
                               unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE; exec \"$@\"";
@@ -84,19 +84,19 @@ impl Mpi {
         Running::start(command, place, name)?.end(LIMIT)
     }
 
-    /// Any command to its end, on several ranks.
+    /// Runs any command to its end on several ranks.
     pub fn run(&self, place: &Place, ranks: usize, name: &str, words: &[&str]) -> Result<Ended> {
         let mut command = self.launcher();
         command.args(["-n", &ranks.to_string()]).arg(&place.headroom).args(words);
         Running::start(command, place, name)?.end(LIMIT)
     }
 
-    /// As `--launcher` takes it.
+    /// The launcher in the form that `--launcher` takes.
     pub fn spelled(&self) -> String {
         format!("{} {} -n {{ranks}}", self.launcher.display(), self.flags.join(" "))
     }
 
-    /// Any command as one process, which starts ranks itself.
+    /// Runs any command as one process, which starts ranks itself.
     pub fn run_alone(&self, place: &Place, name: &str, words: &[&str]) -> Result<Ended> {
         let mut command = Command::new(&place.headroom);
         command.args(words);
@@ -104,7 +104,7 @@ impl Mpi {
         Running::start(command, place, name)?.end(LIMIT)
     }
 
-    /// Ranks with flags of their own.
+    /// Trains with separate flags for each rank.
     pub fn train_each(&self, place: &Place, each: &[Vec<&str>], name: &str, shared: &[&str]) -> Result<Ended> {
         let mut command = self.launcher();
         for (rank, flags) in each.iter().enumerate() {
@@ -120,7 +120,7 @@ impl Mpi {
         Running::start(command, place, name)?.end(LIMIT)
     }
 
-    /// The launcher's folder first: its library is looked for there.
+    /// Puts the launcher's folder first: its library is searched for there.
     fn put_on_path(&self, command: &mut Command) {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = self.launcher.parent().map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&path));
@@ -141,7 +141,7 @@ impl Mpi {
 }
 
 impl Place {
-    /// One process with these variables, as a launcher would set them.
+    /// Runs one process with these variables, as a launcher would set them.
     pub fn alone(&self, variables: &[(&str, &str)]) -> Result<Ended> {
         let mut command = Command::new(&self.headroom);
         command.args(words(self, "alone", &["--size", "nano", "--num-steps", "1"]));
@@ -156,7 +156,7 @@ fn words(place: &Place, name: &str, flags: &[&str]) -> Vec<String> {
     own.iter().chain(flags).map(|word| word.to_string()).collect()
 }
 
-/// Ranks under way. What they print goes to files, so that no pipe stays open with one that is held.
+/// Running ranks. Their output goes to files, so that a stopped rank does not keep a pipe open.
 pub struct Running {
     child: Child,
     stdout: PathBuf,
@@ -175,7 +175,7 @@ impl Running {
         Ok(Running { child, stdout, stderr, spelled })
     }
 
-    /// Process ids of the ranks, in their order.
+    /// Process ids of the ranks, in rank order.
     pub fn ranks(&mut self, size: usize, limit: Duration) -> Result<Vec<u32>> {
         let begin = Instant::now();
         loop {
@@ -240,7 +240,7 @@ impl Ended {
         Ok(())
     }
 
-    /// Not a success, and said so in these words, once.
+    /// Checks that it failed and printed these words.
     pub fn failed_with(&self, words: &str) -> Result<()> {
         ensure!(!self.status.success(), "`{}` was a success", self.spelled);
         ensure!(self.stderr.contains(words), "`{}` did not say `{words}`:\n{}", self.spelled, self.stderr);
@@ -268,7 +268,7 @@ fn descends(mut pid: u32, from: u32) -> bool {
 
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may hold anything.
+    // The name, in parentheses, may contain anything.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 

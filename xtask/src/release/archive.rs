@@ -1,4 +1,4 @@
-//! Archives: the binary with its pages for one platform, and the sources.
+//! Archives: the binary with its man pages for one platform, and the sources.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process;
 
-/// Files of the repository that go with the binary.
+/// Repository files that ship with the binary.
 const BESIDE: &[&str] = &["README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md"];
 
 /// `<name>.tar.gz` with one folder of that name: `bin/headroom`, `share/` and the texts.
@@ -22,7 +22,7 @@ pub fn binary(folder: &Path, name: &str, headroom: &Path) -> Result<()> {
             .with_context(|| format!("cannot copy {file}"))?;
     }
     ensure!(process::succeeds(Command::new(&placed).arg("pages").arg(&root))?, "headroom wrote no man pages");
-    // Names in order, no owner and one time: the same files give the same archive.
+    // Sorted names, no owner and a fixed time: the same files give the same archive.
     let time = process::capture("git", &["-c", "safe.directory=*", "log", "-1", "--format=@%ct"])?;
     let archive = format!("{name}.tar.gz");
     let mut tar = Command::new("tar");

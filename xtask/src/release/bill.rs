@@ -15,11 +15,11 @@ type Locked<'t> = BTreeMap<(&'t str, &'t str), &'t str>;
 pub struct Subject<'t> {
     pub version: &'t str,
     pub commit: &'t str,
-    /// In ISO 8601, of the commit: the same sources give the same bill.
+    /// Time of the commit in ISO 8601: the same sources give the same bill.
     pub time: &'t str,
 }
 
-/// From `cargo metadata` with the released features and platform, and the text of Cargo.lock.
+/// Built from `cargo metadata` with the released features and platform, and the text of Cargo.lock.
 pub fn bill(metadata: &Value, lock: &str, subject: &Subject) -> Result<Value> {
     let packages = by_id(metadata);
     let root = packages
@@ -70,11 +70,11 @@ pub fn bill(metadata: &Value, lock: &str, subject: &Subject) -> Result<Value> {
 enum Edges {
     /// Packages that end up in the binary.
     Shipped,
-    /// And what only runs while it is built.
+    /// Also those that only run during the build.
     Built,
 }
 
-/// Packages that can be reached, themselves included.
+/// All reachable packages, including the starting ones.
 fn reached<'t>(
     from: &[&'t str],
     nodes: &BTreeMap<&'t str, &'t Value>,
@@ -110,11 +110,11 @@ fn component(package: &Value, checksums: &Locked, is_shipped: bool) -> Value {
     let (name, version) = (text(package, "name"), text(package, "version"));
     let mut component = json!({
         "type": "library", "bom-ref": reference(package), "name": name, "version": version,
-        // `excluded` is the format's word for what is used and not delivered.
+        // `excluded` is the format's word for packages that are used but not delivered.
         "scope": if is_shipped { "required" } else { "excluded" },
     });
     if let Some(license) = package["license"].as_str() {
-        // Old manifests separate alternatives by a slash.
+        // Old manifests separate alternatives with a slash.
         component["licenses"] = json!([{ "expression": license.replace('/', " OR ") }]);
     }
     if !package["source"].is_null() {
@@ -126,7 +126,7 @@ fn component(package: &Value, checksums: &Locked, is_shipped: bool) -> Value {
     component
 }
 
-/// SQLite's own source lies in the package that binds it, and is compiled with it.
+/// SQLite's own source is part of the package that binds it, and is compiled with it.
 fn sqlite(packages: &BTreeMap<&str, &Value>) -> Result<Option<Value>> {
     let Some(package) = packages.values().find(|package| package["name"] == "libsqlite3-sys") else { return Ok(None) };
     let manifest = Path::new(text(package, "manifest_path"));
@@ -149,11 +149,11 @@ fn reference(package: &Value) -> String {
     format!("pkg:cargo/{}@{}", text(package, "name"), text(package, "version"))
 }
 
-/// A name for this bill that follows from what is in it.
+/// A serial number derived from the bill's content.
 fn serial(bill: &Value) -> String {
     let digits = digest(bill.to_string().as_bytes());
     let [a, b, c, d, e] = [&digits[..8], &digits[8..12], &digits[13..16], &digits[17..20], &digits[20..32]];
-    // The fixed digits say: made from a hash, in the usual layout.
+    // The fixed digits mark a hash-based UUID in the usual layout.
     format!("urn:uuid:{a}-{b}-8{c}-8{d}-{e}")
 }
 
@@ -223,7 +223,7 @@ mod tests {
             .iter()
             .map(|component| (text(component, "name"), text(component, "scope")))
             .collect();
-        // Tests' own packages are in neither.
+        // Packages used only by tests are in neither.
         assert_eq!(scopes, [("cc", "excluded"), ("derive", "excluded"), ("inside", "required"), ("quote", "excluded")]);
     }
 

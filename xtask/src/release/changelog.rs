@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-/// The section `## <version>` without its heading; before a version is cut, what stands under `## Unreleased`.
+/// The section `## <version>` without its heading; before a version is cut, the section `## Unreleased`.
 pub fn section(changelog: &str, version: &str) -> Result<String> {
     let found = under(changelog, version).or_else(|| under(changelog, "Unreleased"));
     let text = found.with_context(|| format!("CHANGELOG.md has neither `## {version}` nor `## Unreleased`"))?;

@@ -1,4 +1,4 @@
-//! Answers on the workshop's pages: each is what its command printed, as the result files hold it.
+//! Answers on the workshop's pages: each must be what its command printed, as stored in the result files.
 
 use std::collections::BTreeSet;
 

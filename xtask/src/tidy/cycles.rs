@@ -1,6 +1,6 @@
-//! Files of a crate do not import each other in a circle, except those on a list that only shrinks.
+//! Files of a crate must not import each other in a cycle, except those on a list that only shrinks.
 //!
-//! A file may use what lies in the modules around it, and those may use it: that is nesting, not a circle.
+//! A file may use what is in the modules around it, and those may use it: that is nesting, not a cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use anyhow::Result;
 
 use super::{Problem, Tree};
 
-/// Files that are in a circle today, by crate folder. Nothing is added; what no longer is in one must go.
+/// Files that are in a cycle today, by crate folder. Nothing may be added; files that are no longer in a cycle must be
+/// removed.
 const KNOWN: &str = include_str!("known_cycles.txt");
 const KNOWN_FILE: &str = "xtask/src/tidy/known_cycles.txt";
 
@@ -62,7 +63,7 @@ fn modules(tree: &Tree) -> Vec<Module> {
         .collect()
 }
 
-/// Paths that begin with `crate` or `super`, from the crate's root on; every branch of a `use` tree is one.
+/// Paths that begin with `crate` or `super`, resolved from the crate's root; every branch of a `use` tree is one.
 fn named_paths(code: &str, own: &[String]) -> Vec<Vec<String>> {
     let mut found = vec![];
     for (at, _) in code.match_indices("crate::").chain(code.match_indices("super::")) {
@@ -84,7 +85,7 @@ fn named_paths(code: &str, own: &[String]) -> Vec<Vec<String>> {
     found
 }
 
-/// Reads `a::b`, `a::{b, c::d}` or `*`; returns what follows it.
+/// Parses `a::b`, `a::{b, c::d}` or `*`; returns the rest of the text.
 fn branches<'a>(text: &'a str, base: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -107,7 +108,7 @@ fn branches<'a>(text: &'a str, base: &[String], found: &mut Vec<Vec<String>>) ->
         _ => {
             found.push(path);
             let rest = rest.trim_start();
-            // `a as b`: the new name is nobody's path.
+            // `a as b`: the new name is not a path.
             rest.strip_prefix("as ").map_or(rest, |after| {
                 after.trim_start_matches(|letter: char| letter == '_' || letter.is_ascii_alphanumeric())
             })
@@ -115,7 +116,7 @@ fn branches<'a>(text: &'a str, base: &[String], found: &mut Vec<Vec<String>>) ->
     }
 }
 
-/// Groups of files that reach each other, each in order of name.
+/// Groups of files that reach each other, sorted by name.
 fn circles(modules: &[Module]) -> Vec<Vec<String>> {
     let by_path: BTreeMap<(&str, &[String]), usize> =
         modules.iter().enumerate().map(|(at, one)| ((one.folder.as_str(), &one.path[..]), at)).collect();

@@ -1,4 +1,4 @@
-//! Decision records: `docs/decisions/NNNN-what.md`, numbered from 0001 without gap or repeat.
+//! Decision records: `docs/decisions/NNNN-what.md`, numbered from 0001 without gaps or repeats.
 
 use anyhow::Result;
 

@@ -1,6 +1,6 @@
-//! Terms for the crates from the registry: their licences, and which of them are built in two versions.
+//! Rules for crates from the registry: their licences, and which of them may be built in two versions.
 //!
-//! `deny.toml` says the same for `cargo deny check`, which also looks for advisories where its database is at hand.
+//! `deny.toml` says the same for `cargo deny check`, which also looks for advisories if its database is available.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use spdx::{Expression, ParseMode};
 use super::{Problem, Tree};
 use crate::process;
 
-/// Licences under which a user may take and pass on the binary without more than a notice.
+/// Licences that let a user redistribute the binary with no more than a notice.
 const ALLOWED: &[&str] = &[
     "MIT",
     "Apache-2.0",
@@ -26,7 +26,8 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Crates that are built in more than one version, and who asks for the older one. A name that is no longer needed here is a problem too.
+/// Crates that are built in more than one version, and who needs the older one. A name that is no longer needed here is
+/// a problem too.
 const SEVERAL_VERSIONS: &[(&str, &str)] = &[
     ("bitflags", "lsp-types"),
     ("foldhash", "hashbrown of hashlink"),
@@ -54,7 +55,7 @@ struct Dependency {
     licence: String,
 }
 
-/// The packages from elsewhere that are part of a build.
+/// The external packages that are part of a build.
 fn built(metadata: &Value) -> Vec<Dependency> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_string();

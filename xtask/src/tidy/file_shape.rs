@@ -1,4 +1,4 @@
-//! How a file looks from outside: its name, its length, its first line, its line ends.
+//! The shape of a file: its name, its length, its first line, its line endings.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ const MOST_LINES: usize = 500;
 const LINES_WORTH_A_NOTE: usize = 300;
 const COUNTED: &[&str] = &["rs", "cu", "js", "ts"];
 
-/// File names that say nothing of what is inside, and what to do instead.
+/// File names that say nothing about the content, and what to do instead.
 const UNWANTED_NAMES: &[(&str, &str)] = &[
     ("mod.rs", "name it after its module: `ops.rs` beside the folder `ops/`"),
     ("utils.rs", "name it after what it holds, or move each function to where it is used"),
@@ -18,7 +18,7 @@ pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(tree.files.iter().filter(|file| !file.is_test_data()).flat_map(problems_of).collect())
 }
 
-/// Files that are still allowed and on their way to being too long, longest first.
+/// Files that are still allowed but getting too long, longest first.
 pub fn notes(tree: &Tree) -> Vec<String> {
     let mut long: Vec<(usize, &str)> = tree
         .files

@@ -1,4 +1,4 @@
-//! Words that Rust code may hold only in some places: `unsafe`, stubs, printing, exiting.
+//! Words that Rust code may contain only in some places: `unsafe`, stubs, printing, exiting.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use super::{Problem, TextFile, Tree, line_of};
 struct Forbidden {
     words: &'static [&'static str],
     allowed: fn(&TextFile) -> bool,
-    /// Whether code below `#[cfg(test)]` is free of the rule.
+    /// Whether code below `#[cfg(test)]` is exempt from the rule.
     unit_tests: UnitTests,
     instead: &'static str,
 }
@@ -66,7 +66,7 @@ fn problems_of(file: &TextFile) -> Vec<Problem> {
     problems
 }
 
-/// `build.rs` speaks to cargo on standard output.
+/// Also true for `build.rs`, which talks to cargo on standard output.
 fn may_print(file: &TextFile) -> bool {
     let at_home = ["crates/cli/", "crates/report/", "xtask/"].iter().any(|folder| file.path.starts_with(folder));
     at_home || file.is_test() || file.path.contains("examples/") || file.path.ends_with("/build.rs")

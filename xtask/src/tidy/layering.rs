@@ -1,4 +1,4 @@
-//! Allowed dependencies between crates: the table of the architecture, held against what cargo sees.
+//! Allowed dependencies between crates: the architecture's table, checked against what cargo sees.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Problem, Tree};
 use crate::process;
 
-/// A crate by its folder's name, and those of ours it may use. Its package is named `headroom-<folder>`.
+/// A crate by its folder's name, and those of our crates that it may use. Its package is named `headroom-<folder>`.
 const LAYERS: &[(&str, &[&str])] = &[
     ("graph", &[]),
     ("trace", &[]),
@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Crates that the tests of a crate may use beyond its row above, as (folder, used).
 const TESTS_MAY_USE: &[(&str, &str)] = &[];
 
-/// The one crate with lints of its own, because the workspace's forbid `unsafe`.
+/// The only crate with its own lints, because the workspace's forbid `unsafe`.
 const HAS_ITS_OWN_LINTS: &str = "crates/engine/Cargo.toml";
 
 pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
@@ -42,7 +42,7 @@ struct Package {
     name: String,
     /// Relative to the root.
     manifest: String,
-    /// Name and kind (`normal`, `dev`, `build`) of every dependency that is a path, so ours.
+    /// Name and kind (`normal`, `dev`, `build`) of every path dependency, which makes it one of ours.
     uses: Vec<(String, String)>,
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use crate::tidy::{TextFile, problems_in};
     use serde_json::json;
 
-    /// Problems of one package whose dependencies are (package, kind).
+    /// Checks the problems of one package whose dependencies are (package, kind).
     fn check_package(manifest: &str, name: &str, uses: &[(&str, Value)], want: &[&str]) {
         let dependencies: Vec<Value> =
             uses.iter().map(|(name, kind)| json!({"name": name, "kind": kind, "path": "/r/x"})).collect();

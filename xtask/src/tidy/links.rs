@@ -1,4 +1,4 @@
-//! Links between the repository's own files, in Markdown: what they point at must exist.
+//! Links between the repository's own files in Markdown: their targets must exist.
 
 use anyhow::Result;
 
@@ -18,7 +18,7 @@ pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Line and target of every link that is neither an address nor a place in the same file; code is not looked into.
+/// Line and target of every link that is neither a URL nor an anchor in the same file; code is skipped.
 fn local_targets(text: &str) -> Vec<(usize, String)> {
     let mut targets = Vec::new();
     let mut in_code_block = false;
@@ -57,7 +57,7 @@ fn without_code_spans(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// `target` as seen from the folder of `file`, relative to the root; a leading `/` is the root.
+/// `target` as seen from the folder of `file`, relative to the root; a leading `/` means the root.
 fn resolve(file: &TextFile, target: &str) -> String {
     let mut parts: Vec<&str> = match target.starts_with('/') {
         true => Vec::new(),

@@ -1,10 +1,10 @@
-//! Text that was made from a path with replacement characters is for people: turned into a path again it names another file.
+//! Text made from a path with replacement characters is only for display: converted back, it names another file.
 
 use anyhow::Result;
 
 use super::{Problem, TextFile, Tree};
 
-/// Calls that take a path. What stands in their brackets on the same line must not come from `to_string_lossy`.
+/// Calls that take a path. Their argument on the same line must not come from `to_string_lossy`.
 const TAKE_A_PATH: &[&str] = &[
     "Path::new(",
     "PathBuf::from(",
@@ -17,7 +17,7 @@ const TAKE_A_PATH: &[&str] = &[
     "rename(",
 ];
 
-/// Arguments that are not UTF-8 end the program with a panic.
+/// Panics on arguments that are not UTF-8.
 const ARGUMENTS: &str = "env::args()";
 
 pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
@@ -41,7 +41,7 @@ fn problems_of(file: &TextFile) -> Vec<Problem> {
     problems
 }
 
-/// Does `end` lie in the brackets of the call?
+/// Whether `end` lies inside the parentheses of the call.
 fn is_within(line: &str, call: &str, end: usize) -> bool {
     let Some(start) = line[..end].rfind(call) else { return false };
     let open = |mark: char| line[start..end].matches(mark).count();

@@ -1,13 +1,13 @@
-//! Absolute paths of somebody's machine, which no one else has.
+//! Absolute paths from somebody's machine, which nobody else has.
 
 use anyhow::Result;
 
 use super::{Problem, TextFile, Tree};
 
-/// First folders of paths that name a person or a workplace; with their slashes they would match this file.
+/// First folders of paths that name a person or a workplace; written with slashes they would match this file.
 const FIRST_FOLDERS: &[&str] = &["home", "root", "work", "Users"];
 
-/// The person whose folder tests and examples may name.
+/// The user name that tests and examples may use in paths.
 const MADE_UP_PERSON: &str = "ada";
 
 pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
@@ -29,7 +29,7 @@ fn problems_of(file: &TextFile) -> Vec<Problem> {
         .collect()
 }
 
-/// The first such path in `line`: it begins after anything that could not belong to a longer path or address.
+/// The first such path in `line`; the character before it must not be part of a longer path or URL.
 fn machine_path(line: &str) -> Option<&str> {
     line.match_indices('/').find_map(|(slash, _)| {
         let before = line[..slash].chars().next_back();

@@ -1,6 +1,6 @@
-//! Rust source with comments and the insides of literals blanked, so that words can be looked for in the code alone.
+//! Rust source with comments and the contents of literals blanked, so that words can be searched for in the code alone.
 
-/// Same length and same lines as `source`; quotes stay, what is between them becomes spaces.
+/// Same length and same lines as `source`; quotes stay, and everything between them becomes spaces.
 pub fn without_comments_and_literals(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut blanked = bytes.to_vec();
@@ -38,11 +38,11 @@ pub fn without_comments_and_literals(source: &str) -> String {
         }
         at = next;
     }
-    // Whole literals and comments were replaced, so no character is cut in two.
+    // Only whole literals and comments were replaced, so no character is split.
     String::from_utf8_lossy(&blanked).into_owned()
 }
 
-/// Byte offsets at which `word` stands in `code` and is not part of a longer name.
+/// Byte offsets at which `word` occurs in `code` as a whole name.
 pub fn find_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(offset, _)| offset).filter(move |offset| {
         let before = code[..*offset].bytes().next_back();
@@ -93,7 +93,7 @@ fn count_hashes(bytes: &[u8], from: usize) -> usize {
     bytes[from..].iter().take_while(|byte| **byte == b'#').count()
 }
 
-/// `r"`, `r#"` and so on, where the `r` (or `br`, `cr`) does not end a longer name.
+/// `r"`, `r#"` and so on, if the `r` (or `br`, `cr`) does not end a longer name.
 fn starts_raw_string(bytes: &[u8], at: usize) -> bool {
     let quote = at + 1 + count_hashes(bytes, at + 1);
     let name_start = if at > 0 && matches!(bytes[at - 1], b'b' | b'c') { at - 1 } else { at };
@@ -104,7 +104,7 @@ fn closing_raw_quote(bytes: &[u8], from: usize, hashes: usize) -> usize {
     (from..bytes.len()).find(|at| bytes[*at] == b'"' && count_hashes(bytes, at + 1) >= hashes).unwrap_or(bytes.len())
 }
 
-/// A quote that opens a character, not a lifetime.
+/// Whether the quote opens a character literal, not a lifetime.
 fn is_char_literal(source: &str, at: usize) -> bool {
     let mut following = source[at + 1..].chars();
     following.next() == Some('\\') || following.next() == Some('\'')

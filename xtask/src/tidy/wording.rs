@@ -1,5 +1,5 @@
-//! Wording that a program can check. Comments, and sentences of Markdown pages, begin with their subject or a verb: a reader who
-//! meets What, Of or None first has to wait for it. A rate is "per step". "Is not a", never "is no".
+//! Wording rules that a program can check. Comments, and sentences of Markdown pages, begin with their subject or a
+//! verb: a reader who meets What, Of or None first has to wait for it. A rate is "per step". "Is not a", never "is no".
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use super::{Problem, TextFile, Tree};
 
 const FIRST_WORDS: &[&str] = &["What", "Of", "None", "Which", "Whose"];
 
-/// Words that "a step" behind them makes a rate of. A digit and the brace of a placeholder count as well.
+/// Words that form a rate with "a step" after them. A digit and the brace of a placeholder count as well.
 const COUNTED: &[&str] = &[
     "seconds",
     "milliseconds",
@@ -33,7 +33,7 @@ const COUNTED: &[&str] = &[
     "once",
 ];
 
-/// Words that "is no" may stand before: comparisons.
+/// Comparisons, which may follow "is no".
 const AFTER_NO: &[&str] = &[
     "longer",
     "more",
@@ -56,7 +56,7 @@ const AFTER_NO: &[&str] = &[
 
 pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
     let read = tree.files.iter().filter(|file| !file.is_test_data() && !file.path.starts_with("bench/scripts/"));
-    // This file names the words that it looks for.
+    // This file contains the words that it looks for.
     Ok(read.filter(|file| !file.path.ends_with("tidy/wording.rs")).flat_map(problems_of).collect())
 }
 
@@ -83,7 +83,7 @@ fn problems_of(file: &TextFile) -> Vec<Problem> {
     problems
 }
 
-/// Prose of a page: headings and blocks of code are left out.
+/// Prose of a page, without headings and code blocks.
 fn problems_of_page(file: &TextFile) -> Vec<Problem> {
     let (mut problems, mut paragraph, mut is_code) = (vec![], vec![], false);
     for (number, line) in (1..).zip(file.text.lines().chain([""])) {
@@ -114,7 +114,8 @@ fn is_numbered(text: &str) -> bool {
         .is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Sentences that begin with a word of [`FIRST_WORDS`] and are not questions. A cell of that word alone is an answer.
+/// Sentences that begin with a word of [`FIRST_WORDS`] and are not questions. A table cell with only that word is an
+/// answer.
 fn problems_of_sentences(file: &TextFile, lines: &[(usize, &str)]) -> Vec<Problem> {
     let words: Vec<(usize, &str)> =
         lines.iter().flat_map(|(number, line)| line.split_whitespace().map(|word| (*number, word))).collect();
@@ -129,7 +130,8 @@ fn problems_of_sentences(file: &TextFile, lines: &[(usize, &str)]) -> Vec<Proble
     problems
 }
 
-/// Problems with "kernels a step" and "is no trace" in a line of code or a paragraph of a page, given as words with their lines.
+/// Problems such as "kernels a step" and "is no trace" in a line of code or a paragraph of a page, given as words with
+/// their lines.
 fn problems_of_phrases(file: &TextFile, words: &[(usize, &str)]) -> Vec<Problem> {
     let plain = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_string();
     let mut problems = vec![];

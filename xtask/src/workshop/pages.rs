@@ -1,7 +1,9 @@
-//! Answer blocks of the workshop's pages: a `text` block below comments that name a command, filled from what that command printed.
+//! Answer blocks of the workshop's pages: a `text` block below comments that name a command, filled with that command's
+//! output.
 //!
-//! `<!-- answer cpu: headroom device | FROM | TO -->` stands directly above its block. FROM and TO choose lines of the stored output: from
-//! the first that contains FROM to the first after it that contains TO. FROM alone chooses one line, and neither chooses all of them.
+//! `<!-- answer cpu: headroom device | FROM | TO -->` stands directly above its block. FROM and TO select lines of the
+//! stored output: from the first that contains FROM to the first after it that contains TO. FROM alone selects one
+//! line; without either, all lines are selected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,18 +14,18 @@ pub const FOLDER: &str = "docs/workshop/";
 pub const RESULTS: &str = "docs/workshop/results/";
 pub const MACHINES: [&str; 2] = ["cpu", "h200"];
 
-/// The machine that everybody has, so that its outputs are always stored.
+/// The machine that everybody has, so its outputs must always be stored.
 const EVERYWHERE: &str = "cpu";
 
-/// Stands in the answers of a machine whose outputs are not stored.
+/// Placeholder in the answers of a machine whose outputs are not stored.
 const NOT_RUN: &str = "(not run yet)";
 
-/// Stored outputs of each machine by command; a machine that was not run is missing.
+/// Stored outputs of each machine, by command; a machine that was not run is missing.
 #[derive(Default)]
 pub struct Results(BTreeMap<String, BTreeMap<String, String>>);
 
 impl Results {
-    /// Takes in one result file.
+    /// Adds one result file.
     pub fn add(&mut self, machine: &str, text: &str) -> Result<()> {
         let file: Value = serde_json::from_str(text).context("not JSON")?;
         let mut outputs = BTreeMap::new();
@@ -35,21 +37,21 @@ impl Results {
         Ok(())
     }
 
-    /// Commands of the machine's result file.
+    /// Commands in the machine's result file.
     pub fn commands_of(&self, machine: &str) -> impl Iterator<Item = &str> {
         self.0.get(machine).into_iter().flat_map(|outputs| outputs.keys().map(String::as_str))
     }
 }
 
-/// A page with its answers filled in, and the lines (from 1) whose answer cannot be or has none.
+/// A page with its answers filled in, and the lines (from 1) whose answer is missing or cannot be filled.
 pub struct Filled {
     pub text: String,
     pub problems: Vec<(usize, String)>,
-    /// Lines at which blocks begin that hold something other than the stored output.
+    /// First lines of blocks that differ from the stored output.
     pub stale: Vec<usize>,
 }
 
-/// Commands of the page's `sh` blocks, in order, without what follows ` #`.
+/// Commands of the page's `sh` blocks, in order, without anything after ` #`.
 pub fn commands(text: &str) -> Vec<&str> {
     let mut found = vec![];
     let (mut in_block, mut in_commands) = (false, false);
@@ -106,7 +108,7 @@ pub fn fill(page: &str, results: &Results, commands: &BTreeSet<&str>) -> Filled 
             ("text", false) => match joined(&asked, results, commands) {
                 Ok(pieces) => {
                     shown = pieces.iter().map(|piece| indented(indent, piece)).collect();
-                    // A machine that was not run yet has nothing to hold the block against.
+                    // A machine that was not run yet has nothing to compare the block with.
                     if shown != body && pieces != [NOT_RUN] {
                         filled.stale.push(number);
                     }
@@ -154,7 +156,7 @@ fn joined(asked: &[Answer<'_>], results: &Results, commands: &BTreeSet<&str>) ->
     Ok(lines)
 }
 
-/// One piece of an answer, as its comment names it.
+/// One piece of an answer, as specified in its comment.
 #[derive(Debug, PartialEq)]
 struct Answer<'page> {
     machine: &'page str,

@@ -1,4 +1,4 @@
-//! `xtask/workshop/run.py` on made-up pages, with a script in the place of the binary.
+//! `xtask/workshop/run.py` on synthetic pages, with a script in place of the binary.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::process;
 
-/// Tells its help, its version, and the words it was started with; `slow` takes longer than any limit here.
+/// Prints its help, its version, and its arguments; `slow` takes longer than any limit here.
 const BINARY: &str = r#"#!/bin/sh
 case "$*" in
     --version) printf 'headroom 9.9.9\nbuilt for here\ncpu: a processor, 2 cores\ncuda:0: a device\n' ;;

@@ -1,5 +1,5 @@
-//! Steps that choose what they update, on a device: everything chosen is a dense step to the byte, choices are the CPU's, and
-//! what was never chosen has not moved.
+//! Selective steps on a device: choosing everything equals a dense step bit for bit, choices equal the CPU's, and nodes
+//! that were never chosen have not moved.
 
 use super::{Check, ExactnessError, Open, plain_adamw, run_error, source_of};
 use headroom_engine::cpu::isa::Isa;
@@ -19,13 +19,13 @@ const SEED: u64 = 42;
 /// Results of some steps.
 struct Taken {
     losses: Vec<u32>,
-    /// Shares of the step by step and leaf; empty for dense steps.
+    /// Share of each leaf, by step; empty for dense steps.
     shares: Vec<Vec<f32>>,
     /// Nodes that moved without an update, or were updated without moving.
     wrong: usize,
 }
 
-/// Under no pass and all, in every precision: a LLaMA, and a tree of such blocks.
+/// With no pass and with all, in every precision: a LLaMA, and a tree of such blocks.
 pub fn selective(open: &Open, size: &str, steps: usize) -> Result<Vec<Check>, ExactnessError> {
     let size = Size::named(size).ok_or_else(|| run_error(size, "there is no such size"))?;
     let tree = tree::branched(size.model_of(&tree::FAMILY), &[2, 3]);
@@ -63,7 +63,7 @@ fn selective_of(open: &Open, size: &Size, model: &ModelConfig, steps: usize) -> 
                     let want = taken(&on_cpu, &config(rule, &passes, precision, Target::Cpu), steps)?;
                     let pairs = want.shares.concat().into_iter().zip(have.shares.concat());
                     let others = pairs.filter(|(want, have)| want != have).count() as f64;
-                    // Norms that are almost equal may change places.
+                    // Nodes with almost equal norms may swap places.
                     let difference = others / want.shares.concat().len().max(1) as f64;
                     checks.push(Check {
                         what: format!("{what}: {rule} chooses the same nodes as the CPU"),

@@ -1,9 +1,9 @@
-//! Student's distribution: intervals of a mean of few values, and how surprising a difference is.
+//! Student's t distribution: intervals for a mean of few values, and p-values.
 
 use headroom_record::k1::Estimate;
 use headroom_record::statistics::{student_beyond, student_quantile};
 
-/// The mean, and the interval that holds the true mean of such values with 95%.
+/// The mean with its 95% confidence interval.
 pub fn estimate(values: &[f64]) -> Estimate {
     let mean = mean(values);
     let Some(error) = standard_error(values) else { return Estimate { mean, ci95_low: None, ci95_high: None } };
@@ -11,7 +11,7 @@ pub fn estimate(values: &[f64]) -> Estimate {
     Estimate { mean, ci95_low: Some(mean - half), ci95_high: Some(mean + half) }
 }
 
-/// The chance of a mean this far from zero or further where the true one is zero; none with fewer than two values.
+/// Probability of a mean at least this far from zero if the true mean is zero; `None` with fewer than two values.
 pub fn p_value(differences: &[f64]) -> Option<f64> {
     let (mean, error) = (mean(differences), standard_error(differences)?);
     if error == 0.0 {
@@ -20,8 +20,8 @@ pub fn p_value(differences: &[f64]) -> Option<f64> {
     Some(student_beyond(mean / error, differences.len() as f64 - 1.0))
 }
 
-/// Holm's method: each value held against how many others were tried, so that all of them together err by chance as often as
-/// one alone would.
+/// Holm's method: adjusts each p-value for the number of comparisons, so that all together have the error rate of one
+/// alone.
 pub fn adjusted(p_values: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..p_values.len()).filter(|&at| p_values[at].is_some()).collect();
     order.sort_by(|&a, &b| p_values[a].unwrap_or(1.0).total_cmp(&p_values[b].unwrap_or(1.0)));
@@ -60,7 +60,7 @@ mod tests {
         let found = estimate(&values);
         assert_eq!(found.mean, 3.0);
         assert!((found.ci95_high.unwrap() - 4.9632).abs() < 1e-3 && (found.ci95_low.unwrap() - 1.0368).abs() < 1e-3);
-        // A mean that touches zero with the end of its interval is surprising by one in twenty.
+        // A mean whose interval just touches zero has a p-value of one in twenty.
         let moved: Vec<f64> = values.iter().map(|value| value - found.ci95_low.unwrap()).collect();
         assert!((p_value(&moved).unwrap() - 0.05).abs() < 1e-6);
         assert_eq!((p_value(&[2.0]), estimate(&[2.0]).ci95_low), (None, None));
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(p_value(&[]), None);
         assert_eq!(estimate(&[2.0, 2.0]), Estimate { mean: 2.0, ci95_low: Some(2.0), ci95_high: Some(2.0) });
         assert_eq!(estimate(&[]), Estimate { mean: 0.0, ci95_low: None, ci95_high: None });
-        // Two values, t 12.706 of one degree: 1 ± 12.706 · 1.
+        // Two values, t 12.706 with one degree: 1 ± 12.706 · 1.
         let two = estimate(&[0.0, 2.0]);
         assert!((two.ci95_high.unwrap() - 13.706).abs() < 1e-3 && (two.ci95_low.unwrap() + 11.706).abs() < 1e-3);
     }

@@ -1,4 +1,4 @@
-//! The experiment's arithmetic on made-up runs, and a whole small experiment.
+//! The experiment's arithmetic on synthetic runs, and a whole small experiment.
 
 use super::*;
 use headroom_engine::Target;
@@ -31,7 +31,7 @@ fn run_of(update: &str, budget: Budget, seed: u64, loss: f64) -> K1Run {
     }
 }
 
-/// Losses differ much from seed to seed; `topk:2` is better by 0.5 at each, `random:2` is not.
+/// Losses differ a lot between seeds; `topk:2` is better by 0.5 at each seed, `random:2` is not.
 fn runs() -> Vec<K1Run> {
     let mut runs = vec![];
     for budget in Budget::ALL {
@@ -122,10 +122,10 @@ fn a_run_learns_each_source_forgets_the_one_before_and_keeps_to_its_budget() {
     let dense = run(&design, Update::Dense, Budget::EqualUpdates, 3, &sources).unwrap();
     assert_eq!(dense.steps, 16);
     assert!(equal.complete && equal.steps > dense.steps);
-    // The last step may go beyond the budget by what it updates.
+    // The last step may exceed the budget by as much as it updates.
     let beyond = equal.updated_parameters as f64 / dense.updated_parameters as f64;
     assert!((1.0..1.1).contains(&beyond), "{beyond}");
-    // The same seed, the same run.
+    // The same seed gives the same run.
     let again = run(&design, lots, Budget::EqualUpdates, 3, &sources).unwrap();
     assert_eq!((again.losses, again.steps), (equal.losses, equal.steps));
 }

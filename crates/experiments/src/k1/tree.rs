@@ -1,4 +1,4 @@
-//! K-1's own tree: every rule of updating and a LLaMA of equal parameters, from the same seeds, on two sources in turn.
+//! K-1's own tree: every update rule, and a LLaMA with as many parameters, from the same seeds, on two sources in turn.
 
 mod answers;
 mod control;
@@ -27,14 +27,14 @@ use std::time::{Duration, Instant};
 /// The settings that all runs share.
 #[derive(Clone, Debug)]
 pub struct TreeDesign {
-    /// The tree and its control; their rules of updating do not count.
+    /// The tree and its control; their update rules are ignored.
     pub tree: StepConfig,
     pub llama: StepConfig,
     pub device: DeviceSpec,
     pub opening: Opening,
-    /// Steps of a phase where steps are equal; FLOPs are those of as many dense ones.
+    /// Steps per phase when steps are held equal; equal FLOPs means those of as many dense steps.
     pub steps: u64,
-    /// Dense steps of a phase whose updated parameters every arm gets where those are equal.
+    /// When updates are held equal, every arm gets as many parameter updates per phase as this many dense steps make.
     pub dense_steps: u64,
     pub eval_batches: usize,
 }
@@ -42,7 +42,7 @@ pub struct TreeDesign {
 /// Phases: the first source, the second, and the first again.
 const PHASES: [usize; 3] = [0, 1, 0];
 
-/// One of those that are compared.
+/// One arm of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
     pub name: String,
@@ -51,7 +51,7 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// Rules on the tree, and the two controls.
+    /// The rules on the tree, and the two controls.
     pub fn all(k: usize) -> Vec<Arm> {
         let chosen = |rule: Rule| Update::Chosen { rule, seed: 0 };
         let rules = [Update::Dense, chosen(Rule::TopK(k)), chosen(Rule::Path), chosen(Rule::Random(k))];
@@ -65,7 +65,7 @@ impl Arm {
         if self.is_llama { &design.llama } else { &design.tree }
     }
 
-    /// Parameters that one step updates. Nodes are of one size, so that it does not depend on which are chosen.
+    /// Parameters updated per step. All nodes have the same size, so it does not depend on which are chosen.
     fn updated(&self, step: &StepConfig) -> Result<u64, GraphError> {
         let model = &step.model;
         let named = parameters(model)?.into_iter().map(|one| (one.part.path, one.ty.elements()));
@@ -83,10 +83,10 @@ impl Arm {
     }
 }
 
-/// FLOPs of AdamW for a parameter, as its op counts them.
+/// FLOPs of AdamW per parameter, as its op counts them.
 const UPDATE_FLOPS: u64 = 16;
 
-/// Steps of a phase for each arm, for everything that is held equal.
+/// Steps per phase for each arm and each quantity that is held equal.
 pub fn budgets(design: &TreeDesign, arms: &[Arm]) -> Result<Vec<K1TreeBudget>, GraphError> {
     let mut cost = vec![];
     for arm in arms {
@@ -101,7 +101,7 @@ pub fn budgets(design: &TreeDesign, arms: &[Arm]) -> Result<Vec<K1TreeBudget>, G
     let mut budgets = vec![];
     for equal in Equal::ALL {
         for (arm, updated, flops) in &cost {
-            // The effect of leaving nodes out shows at equal steps; at equal updates it would take steps by the thousand.
+            // The effect of updating no node shows at equal steps; equal updates would take thousands of steps.
             if arm.name == NO_NODE && equal != Equal::Steps {
                 continue;
             }
@@ -122,12 +122,12 @@ pub fn budgets(design: &TreeDesign, arms: &[Arm]) -> Result<Vec<K1TreeBudget>, G
     Ok(budgets)
 }
 
-/// The nearest whole number of steps, one at least.
+/// The nearest whole number of steps, at least one.
 fn rounded(budget: u64, of_one: u64) -> u64 {
     ((budget + of_one / 2) / of_one.max(1)).max(1)
 }
 
-/// An arm from a seed, on a task whose sources are those of the same seed.
+/// Runs an arm with a seed, on a task whose sources belong to the same seed.
 pub fn run(design: &TreeDesign, arm: &Arm, task: &Task, seed: u64, steps: u64) -> Result<K1TreeRun, ExperimentError> {
     let update = match arm.update {
         Update::Dense => Update::Dense,
@@ -139,7 +139,7 @@ pub fn run(design: &TreeDesign, arm: &Arm, task: &Task, seed: u64, steps: u64) -
     let all = step.model.parameters().total();
     let (mut busy, mut losses) = (Duration::ZERO, vec![]);
     let mut batch = Batch::new(step.shape);
-    // A source that is come back to goes on where it was left.
+    // A source that is revisited continues where it was left.
     let mut positions = [0u64; 2];
     for source in PHASES {
         for _ in 0..steps {

@@ -1,4 +1,4 @@
-//! One rule from one seed: phases on one source after the other, and the losses on all of them after each.
+//! One rule with one seed: a phase per source, and the losses on all sources after each phase.
 
 use super::Design;
 use crate::bench::ExperimentError;
@@ -11,7 +11,7 @@ use headroom_training::run::{EvaluationSet, evaluate};
 use headroom_training::trainer::{EndsStep, StepError, Trainer};
 use std::time::{Duration, Instant};
 
-/// The sources of one seed, and what losses are measured on.
+/// The sources of one seed, and the data that losses are measured on.
 pub struct Sources {
     training: Vec<Source>,
     held_out: Vec<EvaluationSet>,
@@ -39,12 +39,12 @@ impl Sources {
     }
 }
 
-/// Each source of each seed is a chain of its own.
+/// Each source of each seed is a separate chain.
 fn source_seed(seed: u64, number: usize) -> u64 {
     seed.wrapping_mul(1_000_003).wrapping_add(number as u64)
 }
 
-/// Steps after which a phase ends although its budget is not used up: so many times those of an equal-steps phase.
+/// A phase ends after this many times the steps of an equal-steps phase, even if its budget is not used up.
 const MOST_TIMES: u64 = 20;
 
 pub fn run(
@@ -76,7 +76,7 @@ pub fn run(
             take_step(&mut trainer, &batch, update)?;
             busy += start.elapsed();
             trainer.read_choices();
-            // A dense rule updates every parameter in every step, any other rule only those that it chose.
+            // A dense rule updates every parameter in every step, any other rule only the chosen ones.
             updated = trainer.choices.as_ref().map_or(trainer.step * all, |choices| choices.updated_parameters());
         }
         losses.push(sources.held_out.iter().map(|set| f64::from(evaluate(&mut trainer, set))).collect::<Vec<f64>>());
@@ -106,7 +106,7 @@ pub fn run(
     })
 }
 
-/// Fresh weights by the seed, the same for every rule.
+/// Fresh weights from the seed, the same for every rule.
 fn trainer(design: &Design, update: Update, seed: u64) -> Result<Trainer, ExperimentError> {
     let update = match update {
         Update::Dense => Update::Dense,
@@ -117,7 +117,7 @@ fn trainer(design: &Design, update: Update, seed: u64) -> Result<Trainer, Experi
     trainer_of(&step, design.device, &design.opening, seed)
 }
 
-/// One that also evaluates, with weights drawn by the seed.
+/// A trainer that also evaluates, with weights drawn from the seed.
 pub fn trainer_of(
     step: &StepConfig,
     device: DeviceSpec,
@@ -133,7 +133,7 @@ pub fn trainer_of(
     Ok(trainer)
 }
 
-/// The learning rate stays as it is: no run reaches this step.
+/// Far beyond any step of a run, so that the learning rate stays constant.
 pub const LAST_STEP: u64 = u64::MAX;
 
 pub fn take_step(trainer: &mut Trainer, batch: &Batch, update: Update) -> Result<(), ExperimentError> {

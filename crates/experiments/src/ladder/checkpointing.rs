@@ -1,4 +1,5 @@
-//! Activation checkpointing on top of the kept list: less memory for a second forward pass, measured in turns with that list.
+//! Activation checkpointing on top of the kept list: less memory for a second forward pass, measured in alternation
+//! with that list.
 
 use super::{Checks, Climber, SHORT_CURVE};
 use crate::bench::{Bench, ExperimentError, Variant, program};
@@ -12,9 +13,9 @@ use headroom_training::program::{Keep, StepConfig};
 /// The kept list with the activations of all layers recomputed, against the kept list alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpointing {
-    /// Layers whose activations are computed again.
+    /// Layers whose activations are recomputed.
     pub layers: usize,
-    /// Speed-up that the kept list's own call times predict; below 1, as calls are added.
+    /// Predicted speed-up from the call times of the kept list; below 1, as calls are added.
     pub predicted: f64,
     pub measured: Speedup,
     /// Planned bytes without and with it.

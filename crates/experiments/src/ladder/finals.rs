@@ -1,4 +1,4 @@
-//! The race of all lists that the search came up with: everything that is said of their speed comes from it.
+//! The race between all lists that the search produced: every statement about their speed comes from it.
 
 use super::forecast::Forecasts;
 use super::rung::{Rung, Verdict, surprise, verdict};
@@ -12,23 +12,23 @@ use headroom_training::memory::MemoryNeed;
 use headroom_training::program::Keep;
 use std::time::Instant;
 
-/// Lists that turned out best off the measured ways get their ways measured so many times.
+/// Number of times that the race is extended to measure the way to a list that turned out best.
 const EXTENSIONS: u32 = 2;
 
-/// A median below it is a slowdown, even where the interval holds 1.
+/// A median below this is a slowdown, even if the interval contains 1.
 const NO_SLOWER: f64 = 0.99;
 
 /// Steps of every list whose calls are timed after the race.
 const RECORDED: usize = 2;
 
-/// Models together may take this share of the memory that is free.
+/// Share of the free memory that all models together may take.
 const SHARE_OF_ROOM: f64 = 0.7;
 
 struct Entry {
     list: PassList,
     program: Program,
     memory: usize,
-    /// Seconds of each call; none before its race.
+    /// Seconds of each call; empty before its race.
     calls: Vec<f64>,
     check: Check,
 }
@@ -38,14 +38,14 @@ pub(super) struct Finals<'a> {
     patience: Patience,
     min_speedup: Option<f64>,
     room: Option<usize>,
-    /// Steps of every list that are recorded.
+    /// Recorded steps per list.
     recorded: usize,
     entries: Vec<Entry>,
     rounds: Rounds,
 }
 
 impl<'a> Finals<'a> {
-    /// `min_speedup` is what the best one is asked for, `room` the bytes that models may take.
+    /// `min_speedup` is what the best list has to reach, `room` the bytes that models may take.
     pub fn new(
         climber: &'a Climber<'a>,
         patience: Patience,
@@ -56,19 +56,19 @@ impl<'a> Finals<'a> {
         Finals { climber, patience, min_speedup, room, recorded: RECORDED, entries: vec![], rounds }
     }
 
-    /// Only speeds are wanted.
+    /// Skips recording, for races where only speeds are wanted.
     pub fn unrecorded(self) -> Finals<'a> {
         Finals { recorded: 0, ..self }
     }
 
-    /// Its results are checked too, so that it can be chosen.
+    /// Adds a list and checks its results, so that it can be chosen.
     pub fn add(&mut self, list: PassList, checks: &mut Checks) -> Result<usize, ExperimentError> {
         let at = self.enter(&list)?;
         self.entries[at].check = checks.of(&list)?;
         Ok(at)
     }
 
-    /// A list that races alone; the same one again has the same number.
+    /// Adds a list that only races; the same list again gets the same number.
     pub fn enter(&mut self, list: &PassList) -> Result<usize, ExperimentError> {
         if let Some(at) = self.find(list) {
             return Ok(at);
@@ -93,7 +93,7 @@ impl<'a> Finals<'a> {
         self.rounds.speedup(of, over)
     }
 
-    /// The first list is the baseline.
+    /// Speed-up over the baseline, which is the first list.
     pub fn over_baseline(&self, of: usize) -> Speedup {
         self.speedup(of, 0)
     }
@@ -107,7 +107,7 @@ impl<'a> Finals<'a> {
         self.race(&(0..self.entries.len()).collect::<Vec<_>>(), until, watcher)
     }
 
-    /// In groups where not all fit into memory, the baseline in each.
+    /// Races in groups if not all fit into memory, with the baseline in each group.
     fn race(&mut self, members: &[usize], until: Instant, watcher: &mut dyn Watcher) -> Result<(), ExperimentError> {
         let needs: Vec<usize> = self.entries.iter().map(|entry| entry.memory).collect();
         let room = self.room.map(|bytes| (bytes as f64 * SHARE_OF_ROOM) as usize);
@@ -144,7 +144,7 @@ impl<'a> Finals<'a> {
         Ok(())
     }
 
-    /// The best list, once the way to it, pass after pass, has been measured too.
+    /// The best list, once the way to it has been measured pass by pass as well.
     pub fn settle(
         &mut self,
         order: &[&'static str],
@@ -163,7 +163,7 @@ impl<'a> Finals<'a> {
             for list in way {
                 members.push(self.add(list, checks)?);
             }
-            // As many rounds as it takes to stand beside the others, and one look at their end.
+            // As many rounds as the others have had, with a single look at the end.
             let rounds = self.over_baseline(best).rounds.max(LEAST_ROUNDS);
             self.patience = Patience { rounds, most_rounds: rounds, ..patience };
             self.race(&members, until, watcher)?;
@@ -179,7 +179,7 @@ impl<'a> Finals<'a> {
         self.find(list).is_some_and(|at| self.over_baseline(at).rounds > 0)
     }
 
-    /// Lists that the race does not tell from the chosen one, the fastest first.
+    /// Lists that the race cannot distinguish from the chosen one, fastest first.
     pub fn as_good(&self, chosen: usize) -> Vec<(PassList, Speedup)> {
         let others = (0..self.entries.len()).filter(|at| *at != chosen && self.entries[*at].check.exact);
         let mut found: Vec<(PassList, Speedup)> =
@@ -188,7 +188,7 @@ impl<'a> Finals<'a> {
         found
     }
 
-    /// Every list of a way against the one before it.
+    /// Each list along the way compared with the one before it.
     pub fn rungs(&self, way: &[PassList], kept: usize, forecasts: &Forecasts) -> Vec<Rung> {
         let mut before = 0;
         let mut rungs = vec![];
@@ -204,7 +204,7 @@ impl<'a> Finals<'a> {
         rungs
     }
 
-    /// Version 2, all, and the kept list, against Version 1.
+    /// Version 2, all passes, and the kept list, against Version 1.
     pub fn versions(&self, kept: usize, forecasts: &Forecasts) -> Vec<Rung> {
         let named =
             [("v2", self.find(&PassList::version_2())), ("all", self.find(&PassList::all())), ("kept", Some(kept))];
@@ -250,7 +250,7 @@ impl<'a> Finals<'a> {
     }
 }
 
-/// The best list that was measured.
+/// The best measured list.
 fn choice(entries: &[Entry], rounds: &Rounds) -> usize {
     choice_of(&(0..entries.len()).collect::<Vec<_>>(), entries, rounds)
 }
@@ -260,8 +260,8 @@ fn choice_of(among: &[usize], entries: &[Entry], rounds: &Rounds) -> usize {
     best(among, facts, |of, over| rounds.speedup(of, over))
 }
 
-/// The fastest of those whose results are right; among those that are as fast within the noise and a hundredth, the one in
-/// the least memory.
+/// The fastest list whose results are correct; among those as fast within the noise and one percent, the one that needs
+/// least memory.
 fn best(
     among: &[usize],
     exact_and_memory: impl Fn(usize) -> (bool, usize),
@@ -281,7 +281,7 @@ fn best(
     measured.filter(is_as_fast).min_by(order).unwrap_or(fastest)
 }
 
-/// As many at a time as fit, the first in every group.
+/// As many per group as fit, with the first member in every group.
 fn groups(members: &[usize], needs: &[usize], room: Option<usize>) -> Vec<Vec<usize>> {
     let first = needs.first().copied().unwrap_or(0);
     let mut groups: Vec<(Vec<usize>, usize)> = vec![];
@@ -314,7 +314,7 @@ fn short(list: &PassList) -> String {
 mod tests {
     use super::*;
 
-    /// Contestants of these speeds, known to within `half`.
+    /// Contestants with these speeds, each ratio known to within `half`.
     fn speeds(speeds: &'static [f64], half: f64) -> impl Fn(usize, usize) -> Speedup {
         move |of, over| {
             let ratio = speeds[of] / speeds[over];
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn the_best_list_that_was_measured_is_the_one_that_is_kept() {
-        // Version 1, what the search kept pass after pass at 1.06, all at 1.14, and something fast that is wrong.
+        // Version 1, the search's list at 1.06, all passes at 1.14, and a fast list that is wrong.
         let facts = |at: usize| (at != 3, 100 - at);
         assert_eq!(best(&[0, 1, 2, 3], facts, speeds(&[1.0, 1.06, 1.14, 2.0], 0.02)), 2);
         assert_eq!(best(&[0, 1, 2, 3], facts, speeds(&[1.0, 0.9, 0.8, 2.0], 0.02)), 0);
@@ -337,7 +337,7 @@ mod tests {
     fn of_lists_that_are_as_fast_the_smaller_is_kept() {
         let facts = |at: usize| (true, [100, 60, 50, 40][at]);
         assert_eq!(best(&[0, 1, 2, 3], facts, speeds(&[1.0, 1.100, 1.095, 1.05], 0.02)), 2);
-        // Slower beyond the noise is slower, however close.
+        // Slower beyond the noise is slower, however small the difference.
         assert_eq!(best(&[0, 1, 2, 3], facts, speeds(&[1.0, 1.100, 1.095, 1.05], 0.001)), 1);
     }
 

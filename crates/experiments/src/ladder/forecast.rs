@@ -1,4 +1,5 @@
-//! Predicted time at each rung of the ladder: as predicted when the pass was tried, else from what was known at first.
+//! Predicted time at each rung of the ladder: the prediction made when the pass was tried, or else one from the initial
+//! calibration.
 
 use crate::prediction::{Calibration, Predicted};
 use headroom_engine::Program;
@@ -21,7 +22,7 @@ impl Prediction {
 pub(super) struct Forecasts {
     /// Before any pass has run.
     at_first: Calibration,
-    /// By the labels of both lists, made right before the second ran for the first time.
+    /// Keyed by the labels of both lists; made right before the second ran for the first time.
     made: BTreeMap<(String, String), Prediction>,
 }
 

@@ -1,4 +1,4 @@
-//! Memory layout of the kept list. The plan fixes it, so there is no rung to climb; the facts say why.
+//! Memory layout of the kept list. The plan fixes it, so there is no rung to climb; these facts show why.
 
 use headroom_engine::{Program, Target};
 use headroom_graph::Op;
@@ -6,9 +6,9 @@ use headroom_graph::Op;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutFacts {
     pub target: Target,
-    /// Calls of a step.
+    /// Calls per step.
     pub calls: usize,
-    /// Those that only copy a tensor into another layout.
+    /// Calls that only copy a tensor into another layout.
     pub rearranging: usize,
 }
 

@@ -1,5 +1,5 @@
-//! The workshop's reference points: Version 1, Version 2 and the kept list, timed at the asked shape and at twice its batch and
-//! length. For tiny these are 8 × 128 and 16 × 256.
+//! The workshop's reference points: Version 1, Version 2 and the kept list, timed at the requested shape and at twice
+//! its batch and length. For tiny these are 8 × 128 and 16 × 256.
 
 use super::finals::Finals;
 use super::{Climber, SEARCHED_ROUNDS, Watcher};
@@ -19,22 +19,22 @@ pub struct Point {
     /// `v1`, `v2` or `kept`.
     pub name: &'static str,
     pub list: PassList,
-    /// Seconds per step, as every round counts them: the better of two steps.
+    /// Seconds per step as rounds count them: the better of two steps.
     pub seconds: Interval,
-    /// Over Version 1 at the same shape.
+    /// Relative to Version 1 at the same shape.
     pub speedup: Speedup,
 }
 
-/// The larger shape has this part of the race's time, on top of it.
+/// The larger shape gets one in this many parts of the race's time, in addition to it.
 const SHARE: u32 = 8;
 
-/// At the asked shape the race has timed all three already.
+/// At the requested shape, where the race has already timed all three.
 pub(super) fn at_asked_shape(finals: &Finals, kept: usize, shape: BatchShape) -> Vec<Point> {
     let list = finals.list(kept);
     timed(finals, &list, shape)
 }
 
-/// At twice the batch and length they take turns in a short race of their own.
+/// At twice the batch and length, in a short race of their own.
 pub(super) fn at_larger_shape(
     climber: &Climber,
     kept: &PassList,

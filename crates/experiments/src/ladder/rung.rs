@@ -1,4 +1,4 @@
-//! One pass or list that was measured: what came of it, and where its prediction was off.
+//! One pass or list that was measured: the outcome, and where its prediction was off.
 
 use super::forecast::Prediction;
 use crate::turns::Speedup;
@@ -6,7 +6,7 @@ use headroom_engine::Program;
 use headroom_graph::passes::PassList;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One pass that was tried on top of a list, or one list held against another.
+/// One pass tried on top of a list, or one list compared with another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rung {
     /// The pass, or the label of the list.
@@ -21,28 +21,28 @@ pub struct Rung {
     /// Over a short curve.
     pub curve_difference: f64,
     pub verdict: Verdict,
-    /// Where the prediction was off, and by what op.
+    /// Where the prediction was off, and which op explains it.
     pub surprise: Option<Surprise>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// In the kept list: faster by itself beyond the noise.
+    /// Kept: faster by itself, beyond the noise.
     Faster,
-    /// In the kept list: in less memory, and no slower.
+    /// Kept: needs less memory and is not slower.
     Smaller,
-    /// In the kept list, which is the best with it, though the pass by itself shows no gain.
+    /// Kept: the list is the best with it, though the pass by itself shows no gain.
     Together,
-    /// Faster than the row before it, but what it stands on makes the list slower.
+    /// Faster than the row before it, but the rows it builds on make the list slower.
     Overtaken,
-    /// As fast to within a hundredth or two.
+    /// Equally fast to within one or two percent.
     WithinNoise,
-    /// Too noisy to say.
+    /// Too noisy to decide.
     Undecided,
     Slower,
     /// Loss or gradients differ by more than the pass states.
     NotExact,
-    /// Measured only: a list, which is not up for a decision.
+    /// Only measured: a list that is not up for a decision.
     Measured,
 }
 
@@ -66,11 +66,11 @@ impl Verdict {
     }
 }
 
-/// An op whose change was furthest from its prediction, in seconds per step by the fastest of each of its calls.
+/// The op whose change was furthest from its prediction, in seconds per step from the fastest run of each call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Surprise {
     pub op: &'static str,
-    /// Without and with the pass.
+    /// Before and after the pass.
     pub predicted_seconds: (f64, f64),
     pub measured_seconds: (f64, f64),
     /// Savings of the whole pass, predicted and measured, as shares of the step.
@@ -78,7 +78,7 @@ pub struct Surprise {
     pub measured_saving: f64,
 }
 
-/// How good the predictions were.
+/// Accuracy of the predictions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accuracy {
     pub passes: usize,
@@ -86,7 +86,8 @@ pub struct Accuracy {
     pub median_error: f64,
     /// Predictions off by at most 3% of the step or 35% of the saving.
     pub within_limit: usize,
-    /// Savings or losses beyond 5% of the step and beyond the noise, and how many of them were predicted with the right sign.
+    /// Gains or losses of more than 5% of the step and beyond the noise, and how many of them were predicted with the
+    /// right sign.
     pub large: usize,
     pub right_sign: usize,
 }
@@ -95,7 +96,7 @@ const ERROR_OF_STEP: f64 = 0.03;
 const ERROR_OF_SAVING: f64 = 0.35;
 const LARGE_SAVING: f64 = 0.05;
 
-/// Over all rungs that had a prediction; none where none had.
+/// Over all rungs with a prediction; `None` if there are none.
 pub fn accuracy(rungs: &[Rung]) -> Option<Accuracy> {
     let savings: Vec<(f64, f64)> =
         rungs.iter().filter_map(|rung| Some((saving(rung.predicted?), saving(rung.measured.ratio)))).collect();
@@ -125,7 +126,7 @@ fn saving(speedup: f64) -> f64 {
     1.0 - 1.0 / speedup
 }
 
-/// Judges a pass on top of those before it. `exact` is about the list, `is_kept` about the pass.
+/// Judges a pass on top of those before it. `exact` refers to the list, `is_kept` to the pass.
 pub(super) fn verdict(rung: &Rung, exact: bool, is_kept: bool) -> Verdict {
     let (before, after) = rung.memory;
     match rung.measured {
@@ -140,17 +141,17 @@ pub(super) fn verdict(rung: &Rung, exact: bool, is_kept: bool) -> Verdict {
     }
 }
 
-/// Below it a ratio is a slowdown, even where the interval holds 1.
+/// A ratio below this is a slowdown, even if the interval contains 1.
 const NO_SLOWER: f64 = 0.99;
 
-/// An interval around 1 that is no wider than this to either side says that there is no difference worth having.
+/// An interval around 1 at most this wide to either side shows that there is no relevant difference.
 const KNOWN: f64 = 0.02;
 
-/// Only what is off by more than this share of the step asks for an explanation.
+/// A prediction is explained only if it is off by more than this share of the step.
 const EXPLAINED: f64 = 0.01;
 
-/// The op that explains most of a prediction's error: by how much it changed, against by how much it should have. None
-/// where the prediction lies within the noise of the measurement.
+/// The op that explains most of a prediction's error, by its actual change compared with the predicted one. `None` if
+/// the prediction is within the noise of the measurement.
 pub(super) fn surprise(
     (before, before_seconds): (&Program, &[f64]),
     (after, after_seconds): (&Program, &[f64]),
@@ -172,7 +173,7 @@ pub(super) fn surprise(
     let (was, is) = (sums(before, before_seconds), sums(after, after_seconds));
     let at = |sums: &BTreeMap<&'static str, f64>, op: &str| sums.get(op).copied().unwrap_or(0.0);
     let ops: BTreeSet<&'static str> = was.keys().chain(is.keys()).copied().collect();
-    // An op that took longer than predicted explains a saving that fell short, and the other way round.
+    // An op that took longer than predicted explains a saving that fell short, and vice versa.
     let explains = |op: &&'static str| {
         let change = at(&is, op) - at(&was, op);
         let should = at(&prediction.after.by_op, op) - at(&prediction.now.by_op, op);

@@ -1,4 +1,4 @@
-//! The search for lists that are worth a race: forwards, pass after pass, and backwards, by leaving out.
+//! The search for lists worth racing: forwards, pass by pass, and backwards, by leaving passes out.
 
 use super::finals::Finals;
 use super::forecast::{Forecasts, Prediction};
@@ -11,17 +11,18 @@ use headroom_training::data::BatchShape;
 use headroom_training::program::Keep;
 use std::time::Instant;
 
-/// A pass that is not slower than this is worth a place in the race.
+/// A pass at or above this speed ratio is worth a place in the race.
 const NO_SLOWER: f64 = 0.99;
 
-/// Leaving a pass out that makes the step faster by this is worth a list of its own, even within the noise.
+/// If leaving a pass out speeds the step up by this much, it gets a list of its own, even within the noise.
 const WORTH_LEAVING: f64 = 1.01;
 
-/// The most passes that are left out of `all` together.
+/// Most passes left out of `all` at once.
 const LEFT_OUT: usize = 3;
 
 impl Climber<'_> {
-    /// One layer and a small batch of the same model, as it is and with passes: how fused kernels compare with their parts.
+    /// Runs one layer and a small batch of the same model, without and with passes, to compare fused kernels with their
+    /// parts.
     pub(super) fn probe(&self, calibration: &mut Calibration) -> Result<(), ExperimentError> {
         let mut step = self.step.clone();
         step.model.n_layers = 1;
@@ -42,8 +43,9 @@ impl Climber<'_> {
         Ok(())
     }
 
-    /// Passes in the order of their predicted saving, each in turns with the list before it; those that do not make it
-    /// slower. `standing` is Version 1, warm. On a machine that is far too busy it ends early: the race has every pass anyway.
+    /// Tries passes in the order of their predicted saving, each in alternation with the list before it; returns those
+    /// that are not slower. `standing` is Version 1, warm. Ends early on a machine that is far too busy: the race
+    /// covers every pass anyway.
     #[expect(clippy::too_many_arguments, reason = "one caller, and each is something else")]
     pub(super) fn forwards(
         &self,
@@ -80,7 +82,7 @@ impl Climber<'_> {
         Ok(kept)
     }
 
-    /// The pass with the largest predicted saving among those that can be applied now; it is taken out of `left`.
+    /// The applicable pass with the largest predicted saving; it is removed from `left`.
     fn best_predicted<'b>(
         &self,
         calibration: &Calibration,
@@ -105,8 +107,8 @@ impl Climber<'_> {
         Ok(best.map(|(index, _, after)| (left.remove(index), Prediction { now, after })))
     }
 
-    /// All passes in turns with all but one, for each: how much faster the step is without it. Nothing where the time for it
-    /// is up already.
+    /// All passes in alternation with all but one, for each: how much faster the step is without it. Empty if the time
+    /// is already up.
     pub(super) fn backwards(
         &self,
         patience: &Patience,
@@ -129,7 +131,7 @@ impl Climber<'_> {
     }
 }
 
-/// Steps of each probe, and of each bench of the search, whose calls are timed.
+/// Recorded steps of each probe, and of each bench of the search.
 const PROBED: usize = 12;
 const RECORDED_IN_SEARCH: usize = 2;
 
@@ -139,14 +141,14 @@ impl Watcher for Quiet {
     fn doing(&mut self, _: &str) {}
 }
 
-/// Without a pass, and without those that find nothing to do without it.
+/// The list without a pass, and without those that need it to have an effect.
 fn leaving_out(list: &PassList, name: &str) -> PassList {
     let needing = OFFERED.iter().filter(|pass| pass.needs.contains(&name));
     needing.fold(list.without(name), |list, pass| list.without(pass.name))
 }
 
-/// Every pass: those found forwards in their order, then the others, those that are missed most when left out first. A pass
-/// comes after those it needs.
+/// All passes: those found forwards in their order, then the others, the most missed first. A pass comes after those it
+/// needs.
 pub(super) fn order(forward: &[&'static str], backward: &[(&'static str, Speedup)]) -> Vec<&'static str> {
     let mut others: Vec<&(&'static str, Speedup)> =
         backward.iter().filter(|(name, _)| !forward.contains(name)).collect();
@@ -168,7 +170,7 @@ pub(super) fn order(forward: &[&'static str], backward: &[(&'static str, Speedup
     order
 }
 
-/// All passes without those that did harm when measured, the worst one, the worst two and so on.
+/// All passes without those that were harmful when measured: without the worst one, the worst two and so on.
 pub(super) fn left_out(backward: &[(&'static str, Speedup)]) -> Vec<PassList> {
     let mut harmful: Vec<_> =
         backward.iter().filter(|(_, without)| without.low > 1.0 || without.ratio >= WORTH_LEAVING).collect();
@@ -217,7 +219,7 @@ mod tests {
         let lists = super::super::chain(&list, &order);
         assert_eq!((lists.len(), &lists[3], lists.last().unwrap()), (OFFERED.len(), &list, &PassList::all()));
         assert!(lists.windows(2).all(|pair| pair[1].names().len() == pair[0].names().len() + 1));
-        // Where the time for leaving out was up, every pass still has its place.
+        // If there was no time for leaving passes out, every pass still has its place.
         assert_eq!(super::order(&["fuse-norm"], &[]).len(), OFFERED.len());
     }
 }

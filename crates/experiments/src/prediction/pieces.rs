@@ -1,4 +1,4 @@
-//! Parts of a fused operator: the separate calls that would do the same.
+//! Splits a fused operator into the separate calls that would do the same.
 
 use headroom_graph::ops::matmul::{Form, MatMul};
 use headroom_graph::{Op, TensorType};
@@ -6,7 +6,7 @@ use headroom_graph::{Op, TensorType};
 /// One part of a fused call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
-    /// A product of its own.
+    /// A separate matrix product.
     Product { op: MatMul, left: TensorType, right: TensorType },
     /// Arithmetic at the rate of these operators' FLOPs.
     Flops { like: &'static [&'static str], flops: f64 },
@@ -14,7 +14,7 @@ pub enum Piece {
     Bytes { like: &'static [&'static str], bytes: f64 },
 }
 
-/// Empty for an operator that is not made of others.
+/// Empty for an operator that does not consist of others.
 pub fn pieces(op: &Op, inputs: &[TensorType], bytes: u64) -> Vec<Piece> {
     let bytes = bytes as f64;
     let moved = |like: &'static [&'static str]| vec![Piece::Bytes { like, bytes }];
@@ -30,7 +30,7 @@ pub fn pieces(op: &Op, inputs: &[TensorType], bytes: u64) -> Vec<Piece> {
                 Piece::Bytes { like: &["causal_softmax"], bytes: 8.0 * pairs },
             ]
         }),
-        // Scores once more, and the four products of the gradients.
+        // The scores again, and the four products of the gradients.
         Op::FlashAttentionGrad(op) => op.forward().sizes(&inputs[0]).map_or(vec![], |sizes| {
             let (pairs, width) = (sizes.visible_pairs() as f64, sizes.head_dim as f64);
             vec![
@@ -76,7 +76,7 @@ mod tests {
     };
     use headroom_graph::{Among, Rule};
 
-    /// A product's form and the sizes of both sides.
+    /// The form of a product and the sizes of both operands.
     type Product = (Form, [usize; 2], [usize; 2]);
 
     fn products(pieces: &[Piece]) -> Vec<Product> {

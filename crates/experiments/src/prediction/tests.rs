@@ -1,4 +1,4 @@
-//! Predictions from times that are made up, whose outcome is known by hand.
+//! Predictions from synthetic times, with results worked out by hand.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_call_that_was_measured_is_predicted_to_take_as_long_again() {
 
 #[test]
 fn a_fused_call_is_predicted_from_the_rates_of_what_it_replaces() {
-    // Both at 64 bytes a microsecond: 256 bytes in 4 µs, 384 bytes in 6 µs.
+    // Both run at 64 bytes per microsecond: 256 bytes in 4 µs, 384 bytes in 6 µs.
     let calibration = learned(SEPARATE, &[4e-6, 6e-6]);
     // Three tensors of 128 bytes at the same rate.
     assert!((predicted(&calibration, FUSED) - 6e-6).abs() < 1e-12);
@@ -74,19 +74,19 @@ fn a_probe_says_how_a_fused_kernel_compares_with_its_pieces() {
     assert!((predicted(&calibration, ONE_PRODUCT) - 0.8 * 9e-6).abs() < 1e-12);
 }
 
-/// Seconds, in microseconds.
+/// Predicted time in microseconds.
 fn micros(calibration: &Calibration, text: &str) -> f64 {
     1e6 * predicted(calibration, text)
 }
 
-/// One product of `x` by a weight of so many rows: 64 FLOPs for each.
+/// One product of `x` with a weight of this many rows: 64 FLOPs per row.
 fn product(rows: usize) -> String {
     format!(
         "input x: f32[4, 8]\ninput w: f32[{rows}, 8]\n%2: f32[4, {rows}] = matmul{{form=nt}}(x, w) @ forward one\noutput y = %2\n"
     )
 }
 
-/// `silu` of so many rows, 64 bytes for each.
+/// `silu` of this many rows, 64 bytes per row.
 fn silu(rows: usize) -> String {
     format!("input x: f32[{rows}, 8]\n%1: f32[{rows}, 8] = silu(x) @ forward act\noutput y = %1\n")
 }
@@ -100,7 +100,7 @@ fn the_best_time_of_a_call_counts_and_one_that_was_not_measured_does_not() {
     let mut calibration = learned(SEPARATE, &[4e-6, 6e-6]);
     calibration.learn(&program(SEPARATE), &[9e-6, 3e-6]);
     near(micros(&calibration, SEPARATE), 7.0);
-    // Without a time of its own `silu` moves its 256 bytes as fast as `mul` its 384.
+    // Without a time of its own, `silu` moves its 256 bytes as fast as `mul` moves its 384.
     near(micros(&learned(SEPARATE, &[f64::NAN, 6e-6]), SEPARATE), 10.0);
     let both = calibration.predict(&program(SEPARATE));
     assert_eq!(both.by_op.keys().copied().collect::<Vec<_>>(), ["mul", "silu"]);
@@ -113,15 +113,15 @@ fn operators_together_have_one_rate_and_each_kind_of_call_counts_once() {
     // 256 bytes in 4 µs and 384 in 12 µs: 40 bytes per µs.
     near(micros(&learned(SEPARATE, &[4e-6, 12e-6]), FUSED), 384.0 / 40.0);
     let add = "input x: f32[4, 8]\ninput z: f32[4, 8]\n%2: f32[4, 8] = add(x, z) @ forward sum\noutput y = %2\n";
-    // Others do not count.
+    // Other operators do not count.
     let mut among_others = learned(SEPARATE, &[4e-6, 12e-6]);
     among_others.learn(&program(add), &[1e-6]);
     near(micros(&among_others, FUSED), 384.0 / 40.0);
     // Only one of them ran.
     near(micros(&learned(&silu(4), &[8e-6]), FUSED), 384.0 / 32.0);
-    // Neither did: at the rate of everything that ran. `add` moves 384 bytes.
+    // Neither ran: use the rate of everything that ran. `add` moves 384 bytes.
     near(micros(&learned(add, &[3e-6]), FUSED), 3.0);
-    // Two that are the same: the better one is the rate, not their sum.
+    // Two identical calls: the better one gives the rate, not their sum.
     let twice = "\
 input x: f32[4, 8]
 %1: f32[4, 8] = silu(x) @ forward act
@@ -129,7 +129,7 @@ input x: f32[4, 8]
 output y = %2
 ";
     near(micros(&learned(twice, &[4e-6, 8e-6]), &silu(8)), 8.0);
-    // Two that are not: 256 bytes in 4 µs and 512 in 20 µs make 32 per µs.
+    // From two programs: the rate of the later one counts, 512 bytes in 20 µs.
     let mut sizes = learned(&silu(4), &[4e-6]);
     sizes.learn(&program(&silu(8)), &[20e-6]);
     near(micros(&sizes, &silu(16)), 1024.0 / (512.0 / 20.0));
@@ -152,7 +152,7 @@ fn a_product_that_was_not_measured_has_the_rate_of_the_nearest() {
     near(micros(&calibration, &product(3)), 192.0 / 64.0);
     near(micros(&calibration, &product(1)), 64.0 / 64.0);
     near(micros(&calibration, &product(60)), 3840.0 / 128.0);
-    // So do those of a fused call.
+    // So do the products inside a fused call.
     let joined = ONE_PRODUCT.replace("f32[6, 8]", "f32[5, 8]").replace("f32[4, 6]", "f32[4, 5]");
     let joined = joined.replace("f32[2, 8]", "f32[3, 8]").replace("f32[4, 2]", "f32[4, 3]");
     near(micros(&calibration, &joined), 2.5 + 3.0);
@@ -183,14 +183,15 @@ output y = %3
 
 #[test]
 fn tiled_attention_works_at_the_rates_of_its_pieces() {
-    // Two products of 256 FLOPs in 2 and 6 µs, and a softmax of 256 bytes in 4 µs. 20 pairs are visible: 320 FLOPs, 160 bytes.
+    // Two products of 256 FLOPs in 2 and 6 µs, and a softmax of 256 bytes in 4 µs. 20 pairs are visible: 320 FLOPs, 160
+    // bytes.
     let calibration = learned(ATTENTION, &[2e-6, 4e-6, 6e-6]);
     near(micros(&calibration, FLASH), 320.0 / 64.0 + 160.0 / 64.0);
     let mut among_others = calibration.clone();
     among_others.learn(&program(TWO_PRODUCTS), &[1e-6, 1e-6]);
     among_others.learn(&program(SEPARATE), &[1e-6, 1e-6]);
     near(micros(&among_others, FLASH), 320.0 / 64.0 + 160.0 / 64.0);
-    // Without them at the rate of the nearest product and of all bytes: 448 bytes in 3 µs and 2 µs.
+    // Without them, use the rate of the nearest product and of all bytes: 448 bytes in 3 µs and 2 µs.
     let products = learned(TWO_PRODUCTS, &[3e-6, 2e-6]);
     let bytes: f64 = program(TWO_PRODUCTS).plan.calls.iter().map(|call| call.bytes as f64).sum();
     near(micros(&products, FLASH), 320.0 / 128.0 + 160.0 / (bytes / 5.0));
@@ -218,7 +219,7 @@ output y = %2
     let mut calibration = apart.clone();
     calibration.learn_factors(&apart, &program(ONE_PRODUCT), &[4.5e-6]);
     near(micros(&calibration, ONE_PRODUCT), 4.5);
-    // Three products do not match two: they go by the name.
+    // Three products do not match the factor for two, so they use the one by name.
     near(micros(&calibration, three), 11.0 / 2.0);
     calibration.learn_factors(&apart, &program(three), &[22e-6]);
     near(micros(&calibration, three), 22.0);

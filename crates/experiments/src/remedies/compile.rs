@@ -3,7 +3,7 @@
 use super::edit::{At, Edit, Value};
 use super::{Class, Remedy, remedy};
 
-/// As the remedy does from outside: a part that cannot be compiled runs as it is.
+/// Same behaviour as the remedy from outside: a part that cannot be compiled runs uncompiled.
 pub const FORGIVING: Edit =
     Edit::WhereCompilingFailed { text: "torch._dynamo.config.suppress_errors = True", imports: &["torch._dynamo"] };
 

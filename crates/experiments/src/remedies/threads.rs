@@ -1,4 +1,4 @@
-//! `threads`: as many threads as the process has cores, near its GPU.
+//! `threads`: uses as many threads as the process has cores, close to its GPU.
 
 use super::edit::{Edit, Given, Value};
 use super::{Class, Remedy, remedy};

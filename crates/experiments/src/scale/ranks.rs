@@ -1,19 +1,19 @@
-//! Steps on several ranks: where the time beyond one rank's step goes, what limits it, and what one and two ranks tell of more.
+//! Steps on several ranks: where the additional time goes, what limits it, and what one and two ranks predict for more.
 //!
-//! A run whose step has `MICRO_BATCHES` micro-batches exchanges gradients once, like a run with one. The difference between the two is
-//! computing alone, so that computing and exchanging are told apart without looking into either.
+//! A run with `MICRO_BATCHES` micro-batches per step exchanges gradients once, like a run with one. The difference
+//! between the two is pure computing, so computing and exchanging are separated without looking into either.
 
 use headroom_graph::Plan;
 use headroom_graph::cost::{Rates, predicted_step_seconds};
 use headroom_record::rank_scaling::{Figure, RankPoint};
 use headroom_record::statistics::{MISSED, trimmed_mean};
 
-/// Micro-batches of the run that is compared with a run of one.
+/// Micro-batches of the run that is compared with a run of one micro-batch.
 pub const MICRO_BATCHES: u32 = 4;
 
-/// Steps on this share of the time that they could take have nothing left to gain that is worth a sentence.
+/// Above this efficiency there is nothing worth mentioning left to gain.
 const GOOD_PERCENT: f64 = 95.0;
-/// Unless the interval goes below this.
+/// Unless the interval reaches below this.
 const STILL_GOOD_PERCENT: f64 = 85.0;
 
 /// Median seconds per step of one number of ranks, one value per round.
@@ -28,18 +28,18 @@ pub struct Rounds {
     /// Every rank has its part of the batch.
     pub strong: Vec<f64>,
     pub strong_batch_size: Option<u64>,
-    /// One rank alone with that part.
+    /// One rank alone with its part of the batch.
     pub divided_alone: Vec<f64>,
-    /// By the machine's peaks, where all ranks are processes of one machine.
+    /// From the machine's peaks, if all ranks are processes on one machine.
     pub crowded: Option<Crowded>,
 }
 
-/// How many times as long something takes where all ranks do it together, by the machine's measured peaks on as many threads.
+/// Slowdown when all ranks do something at the same time, from the machine's measured peaks on as many threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Crowded {
     /// The calls of the plan.
     pub computing: f64,
-    /// Moving bytes, which messages between processes of one machine are.
+    /// Moving bytes, which is what messages between processes of one machine do.
     pub moving: f64,
 }
 
@@ -60,7 +60,7 @@ impl Crowded {
     }
 }
 
-/// A row for every number of ranks. The first is of one rank.
+/// One row per number of ranks; the first must be a single rank.
 pub fn points(measured: &[Rounds]) -> Vec<RankPoint> {
     let Some(one) = measured.first().filter(|first| first.ranks == 1) else { return vec![] };
     let two = measured.iter().find(|rounds| rounds.ranks == 2);
@@ -95,7 +95,7 @@ fn point(one: &Rounds, two: Option<&Rounds>, rounds: &Rounds) -> RankPoint {
     point
 }
 
-/// Seconds per step beyond one rank's, by where they go.
+/// Seconds per step beyond those of one rank, by cause.
 struct Beyond {
     shared: Vec<f64>,
     exposed: Vec<f64>,
@@ -118,10 +118,11 @@ impl Beyond {
     }
 }
 
-/// Seconds per step on more ranks, of which nothing was measured.
+/// Predicted seconds per step on more ranks, for which nothing was measured.
 ///
-/// A ring sends 2(n-1)/n of the bytes past each rank, whatever their number. How much slower computing is on a shared machine, and moving
-/// bytes, the peaks say that were measured on as many threads; without them sharing costs the same again with every doubling.
+/// A ring sends 2(n-1)/n of the bytes past each rank. The peaks measured on as many threads give the slowdown of
+/// computing and of moving bytes on a shared machine; without them, sharing is assumed to cost the same again with
+/// every doubling.
 fn predicted(one: &Rounds, two: &Rounds, of: &Rounds) -> Option<f64> {
     let single = mean(&one.weak)?.value;
     let all = (mean(&two.weak)?.value - single).max(0.0);
@@ -159,7 +160,7 @@ fn mean(values: &[f64]) -> Option<Figure> {
     (!values.is_empty()).then(|| trimmed_mean(values, MISSED).into())
 }
 
-/// By round: a round that was slow was slow for both.
+/// Mean of the ratios per round: a slow round is slow for both.
 fn ratio(above: &[f64], below: &[f64], times: f64) -> Option<Figure> {
     let ratios: Vec<f64> = above.iter().zip(below).map(|(above, below)| times * above / below).collect();
     mean(&ratios)
@@ -173,7 +174,8 @@ fn differences(of: &[f64], less: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Ranks whose computing takes `computing` per micro-batch and whose exchange takes `exchange`, of which `hidden` goes on beside it.
+    /// Ranks that compute for `computing` per micro-batch and exchange for `exchange`, of which `hidden` overlaps with
+    /// computing.
     fn rounds(ranks: usize, computing: f64, exchange: f64, hidden: f64) -> Rounds {
         let noise = [0.0, 1e-4, -1e-4];
         let all = |seconds: f64| noise.iter().map(|noise| seconds + noise).collect::<Vec<f64>>();
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_is_full_is_predicted_by_its_peaks() {
-        // Up to four ranks have cores of their own; eight share them, and their memory as well.
+        // Up to four ranks have their own cores; eight share them and the memory bandwidth.
         let at = |ranks: usize, computing: f64, moving: f64| Rounds {
             crowded: Some(Crowded { computing, moving }),
             ..rounds(ranks, 0.1 * computing, 0.02 * 2.0 * (ranks as f64 - 1.0) / ranks as f64 * moving, 0.0)

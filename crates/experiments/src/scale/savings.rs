@@ -1,4 +1,4 @@
-//! Memory that each optimisation would save at one point, read off the plan.
+//! The memory that each optimization would save at one point, from the plan.
 
 use crate::planning::{MIB, PlannedStep};
 use headroom_engine::Target;
@@ -6,26 +6,27 @@ use headroom_graph::passes::OFFERED;
 use headroom_graph::{GraphError, Precision};
 use headroom_training::program::StepConfig;
 
-/// One memory optimisation, planned.
+/// One memory optimization, planned.
 pub struct Saving {
     pub name: &'static str,
-    /// How to have it on the command line; none where this device has no kernels for it.
+    /// Command-line flag that enables it; `None` if this device has no kernels for it.
     pub how: Option<How>,
     pub memory_mb: f64,
     pub note: Option<String>,
 }
 
-/// A flag of `train` and its value.
+/// A `train` flag and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum How {
     Passes(String),
     Precision(&'static str),
 }
 
-/// Passes that replace several kernels by one, beside attention and the optimizer.
+/// Passes that replace several kernels by one, other than attention.
 const FUSIONS: [&str; 6] = ["fuse-qkv", "fuse-gate-up", "fuse-swiglu", "fuse-norm", "fuse-loss", "fuse-optimizer"];
 
-/// Flash attention, checkpointing, bf16 and fusion, each alone on top of `step`; what the step has already is left out.
+/// Flash attention, checkpointing, bf16 and fusion, each alone on top of `step`; those that the step already has are
+/// left out.
 pub fn savings(step: &StepConfig, threads: usize) -> Result<Vec<Saving>, GraphError> {
     let mut found = vec![];
     let list = step.passes.label();
@@ -61,7 +62,8 @@ fn saving(name: &'static str, how: How, step: &StepConfig, threads: usize) -> Re
     Ok(Saving { name, how: Some(how), memory_mb, note: None })
 }
 
-/// A GPU stores halves. On the CPU values stay in single precision whatever the products do, so the plan is that of a device which stores halves.
+/// A GPU stores bf16. On the CPU values stay in single precision whatever the products use, so the plan is that of a
+/// device that stores bf16.
 fn half_precision(step: &StepConfig, threads: usize) -> Result<Saving, GraphError> {
     if step.target == Target::Cuda {
         let changed = StepConfig { precision: Precision::Bf16, ..step.clone() };
@@ -71,7 +73,7 @@ fn half_precision(step: &StepConfig, threads: usize) -> Result<Saving, GraphErro
         let changed = StepConfig { precision, target: Target::Cuda, ..step.clone() };
         PlannedStep::new(&changed, threads).map(|planned| planned.need.total() as f64 / MIB)
     };
-    // Layouts of the targets differ, so it is the difference within one target that counts.
+    // Layouts differ between targets, so only the difference within one target counts.
     let saved = planned(Precision::Fp32)? - planned(Precision::Bf16)?;
     let here = PlannedStep::new(step, threads)?.need.total() as f64 / MIB;
     Ok(Saving {

@@ -1,4 +1,4 @@
-//! Remedies to try, in which order, and which of them share a process.
+//! Selects the remedies to try, their order, and which of them share a process.
 
 use super::note::Offer;
 pub use super::outcome::Candidate;
@@ -7,7 +7,7 @@ use super::{compiles, is_alternative};
 use crate::remedies::{Class, REMEDIES};
 use std::collections::BTreeMap;
 
-/// Selection by the command line.
+/// Selection from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub precision: bool,
@@ -15,10 +15,11 @@ pub struct Wanted {
     pub skip: Vec<String>,
 }
 
-/// Compiled code of the default mode still launches kernels, about half as many.
+/// Code compiled in the default mode still launches kernels, about half as many.
 const HALF: [(&str, &str); 2] = [("compile", "launch-bound"), ("compile-blocks", "launch-bound")];
 
-/// Remedies that do no harm beside each other and cost nothing to set up. Those that promise little share one process.
+/// Remedies that are harmless next to each other and free to set up. Those with a small expected gain share one
+/// process.
 const CHEAP: [&str; 9] = [
     "loader-pinning",
     "non-blocking-copies",
@@ -31,21 +32,22 @@ const CHEAP: [&str; 9] = [
     "ddp-bucket-view",
 ];
 
-/// A prediction from here on is worth processes of its own.
+/// Predictions of at least this share of the step get processes of their own.
 pub const LARGE: f64 = 0.03;
 
-/// A prediction from here on is worth minutes of compiling before what promises little is tried.
+/// Predictions of at least this share justify minutes of compiling before remedies with small predictions are tried.
 const MINUTES: f64 = 0.1;
 
-/// Blocks compile in a fraction of the time: they come first where they promise this share of the whole module's saving.
+/// Blocks compile in a fraction of the time: they come first if their predicted saving is at least this share of the
+/// whole module's.
 const NEARLY: f64 = 0.8;
 
-/// Replays launches: where launches are what holds a script back, it promises this many times as much as code that is compiled and
-/// still launched.
+/// Replays launches as CUDA graphs: the script counts as launch-bound if its prediction is this many times that of
+/// compiled code that is still launched.
 const GRAPHS: &str = "compile-reduce-overhead";
 const MUCH_MORE: f64 = 1.25;
 
-/// Remedies that apply and are wanted, the best predicted first, and rows of those that are not tried.
+/// Applicable remedies that were asked for, best predicted first, and rows for those that are not tried.
 pub fn candidates(
     offered: &BTreeMap<String, Offer>,
     roadmap: &[(String, f64)],
@@ -56,7 +58,8 @@ pub fn candidates(
     for remedy in &REMEDIES {
         let answered: Vec<&(String, f64)> =
             roadmap.iter().filter(|(rule, _)| remedy.answers.contains(&rule.as_str())).collect();
-        // Findings about the same time are not added: a gap between kernels hides what fusing them would save.
+        // Savings of findings about the same time are not added up: a gap between kernels hides what fusing them would
+        // save.
         let part = |rule: &str| if HALF.contains(&(remedy.name, rule)) { 0.5 } else { 1.0 };
         let predicted = answered.iter().map(|(rule, share)| share * part(rule)).reduce(f64::max);
         let answers = answered.into_iter().map(|(rule, _)| rule.clone()).collect();
@@ -81,12 +84,12 @@ pub fn candidates(
     (tried, left)
 }
 
-/// Candidates that share a process: most of them are alone.
+/// Candidates that share a process; most units have one.
 pub type Unit = Vec<Candidate>;
 
-/// Large predictions first, each alone, and with them the first of those that compile where it is worth the minutes; then the cheap ones
-/// that promise little, together; then the others that compile; then the rest. CUDA graphs come with the first, where launches are what
-/// holds the script back.
+/// Large predictions first, each alone, including the first that compiles if it justifies the minutes; then the cheap
+/// ones with small predictions, together; then the others that compile; then the rest. If the script is launch-bound,
+/// CUDA graphs come with the first group.
 pub fn units(candidates: Vec<Candidate>) -> Vec<Unit> {
     let is_together = |one: &Candidate| one.expects() < LARGE && CHEAP.contains(&one.remedy.name);
     let (mut together, alone): (Unit, Vec<Candidate>) = candidates.into_iter().partition(is_together);
@@ -99,7 +102,7 @@ pub fn units(candidates: Vec<Candidate>) -> Vec<Unit> {
     }
     first.extend(graphs);
     first.sort_by(|left, right| right.expects().total_cmp(&left.expects()));
-    // One of two that stand in for each other: the first of the table.
+    // Only the first of two alternatives in the table joins the group.
     let mut spare = vec![];
     let mut at = 0;
     while at < together.len() {
@@ -118,8 +121,9 @@ pub fn units(candidates: Vec<Candidate>) -> Vec<Unit> {
     units
 }
 
-/// Blocks before the whole module where they promise nearly as much. CUDA graphs fail more often, so that they come last; where
-/// they promise much more than the other two, they are handed out and come before both.
+/// Blocks come before the whole module if they are predicted to save nearly as much. CUDA graphs fail more often, so
+/// they come last, unless they are predicted to save much more than the other two: then they are returned, to come
+/// before both.
 fn in_order_of_cost(compiled: &mut Vec<Candidate>) -> Option<Candidate> {
     let expected = |name: &str| compiled.iter().find(|one| one.remedy.name == name).map_or(0.0, Candidate::expects);
     let (blocks, whole) = (expected("compile-blocks"), expected("compile"));

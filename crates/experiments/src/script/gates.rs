@@ -1,5 +1,5 @@
-//! The gates of a script's variant: the same losses, gradients, batches and samples as the script as it is, as many steps, finite,
-//! in the same memory, and not slower.
+//! The gates of a script's variant: the same losses, gradients, batches and samples as the unmodified script, as many
+//! steps, all finite, in the same memory, and not slower.
 
 use super::note::{Loader, Note};
 use crate::gates::{Answer, Gate};
@@ -7,46 +7,49 @@ use crate::remedies::Class;
 use crate::turns::Speedup;
 use std::cmp::Ordering;
 
-/// Memory that a variant may take, of the script's own.
+/// Memory that a variant may take, relative to the unmodified script.
 const MEMORY: f64 = 1.25;
 
-/// A loss near zero is held against this share of the largest one, and a gradient of the largest gradient of its step.
+/// Lower bound of the denominator in relative differences: a share of the largest loss, or of the largest gradient of
+/// the same step.
 const LEAST_LOSS: f64 = 1e-3;
 const LEAST_GRADIENT: f64 = 1e-2;
 
-/// Losses may lie this many times as far from the script's own as those of the runs that were moved by rounding. On small models
-/// the furthest of three such runs lies within a factor of two of TF32, and of bf16; a single one may lie six times as close.
+/// Losses may deviate from the script's own by this many times the deviation of runs perturbed by rounding. On small
+/// models the largest deviation of three such runs is within a factor of two of that of TF32, and of bf16; a single one
+/// may be six times smaller.
 const MOVED: f64 = 4.0;
 
-/// First steps whose limits are one.
+/// Number of first steps that share one limit.
 const FIRST: usize = 3;
 
-/// One step in so many may lie beyond its limit where rounding is amplified, and by this factor at most.
+/// If rounding is amplified, one step in this many may exceed its limit, by at most this factor.
 const JUMPS: usize = 8;
 const JUMP: f64 = 4.0;
 
-/// Losses of a loader that draws others may lie this many times as far as runs of the script with other draws lie apart: two such
-/// runs do not show the furthest.
+/// If a loader draws other random numbers, losses may deviate by this many times the spread of runs with other draws:
+/// two such runs do not show the extremes.
 const OTHER_LOADING: f64 = 2.0;
 
-/// Runs of a variant, and what they are held against.
+/// Runs of a variant, and the runs they are compared with.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
     pub class: Class,
-    /// Runs of the variant kept before it, also with other random numbers of loading where loading was moved.
+    /// Runs of the previously kept variant, including some with other random numbers in data loading if the variant
+    /// moves loading.
     pub references: Vec<Note>,
-    /// The script as it is: how far its runs differ by themselves.
+    /// Runs of the unmodified script, which show its own variation.
     pub originals: Vec<Note>,
-    /// The script as it is with weights moved by rounding, or with other random numbers of dropout: how far a change that is
-    /// none may move losses by that step.
+    /// The unmodified script with weights perturbed by rounding, or with other random numbers for dropout: how far an
+    /// equivalent change may move the losses by that step.
     pub moved: Vec<Note>,
-    /// The script as it is with other random numbers of loading.
+    /// The unmodified script with other random numbers in data loading.
     pub other_loadings: Vec<Note>,
-    /// Runs of the variant, with random numbers that can be compared.
+    /// Runs of the variant with comparable random numbers.
     pub proofs: Vec<Note>,
 }
 
-/// Every gate of what was kept but its speed: each link of the chain from the script as it is, and the whole.
+/// Every gate for the kept variant except speed: each link of the chain from the unmodified script, and the whole.
 pub fn correct(originals: &[Note], kept: &[Note], links: &[Proof]) -> Vec<Gate> {
     let mut gates: Vec<Gate> = vec![];
     for gate in links.iter().flat_map(Proof::gates) {
@@ -63,14 +66,14 @@ pub fn correct(originals: &[Note], kept: &[Note], links: &[Proof]) -> Vec<Gate> 
     gates
 }
 
-/// All gates of what was kept; several processes of each.
+/// All gates for the kept variant, from several processes each.
 pub fn gates(originals: &[Note], kept: &[Note], links: &[Proof], speed: Speedup) -> Vec<Gate> {
     let mut gates = correct(originals, kept, links);
     gates.push(not_slower(speed));
     gates
 }
 
-/// Gates of the patched copy: those of what was kept, but its memory, and its speed, which is told beside them.
+/// Gates for the patched copy: those of the kept variant except memory and speed; the speed is reported separately.
 pub fn of_patch(originals: &[Note], proof: &Proof) -> Vec<Gate> {
     if proof.proofs.is_empty() {
         return vec![];
@@ -87,7 +90,7 @@ pub fn of_patch(originals: &[Note], proof: &Proof) -> Vec<Gate> {
     gates
 }
 
-/// Names of gates, and those of the patched copy.
+/// Names of the gates, and their names for the patched copy.
 const PATCH: [(&str, &str); 6] = [
     ("losses", "patch_losses"),
     ("gradients", "patch_gradients"),
@@ -107,7 +110,7 @@ fn worse(one: &Gate, other: &Gate) -> bool {
     rank(one).cmp(&rank(other)).then(nearer(share(one), share(other))) == Ordering::Greater
 }
 
-/// By how much of what is allowed is used up.
+/// Orders by the used share of the limit.
 fn nearer(left: (f64, f64), right: (f64, f64)) -> Ordering {
     let share = |(figure, limit): (f64, f64)| if figure == 0.0 { 0.0 } else { figure / limit };
     share(left).total_cmp(&share(right))
@@ -116,7 +119,7 @@ fn nearer(left: (f64, f64), right: (f64, f64)) -> Ordering {
 /// One figure for each step and backward pass, or for each gradient.
 type Curve = Vec<Vec<Option<f64>>>;
 
-/// Losses of a run, summed over the backward passes of a step where two runs have not as many.
+/// Losses of a run, by step and backward pass.
 fn losses_of(note: &Note) -> Curve {
     note.losses.clone()
 }
@@ -125,8 +128,9 @@ fn gradients_of(note: &Note) -> Curve {
     note.gradients.clone()
 }
 
-/// The largest relative difference of each step that both have. A value that is not finite in both counts as equal, one
-/// that is not finite in one as an infinite difference; small values are compared with the share `least` of the largest.
+/// The largest relative difference in each step that both runs have. A value that is not finite in both counts as
+/// equal, in only one as an infinite difference. Small values are compared with `least`. If the runs have different
+/// numbers of backward passes in a step, their sums are compared.
 fn differences(want: &Curve, have: &Curve, least: impl Fn(usize) -> f64) -> Vec<f64> {
     let steps = want.iter().zip(have).enumerate();
     let of_step = |(at, (want, have)): (usize, (&Vec<Option<f64>>, &Vec<Option<f64>>))| {
@@ -145,11 +149,12 @@ fn differences(want: &Curve, have: &Curve, least: impl Fn(usize) -> f64) -> Vec<
     steps.map(of_step).collect()
 }
 
-/// Quantity to compare: how it is read from a note, and the share of the largest that small ones are held against.
+/// A quantity to compare: how to read it from a note, and the share of the largest value that small ones are compared
+/// with.
 #[derive(Clone, Copy)]
 struct Compared {
     read: fn(&Note) -> Curve,
-    /// Held against the largest of the step rather than of the run.
+    /// Whether the largest value is that of the step rather than of the run.
     by_step: bool,
     least: f64,
 }
@@ -168,19 +173,19 @@ impl Compared {
         differences(&want, &have, least)
     }
 
-    /// The largest relative difference; infinite where there is no step that both have.
+    /// The largest relative difference; infinite if the runs have no step in common.
     fn apart(&self, want: &Note, have: &Note) -> f64 {
         self.differences(want, have).into_iter().reduce(f64::max).unwrap_or(f64::INFINITY)
     }
 
-    /// How far runs lie apart; at most by as much as they are, where one of them is not finite.
+    /// Spread of a set of runs; at most 1, even if one of them is not finite.
     fn spread(&self, runs: &[Note]) -> f64 {
         let pairs = runs.iter().enumerate().flat_map(|(at, one)| runs[at + 1..].iter().map(move |other| (one, other)));
         pairs.map(|(one, other)| self.apart(one, other)).fold(0.0, f64::max).min(1.0)
     }
 
-    /// Step by step against the nearest run that it is held against: where runs differ by themselves, any of them is as right.
-    /// The step that comes closest to what is allowed, or exceeds it the most, is the figure.
+    /// Compares each run step by step with the nearest reference run: if runs differ by themselves, any of them is
+    /// correct. The figure is that of the step that comes closest to its limit or exceeds it most.
     fn held(&self, proof: &Proof, least: f64) -> Held {
         let apart = if proof.other_loadings.is_empty() { 1.0 } else { OTHER_LOADING };
         let spread = (apart * self.spread(&proof.references)).max(self.spread(&proof.originals));
@@ -191,7 +196,7 @@ impl Compared {
                 let mut steps: Vec<(f64, f64)> = steps.into_iter().zip(allowed.iter().copied()).collect();
                 steps.sort_by(|left, right| nearer(*right, *left));
                 let most = *steps.first()?;
-                // A script that amplifies rounding has steps at which it jumps, at another one in each run.
+                // A script that amplifies rounding jumps at some steps, which differ from run to run.
                 let excused = if proof.moved.is_empty() { 0 } else { steps.len() / JUMPS };
                 Some(if most.0 > JUMP * most.1 { most } else { steps[excused] })
             };
@@ -214,8 +219,9 @@ impl Compared {
         Held { figure, limit, why, steps: allowed.len() }
     }
 
-    /// By step: at least `least`, more where runs that were moved a little lie further apart by then. That grows with the steps,
-    /// so that early ones stay tight; the very first share theirs, since one of them may lie close by chance.
+    /// Limits by step: at least `least`, and more if perturbed runs have deviated further by then. Deviations grow with
+    /// the steps, so early limits stay tight; the first few steps share theirs, since a single step may be close by
+    /// chance.
     fn allowed(&self, proof: &Proof, least: f64) -> Vec<f64> {
         let steps = proof.references.iter().map(|note| (self.read)(note).len()).max().unwrap_or(0);
         let mut allowed = vec![least; steps];
@@ -240,7 +246,7 @@ struct Held {
     steps: usize,
 }
 
-/// How far losses of runs of the script as it is lie apart, as a share of them.
+/// Relative spread of the losses of the unmodified script.
 pub fn spread(originals: &[Note]) -> f64 {
     LOSSES.spread(originals)
 }
@@ -254,12 +260,12 @@ impl Proof {
         gates
     }
 
-    /// Do losses and gradients agree?
+    /// Whether losses and gradients agree.
     pub fn holds(&self) -> bool {
         self.excess() <= 1.0
     }
 
-    /// How many times as far as is allowed losses or gradients differ.
+    /// How far losses or gradients differ, as a multiple of the limit.
     pub fn excess(&self) -> f64 {
         let share = |gate: Gate| if gate.figure == 0.0 { 0.0 } else { gate.figure / gate.limit };
         share(self.losses()).max(self.gradients().map_or(0.0, share))
@@ -271,7 +277,8 @@ impl Proof {
         gate("losses", figure, limit, about)
     }
 
-    /// Norms of gradients: they tell where a script learns too slowly for its losses to. `None` where no run has them.
+    /// Gradient norms: they reveal differences in a script that learns too slowly for its losses to show them. `None`
+    /// if no run has them.
     pub fn gradients(&self) -> Option<Gate> {
         if self.references.iter().chain(&self.proofs).all(|note| note.gradients.is_empty()) {
             return None;
@@ -281,9 +288,8 @@ impl Proof {
         Some(gate("gradients", figure, limit, about))
     }
 
-    /// Digests of the first batches. Where loading draws random numbers, those parts of a batch are compared that other random
-    /// numbers of loading leave alone: labels, in the order of the samples. `None` without loaders, or where nothing is known
-    /// of such parts.
+    /// Digests of the first batches. If loading draws random numbers, only those parts of a batch are compared that do
+    /// not depend on them: labels, in the order of the samples. `None` without loaders, or if no such parts are known.
     pub fn batches(&self) -> Option<Gate> {
         let want = self.references.first()?;
         let drawn = want.loaders.iter().any(|loader| loader.draws_random == Some(true));
@@ -319,7 +325,7 @@ impl Proof {
     }
 }
 
-/// Parts of a batch's digest, with their places, that are the same in all.
+/// Parts of a batch's digest, with their positions, that are the same in all runs.
 fn steady_parts<'a>(want: &'a str, others: &[&String]) -> Vec<(usize, &'a str)> {
     let is_steady = |(at, text): &(usize, &str)| others.iter().all(|other| other.split(' ').nth(*at) == Some(*text));
     want.split(' ').enumerate().filter(is_steady).collect()
@@ -330,19 +336,19 @@ pub fn finite(kept: &[Note]) -> Gate {
     gate("finite", wrong as f64, 0.0, "runs with a loss that is not finite".into())
 }
 
-/// Runs that ended before they had taken as many steps as the script as it is.
+/// Number of runs that ended before taking as many steps as the unmodified script.
 pub fn steps(originals: &[Note], kept: &[Note]) -> Gate {
     let is_short = |have: &&Note| !ended_alike(originals, have);
     let short = kept.iter().filter(is_short).count();
     gate("steps", short as f64, 0.0, "runs that took fewer steps than the unchanged script".into())
 }
 
-/// Did it time all its steps, or end where every run of the script as it is ends?
+/// Whether the run timed all its steps, or ended where a run of the unmodified script also ends.
 pub fn ended_alike(originals: &[Note], have: &Note) -> bool {
     have.is_whole() || originals.iter().any(|want| !want.is_whole() && want.steps == have.steps)
 }
 
-/// Samples of each step; none where no loader hands them out.
+/// Samples of each step; `None` if no loader provides them.
 pub fn samples(originals: &[Note], kept: &[Note]) -> Option<Gate> {
     let want = &originals.first()?.samples;
     if want.iter().all(Option::is_none) {
@@ -356,8 +362,8 @@ pub fn samples(originals: &[Note], kept: &[Note]) -> Option<Gate> {
     Some(gate("samples", different as f64, 0.0, "steps with a different number of samples".into()))
 }
 
-/// Memory of the device, else of the process; none where it is not known. A compiler's own memory in the process is not the
-/// training's.
+/// Memory of the device, or else of the process; `None` if unknown. The compiler's own memory in the process does not
+/// count as the training's.
 pub fn memory(originals: &[Note], kept: &[Note]) -> Option<Gate> {
     let on_device = kept.iter().any(|note| note.peak_bytes.is_some());
     if !on_device && kept.iter().any(|note| note.compile.is_some()) {

@@ -1,4 +1,4 @@
-//! Figures of gates by hand, and which of several gates is shown.
+//! Gate figures worked out by hand, and which of several gates is shown.
 
 use super::super::note::Compile;
 use super::*;
@@ -23,7 +23,7 @@ fn the_link_that_is_furthest_from_what_it_may_be_is_shown() {
         assert_eq!(gates.iter().filter(|gate| gate.name == "losses").count(), 1);
         gates.into_iter().find(|gate| gate.name == "losses").unwrap()
     };
-    // A tenth of what bf16 may do, half of what rounding may, and one and a half times that.
+    // A tenth of the bf16 limit, half of the rounding limit, and one and a half times the rounding limit.
     let (little, half, beyond) = (
         link(&[1.0], &[1.002], Class::Precision),
         link(&[1.0], &[1.0005], Class::Rounding),
@@ -58,18 +58,18 @@ fn runs_lie_as_far_apart_as_the_two_furthest() {
     near(spread(&[run(&[2.0])]), 0.0);
     near(spread(&[run(&[])]), 0.0);
     near(spread(&[run(&[2.0, 1.0]), run(&[2.0])]), 0.0);
-    // At most by as much as they are.
+    // The spread is at most 1.
     near(spread(&[run(&[1.0]), run(&[7.0])]), 1.0);
     near(spread(&[run(&[]), run(&[7.0])]), 1.0);
 }
 
 #[test]
 fn what_is_near_zero_is_held_against_the_largest() {
-    // The loss of the second step is held against a thousandth of the first's.
+    // The loss of the second step is compared with a thousandth of the first.
     let gate = link(&[8.0, 1e-6], &[8.0, 5e-6], Class::Rounding).losses();
     near(gate.figure, 4e-6 / 8e-3);
     assert!(gate.passed());
-    // A gradient against a hundredth of the largest of its own step.
+    // A gradient is compared with a hundredth of the largest of its own step.
     let note =
         |norms: [[f64; 2]; 2]| Note { gradients: norms.map(|step| step.map(Some).to_vec()).to_vec(), ..run(&[1.0]) };
     let proof = |have| Proof {
@@ -82,7 +82,7 @@ fn what_is_near_zero_is_held_against_the_largest() {
     near(gate([[100.0, 0.0], [2.0, 0.002]]).figure, 0.001 / 0.02);
     near(gate([[100.0, 0.1], [2.0, 0.001]]).figure, 0.1);
     assert_eq!(gate([[100.0, 0.0], [2.0, 0.001]]).figure, 0.0);
-    // Losses that fall below zero have a size too.
+    // Negative losses have a magnitude too.
     near(link(&[-2.0], &[-2.02], Class::Precision).losses().figure, 0.01);
 }
 
@@ -98,7 +98,7 @@ fn excess_is_in_units_of_what_is_allowed() {
         Proof { references: vec![note(1.0)], proofs: vec![note(1.1)], class: Class::Rounding, ..Proof::default() };
     near(proof.excess(), 2.0);
     assert!(!proof.holds());
-    // On the very limit is within it.
+    // A figure exactly at the limit passes.
     let on_limit =
         Proof { references: vec![note(1.0)], proofs: vec![note(1.05)], class: Class::Rounding, ..Proof::default() };
     assert_eq!(on_limit.holds(), on_limit.gradients().unwrap().passed());
@@ -153,11 +153,11 @@ fn the_first_steps_share_what_rounding_does_to_them() {
         shift[at] = 1e-3;
         proof(shift).losses().limit
     };
-    // Four times a hundredth from the first step on, four times two hundredths at the last.
+    // Four times one percent from the first step on, four times two percent at the last.
     for (at, wanted) in [(0, 0.04), (1, 0.04), (2, 0.04), (3, 0.04), (4, 0.08)] {
         near(limit(at), wanted);
     }
-    // A run that was moved and is not finite allows nothing by it.
+    // A perturbed run that is not finite allows nothing more.
     let broken = Note { losses: vec![vec![None]; 5], ..run(&[]) };
     let broken = Proof { moved: vec![broken], ..proof([0.0, 0.0, 0.0, 0.0, 1e-3]) };
     near(broken.losses().limit, Class::Same.tolerance());
@@ -237,7 +237,7 @@ fn gates_of_a_patch_say_whose_they_are() {
     let wanted = ["patch_losses", "patch_gradients", "patch_batches", "patch_finite", "patch_steps", "patch_samples"];
     assert_eq!(names, wanted);
     assert!(gates.iter().all(|gate| gate.passed() && gate.about.starts_with("the patched copy: ")));
-    // All gates of what was kept, and those of its speed.
+    // All gates of the kept variant, including speed.
     let speed = Speedup { ratio: 1.1, low: 1.0, high: 1.2, rounds: 3 };
     let names: Vec<&str> = gates_of(&[note(8)], proof, speed).iter().map(|gate| gate.name).collect();
     assert_eq!(names, ["losses", "gradients", "batches", "finite", "steps", "samples", "speed"]);

@@ -1,4 +1,4 @@
-//! Gates over notes that are made up, and over those that real PyTorch left of remedies that are wrong on purpose.
+//! Gates over synthetic notes, and over notes from real PyTorch runs with deliberately wrong remedies.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn losses(references: &[Note], proofs: &[Note], class: Class) -> Gate {
     proof(references, proofs, class).losses()
 }
 
-/// A curve whose steps are this far from another, as shares.
+/// A curve that deviates from another by these shares per step.
 fn apart(curve: &[f64], shares: impl Fn(usize) -> f64) -> Vec<f64> {
     curve.iter().enumerate().map(|(at, loss)| loss * (1.0 + shares(at))).collect()
 }
@@ -23,17 +23,17 @@ fn apart(curve: &[f64], shares: impl Fn(usize) -> f64) -> Vec<f64> {
 #[test]
 fn a_script_that_amplifies_rounding_is_held_against_how_far_it_does() {
     let own: Vec<f64> = (0..24).map(|at| 4.0 - 0.1 * at as f64).collect();
-    // A difference of 1e-6 grows by a half in every step.
+    // A difference of 1e-6 grows by half in every step.
     let grown = |factor: f64| move |at: usize| factor * 1e-6 * 1.5f64.powi(at as i32);
     let proof = |moved: &[f64], losses: Vec<f64>| Proof {
         moved: moved.iter().map(|factor| run(&apart(&own, grown(*factor)))).collect(),
         ..proof(&[run(&own), run(&own)], &[run(&losses)], Class::Rounding)
     };
-    // The first run that was moved lies close by chance, and would refuse what the next allows.
+    // The first perturbed run is close by chance and would refuse what the next one allows.
     assert!(!proof(&[0.2], apart(&own, grown(2.0))).holds());
     assert!(proof(&[0.2, 1.0], apart(&own, grown(2.0))).holds());
     assert!(!proof(&[0.2, 1.0], apart(&own, grown(8.0))).holds());
-    // Early steps have moved by little, and allow no more than the class does.
+    // Early steps have deviated little, and allow no more than the class does.
     let early = |at: usize| if (2..9).contains(&at) { 3e-3 } else { 0.0 };
     assert!(!proof(&[1.0], apart(&own, early)).holds());
     // A jump of one step is not a fault; one that lasts is, and so is one that nothing explains.
@@ -106,7 +106,7 @@ fn losses_of_zero_and_those_that_are_not_finite_allow_nothing_else() {
     assert!(!losses(&odd, &[run(&[f64::NAN, 1.2])], Class::Rounding).passed());
     let once = [run(&[f64::NAN, 1.0]), run(&[2.0, 1.0])];
     assert!(losses(&once, &[run(&[2.0, 9.0])], Class::Rounding).limit <= 1.0, "never an infinite one");
-    // A generator's loss and its critic's, which cancel in a sum.
+    // The losses of a generator and its critic, which cancel in a sum.
     let pair = |one| Note { losses: vec![vec![Some(one), Some(-one)]], ..Note::default() };
     assert!(!losses(&[pair(1.0)], &[pair(2.0)], Class::Precision).passed());
 }
@@ -194,7 +194,7 @@ fn speed_is_undecided_where_the_interval_holds_one_or_one_process_says_it() {
     );
 }
 
-/// Notes that real PyTorch left, of a plain loop as it is and under remedies that are wrong on purpose (`xtask/torch`).
+/// Notes from real PyTorch: a plain loop unmodified and under deliberately wrong remedies (`xtask/torch`).
 #[test]
 fn every_planted_wrong_remedy_is_caught_by_a_gate() {
     let read = |text: &str| -> Note { serde_json::from_str(text).unwrap() };

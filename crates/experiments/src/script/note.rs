@@ -1,5 +1,4 @@
-//! The hook's note of one process, as far as it is looked at here. Its keys are explained at the head of the hook's
-//! `measure.py`.
+//! The hook's note of one process, as far as it is used here. The hook's `measure.py` documents the keys at its top.
 
 pub use super::places::Places;
 use serde::{Deserialize, Deserializer};
@@ -13,20 +12,20 @@ pub struct Note {
     pub rank: Option<u64>,
     pub step_seconds: Vec<f64>,
     pub measured_on: Option<String>,
-    /// Where workers of a loader made batches ahead.
+    /// Set if loader workers made batches ahead.
     pub made_ahead: Option<MadeAhead>,
-    /// Time in which workers of a loader make the batches of a step.
+    /// Seconds that loader workers need to make the batches of one step.
     pub making_seconds: Option<f64>,
     pub warmup_steps: u64,
     pub seconds_to_first_step: Option<f64>,
     pub warmup_seconds: Option<f64>,
     pub compile: Option<Compile>,
-    /// By step, one for each backward pass; none where it was not finite.
+    /// By step, one per backward pass; `None` if not finite.
     pub losses: Vec<Vec<Option<f64>>>,
     pub finite: Option<bool>,
-    /// Norms of the gradients of some early steps, one for each trained parameter; none where there was no gradient.
+    /// Gradient norms of some early steps, one per trained parameter; `None` if it had no gradient.
     pub gradients: Vec<Vec<Option<f64>>>,
-    /// Empty where there is no loader.
+    /// Empty if there is no loader.
     #[serde(deserialize_with = "or_empty")]
     pub samples: Vec<Option<u64>>,
     pub loaders: Vec<Loader>,
@@ -42,12 +41,12 @@ pub struct Note {
     pub problems: Vec<Problem>,
     pub remedies: BTreeMap<String, Applied>,
     pub offered: Option<BTreeMap<String, Offer>>,
-    /// Where a patch is written.
+    /// Places where a patch is written.
     pub places: Option<Places>,
     pub error: Option<String>,
 }
 
-/// Batches of the timed steps, and how many of them came from a queue that workers did not fill again.
+/// Batches used by the timed steps, and how many of them came from a queue that workers did not refill.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct MadeAhead {
@@ -71,7 +70,7 @@ pub struct Loader {
     pub draws_random: Option<bool>,
     pub workers: u64,
     pub persistent: bool,
-    /// Batches that each worker fetches ahead.
+    /// Batches that each worker prefetches.
     pub prefetch: Option<u64>,
     pub pinned: bool,
 }
@@ -85,7 +84,7 @@ pub struct Module {
     pub device: String,
 }
 
-/// One that took a step.
+/// An optimizer that took a step.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Optimizer {
@@ -115,7 +114,7 @@ pub struct Problem {
     pub text: String,
 }
 
-/// Deeds of a remedy.
+/// The effects of a remedy.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Applied {
@@ -136,9 +135,9 @@ fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<u64
 }
 
 impl Note {
-    /// Mean of the timed steps, with the longest one as long as the second longest: batches that come in bursts count as they
-    /// are, a single stall does not. Batches that lay ready and are used up come no faster than workers make others; in an epoch
-    /// that is too short to see them used up, a step takes no less than making its batch.
+    /// Mean of the timed steps, with the longest clamped to the second longest: batches that come in bursts count as
+    /// they are, a single stall does not. If batches came from a queue that drained, the mean is scaled to the rate at
+    /// which workers refill it. In an epoch too short to see that, a step takes at least the time to make its batch.
     pub fn seconds(&self) -> Option<f64> {
         let mut steps = self.step_seconds.clone();
         steps.sort_by(f64::total_cmp);
@@ -152,17 +151,17 @@ impl Note {
         (!steps.is_empty()).then(|| making.map_or(seconds, |making| seconds.max(making)))
     }
 
-    /// Did it time all the steps that it was to?
+    /// Whether it timed all its steps.
     pub fn is_whole(&self) -> bool {
         self.phase == "done"
     }
 
-    /// On the device, else of the whole process.
+    /// Peak memory on the device, or else of the whole process.
     pub fn memory(&self) -> Option<u64> {
         self.peak_bytes.or(self.peak_resident_bytes)
     }
 
-    /// Why it is not a measurement, in a person's words.
+    /// Why it is not a measurement, in words for a person.
     pub fn obstacle(&self) -> Option<String> {
         if let Some(exception) = &self.exception {
             return Some(format!("it ended with {exception}"));
@@ -176,7 +175,7 @@ impl Note {
         None
     }
 
-    /// Why a remedy that was asked for changed nothing, or failed.
+    /// Why a requested remedy changed nothing, or failed.
     pub fn not_applied(&self, remedy: &str) -> Option<String> {
         let applied = self.remedies.get(remedy)?;
         match (applied.errors.first(), applied.did.is_empty(), &applied.nothing) {
@@ -188,7 +187,7 @@ impl Note {
     }
 }
 
-/// The one process of a run that counts: that with the most steps, the lowest rank among equals.
+/// The process of a run that counts: the one with the most steps, or the lowest rank in a tie.
 pub fn counting(notes: Vec<Note>) -> Option<Note> {
     notes.into_iter().max_by_key(|note| (note.steps, std::cmp::Reverse(note.rank.unwrap_or(0))))
 }
@@ -232,14 +231,14 @@ mod tests {
     #[test]
     fn bursts_of_a_loader_count_and_a_single_stall_does_not() {
         let seconds = |steps: &[f64]| Note { step_seconds: steps.to_vec(), ..Note::default() }.seconds().unwrap();
-        // Four workers hand out four batches together: three of four steps wait for nothing.
+        // Four workers deliver four batches together: three of four steps do not wait.
         let burst = [0.13, 0.01, 0.01, 0.01].repeat(5);
         assert!((seconds(&burst) - 0.04).abs() < 1e-9, "a median would say 0.01");
         let mut stalled = vec![0.1; 20];
         stalled[7] = 5.0;
         assert!((seconds(&stalled) - 0.1).abs() < 1e-9);
         assert_eq!(seconds(&[0.3]), 0.3);
-        // Half of the batches were made before: workers make one in two steps.
+        // Half of the batches were made before: workers make one in every two steps.
         let ahead = |used_up| Some(MadeAhead { taken: 20.0, used_up });
         let note = |used_up| Note { step_seconds: vec![0.1; 20], made_ahead: ahead(used_up), ..Note::default() };
         assert!((note(10.0).seconds().unwrap() - 0.2).abs() < 1e-9);

@@ -1,16 +1,16 @@
-//! A remedy that is tried, and the verdict on it.
+//! A remedy to try, and the verdict on it.
 
 use crate::remedies::Remedy;
 use crate::turns::Speedup;
 use std::time::Duration;
 
-/// A remedy that is to be tried.
+/// A remedy to try.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     pub remedy: &'static Remedy,
-    /// Share of the step that it is predicted to save; none where no finding asks for it.
+    /// Predicted saving as a share of the step; `None` if no finding suggests it.
     pub predicted: Option<f64>,
-    /// Findings that it answers.
+    /// Findings that it addresses.
     pub answers: Vec<String>,
 }
 
@@ -23,19 +23,19 @@ impl Candidate {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Kept,
-    /// As fast as before, in less memory.
+    /// As fast as before, with less memory.
     KeptSmaller,
-    /// As fast as before, in less memory, together with these.
+    /// As fast as before, with less memory, together with these.
     KeptSmallerTogether(Vec<&'static str>),
-    /// Faster together with these; nobody looked which of them it is.
+    /// Faster together with these; it was not determined which of them is responsible.
     KeptTogether(Vec<&'static str>),
     WithinNoise,
     /// Tried in one process with these, which was not faster.
     NoGainTogether(Vec<&'static str>),
-    /// It may be much faster, or slower: time was short, or processes differ too much.
+    /// May be much faster, or slower: time was short, or processes vary too much.
     Undecided(Doubt),
     Slower,
-    /// It is faster, and a gate says no: which one, its figure and the limit.
+    /// Faster, but refused by a gate: its name, figure and limit.
     Refused(&'static str, f64, f64),
     NothingToDo(String),
     Failed(String),
@@ -43,12 +43,12 @@ pub enum Outcome {
     NotTried(String),
 }
 
-/// Why nothing is decided.
+/// Why there is no decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     Noise,
     Time,
-    /// It is faster, and there was no time for the processes that prove its losses.
+    /// Faster, but there was no time for the processes that prove its losses.
     Proof,
 }
 
@@ -60,7 +60,7 @@ impl Outcome {
         )
     }
 
-    /// Would more time, or a quieter machine, tell more?
+    /// Whether more time or a quieter machine could settle it.
     pub fn is_open(&self) -> bool {
         matches!(self, Outcome::Undecided(_) | Outcome::NotTried(_) | Outcome::TooLong(_))
     }
@@ -112,16 +112,16 @@ impl Outcome {
 pub struct Row {
     pub candidate: Candidate,
     pub outcome: Outcome,
-    /// Over what was kept before it.
+    /// Relative to what was kept before it.
     pub speedup: Option<Speedup>,
-    /// Share of the step of the script as it is, beyond what was kept before it.
+    /// Share of the unmodified script's step, in addition to what was kept before it.
     pub saved: Option<f64>,
-    /// Bytes before and with it.
+    /// Bytes without and with it.
     pub memory: Option<(u64, u64)>,
-    /// Seconds until its first timed step, and of compiling; beside the step, not in it.
+    /// Seconds until the first timed step, and seconds of compiling; neither is part of the step.
     pub warmup_seconds: Option<f64>,
     pub compile_seconds: Option<f64>,
-    /// Sentences of the hook.
+    /// Sentences from the hook.
     pub did: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Processes of one variant, and how sure a ratio of two is.
+//! Processes of one variant, and the uncertainty of a ratio between two.
 
 use super::note::Note;
 use super::outcome::Outcome;
@@ -6,8 +6,8 @@ use super::{Variant, Way};
 use crate::turns::Speedup;
 use headroom_record::statistics::{Interval, KnownNoise, pooled_difference};
 
-/// Processes of one script on one machine differ by so much at least, as a share of the step: clocks, places in memory, what
-/// else runs. Few processes may agree better by chance. It is a floor: processes that differ by more are believed.
+/// Minimum variation between processes of one script on one machine, as a share of the step: clocks, memory placement,
+/// other load. A few processes may agree better by chance. It is a floor: a larger observed variation is believed.
 const NOISE: KnownNoise = KnownNoise { deviation: 0.01, freedom: 4.0 };
 
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Runs {
     pub variant: Variant,
     pub way: Way,
     pub notes: Vec<Note>,
-    /// Logarithms of seconds per step; also of processes whose losses differ on purpose.
+    /// Logarithms of seconds per step, including processes whose losses differ on purpose.
     pub logs: Vec<f64>,
 }
 
@@ -30,7 +30,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Its time alone.
+    /// Adds only the time.
     pub fn time(&mut self, note: &Note) -> Result<(), Outcome> {
         let Some(seconds) = note.seconds().filter(|seconds| *seconds > 0.0) else {
             return Err(Outcome::Failed("no step was timed".into()));
@@ -43,14 +43,14 @@ impl Runs {
         self.notes.iter().filter_map(Note::memory).max()
     }
 
-    /// Seconds of a step: the geometric mean of its processes.
+    /// Seconds per step: the geometric mean over its processes.
     pub fn seconds(&self) -> f64 {
         (self.logs.iter().sum::<f64>() / self.logs.len().max(1) as f64).exp()
     }
 }
 
-/// Speed of one over another. The variance between processes is pooled over all variants, and is no less than that of the two
-/// themselves: a single process says nothing of what another start gives.
+/// Speed of one variant relative to another. The variance between processes is pooled over all variants and is at least
+/// that of the two themselves: a single process says nothing about how another start would do.
 pub fn speedup(of: &Runs, over: &Runs, all: &[Runs], missed: f64) -> Speedup {
     let rounds = of.logs.len().min(over.logs.len());
     if rounds == 0 {
@@ -94,11 +94,11 @@ mod tests {
             let found = speedup(of, over, all, MISSED);
             (found.high / found.low).ln() / 2.0
         };
-        // A dozen processes that agree: one percent stays. By hand: t of 15 degrees is 2.131.
+        // A dozen processes that agree: the floor of one percent remains. By hand: t with 15 degrees is 2.131.
         let steady = runs(&[0.1; 12]);
         let quiet = half(&runs(&[0.05]), &steady, &[steady.clone(), runs(&[0.05])]);
         assert!((quiet - 2.131 * 0.01 * (1.0 + 1.0 / 12.0f64).sqrt()).abs() < 1e-4, "{quiet}");
-        // Two that lie 10% apart: their own deviation is 7%, and a known one of 1% does not make it less.
+        // Two processes 10% apart: their own deviation is 7%, and a known one of 1% does not lower it.
         let apart = runs(&[0.1, 0.1105]);
         let wide = half(&runs(&[0.05]), &apart, &[apart.clone(), runs(&[0.05])]);
         assert!(wide > 0.0706 * 2.5, "{wide}");
@@ -112,7 +112,7 @@ mod tests {
         for start in [0.05, 0.06] {
             assert!(found.low < 0.1 / start && 0.1 / start < found.high, "{found:?} does not hold {start}");
         }
-        // A single process has the spread of what it is held against.
+        // A single process gets the spread of the runs it is compared with.
         let found = speedup(&runs(&[0.1]), &apart, &[steady, apart.clone(), runs(&[0.1])], MISSED);
         assert!(found.high / found.low > 1.3, "{found:?}");
     }

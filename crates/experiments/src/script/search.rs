@@ -1,12 +1,14 @@
-//! Remedies tried one after the other, the best predicted first, each on top of what was kept before it.
+//! Tries remedies one after the other, best predicted first, each on top of what was kept before it.
 //!
-//! A process is one figure: the mean of its timed steps. Two variants take turns, and how far repeated processes of one
-//! variant lie apart, over all variants together, says how sure a ratio is: a few processes of each are then enough.
+//! A process gives one figure: the mean of its timed steps. Two variants alternate. The variation between repeated
+//! processes of a variant, pooled over all variants, gives the uncertainty of a ratio, so a few processes of each are
+//! enough.
 //!
-//! Many remedies are tried, so that one in twenty would be kept by chance: to be kept, one has to be faster with
-//! a chance of 1% to be wrong. The final figure of all that was kept holds with 95%: its runs alternate at the end.
+//! Many remedies are tried, so at the 5% level one in twenty would be kept by chance: to be kept, a remedy has to be
+//! faster at the 1% level. The final figure for everything that was kept has a 95% interval, from runs that alternate
+//! at the end.
 //!
-//! Time is short: `time` says which process may be begun, and how long it may take.
+//! Time is limited: `time` decides which process may start, and how long it may take.
 
 mod apart;
 mod finals;
@@ -27,30 +29,31 @@ use proofs::Link;
 use std::collections::BTreeMap;
 use time::Compiled;
 
-/// Chance of a remedy that does nothing to be kept.
+/// Probability of keeping a remedy that has no effect.
 const CHANCE: f64 = 0.01;
 
-/// A remedy that seems to bring less is not looked at further.
+/// A remedy that seems to gain less than this is not pursued.
 const WORTH: f64 = 1.01;
 
-/// A remedy that may be faster by this much and is not shown to be faster is not decided.
+/// A remedy that may be faster by this much, but is not shown to be faster, stays undecided.
 const UNDECIDED: f64 = 1.05;
 
-/// Memory that a remedy leaves, as a share of the script's own, to be kept for it; and how much slower it may seem then.
+/// A remedy is kept for its memory if it needs at most this share of the memory before it; and the lowest speed ratio
+/// accepted then.
 const SMALLER: f64 = 0.95;
 const AS_FAST: f64 = 0.97;
 
-/// Gates that more processes may pass.
+/// Gates that more processes may turn into a pass.
 const PROVED: [&str; 3] = ["losses", "gradients", "batches"];
 
 /// How often a comparison is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeats {
-    /// Processes of the script as it is before anything is tried; their losses say how far runs differ.
+    /// Processes of the unmodified script before anything is tried; their losses show how much runs differ.
     pub originals: usize,
-    /// Processes of a remedy at most.
+    /// Most processes per remedy.
     pub most: usize,
-    /// Turns at the end, at most.
+    /// Most turns at the end.
     pub finals: usize,
 }
 
@@ -61,23 +64,23 @@ pub struct NotMeasured(pub String);
 pub struct Search<'a> {
     runner: &'a mut dyn Runner,
     repeats: Repeats,
-    /// The script as it is first, then everything that was measured.
+    /// The unmodified script first, then everything that was measured.
     measured: Vec<Runs>,
     best: usize,
-    /// The last that was kept before anything was compiled.
+    /// The last variant kept before anything was compiled.
     uncompiled: usize,
-    /// Kept variants, each held against the one kept before it.
+    /// Kept variants, each compared with the one kept before it.
     links: Vec<Link>,
-    /// Those that were proved, by what they are of.
+    /// Links that were proved, by the variant they belong to.
     proved: BTreeMap<usize, Link>,
-    /// The script as it is with other random numbers of loading, once it was asked for.
+    /// Runs of the unmodified script with other random numbers in data loading, once they were needed.
     other_loadings: Vec<Note>,
-    /// The script as it is, moved a little.
+    /// Perturbed runs of the unmodified script.
     moved: Vec<(Way, Note)>,
-    /// All time there was, and seconds of the longest process that compiled nothing.
+    /// Total time, and seconds of the longest process that did not compile.
     limit: f64,
     longest: f64,
-    /// By the code that is compiled.
+    /// Keyed by the code that is compiled.
     compiled: BTreeMap<String, Compiled>,
     saved: BTreeMap<&'static str, f64>,
     processes: usize,
@@ -85,7 +88,7 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Runs the unchanged script some times. `first` is a run that was already seen.
+    /// Runs the unmodified script several times. `first` is a run that has already been made.
     pub fn begin(
         runner: &'a mut dyn Runner,
         repeats: Repeats,
@@ -121,7 +124,7 @@ impl<'a> Search<'a> {
         Ok(search)
     }
 
-    /// Processes of the script as it is, as far as they ran.
+    /// Runs of the unmodified script.
     pub fn originals(&self) -> &[Note] {
         &self.measured[0].notes
     }
@@ -130,18 +133,18 @@ impl<'a> Search<'a> {
         &self.measured[self.best].variant
     }
 
-    /// A run of all that was kept.
+    /// A run with everything that was kept.
     pub fn kept_note(&self) -> Option<&Note> {
         self.measured[self.best].notes.first()
     }
 
-    /// Tries each.
+    /// Tries each candidate.
     pub fn try_all(&mut self, candidates: Vec<Candidate>) -> Vec<Row> {
         let mut rows = vec![];
         let mut units: std::collections::VecDeque<Unit> = units(candidates).into();
         while let Some(mut unit) = units.pop_front() {
             unit.iter_mut().for_each(|candidate| candidate.predicted = self.predicted(candidate));
-            // The rest comes first.
+            // Postpone it: the other units come first.
             if self.is_spent(&unit) && !units.iter().all(|other| self.is_spent(other)) {
                 units.push_back(unit);
                 continue;
@@ -154,21 +157,21 @@ impl<'a> Search<'a> {
         rows
     }
 
-    /// Was another of its kind kept, beyond which it promises little?
+    /// Whether an alternative was kept already and this one is predicted to add little.
     fn is_spent(&self, unit: &[Candidate]) -> bool {
         let [one] = unit else { return false };
         self.replaced(one.remedy.name).is_some() && self.predicted(one).is_some_and(|share| share < LARGE)
     }
 
-    /// The saving that is still to be expected: no more than what is left of the step, and beyond what the one saves whose
-    /// place it takes.
+    /// The saving still to be expected: at most what is left of the step, and only beyond what the remedy that it
+    /// replaces saves.
     fn predicted(&self, candidate: &Candidate) -> Option<f64> {
         let left = self.measured[self.best].seconds() / self.measured[0].seconds();
         let replaced = self.replaced(candidate.remedy.name).unwrap_or(0.0);
         candidate.predicted.map(|share| (share - replaced).clamp(0.0, left.min(1.0)))
     }
 
-    /// Saved by what was kept and would make way for it.
+    /// The saving of the kept remedy that it would replace.
     fn replaced(&self, name: &str) -> Option<f64> {
         let kept = self.kept().names();
         let replaced = kept.iter().find(|kept| is_alternative(kept, name))?;
@@ -234,7 +237,7 @@ impl<'a> Search<'a> {
         rows
     }
 
-    /// The variant without remedies that found nothing to do.
+    /// The variant without the remedies that found nothing to do.
     fn narrowed(&self, own: usize, names: &[&'static str]) -> Variant {
         let before = self.kept().names();
         let variant = &self.measured[own].variant;
@@ -248,10 +251,11 @@ impl<'a> Search<'a> {
         self.measured.len() - 1
     }
 
-    /// Until it is faster, is not worth more, or time is short. One process alone keeps a remedy only where remedies that promise
-    /// much would have no time otherwise; one that promises little itself leaves them their time, decided or not.
+    /// Alternates processes until the remedy is faster, not worth pursuing, or time is short. A remedy is kept after a
+    /// single process only if others with large predictions would otherwise have no time. One with a small prediction
+    /// leaves them their time, decided or not.
     fn take_turns(&mut self, own: usize, promises: bool, rest: &[Unit]) -> Doubt {
-        // The last to be tried takes the time that nothing else asks for.
+        // The last one to be tried gets all the time left.
         let most = if rest.is_empty() { 2 * self.repeats.most } else { self.repeats.most };
         while self.measured[own].logs.len() < most {
             let likely = self.speedup(own, self.best, MISSED);
@@ -276,7 +280,7 @@ impl<'a> Search<'a> {
             }
             for which in turn {
                 let within = self.allowance(own);
-                // One that fails now takes nothing back of what was measured before.
+                // A failure now does not invalidate earlier measurements.
                 if self.run(which, within).is_err() {
                     return doubt;
                 }
@@ -285,8 +289,8 @@ impl<'a> Search<'a> {
         Doubt::Noise
     }
 
-    /// A remedy that promises much stays undecided while it may be much faster. One that no finding asks for, and that was not faster
-    /// in all its processes, brings no gain beyond the noise.
+    /// A remedy with a large prediction stays undecided while it may be much faster. One that no finding suggests, and
+    /// that was not faster in all its processes, has no gain beyond the noise.
     fn verdict(&mut self, own: usize, doubt: Doubt, promises: bool) -> Outcome {
         let likely = self.speedup(own, self.best, MISSED);
         let is_faster = self.speedup(own, self.best, CHANCE).low > 1.0;
@@ -304,7 +308,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Less memory on the device, as the allocator hands it out or as it holds it, and no more of the other.
+    /// Less device memory, either allocated or reserved, and not more of the other.
     fn is_smaller(&self, own: usize) -> bool {
         let most =
             |which: usize, read: fn(&Note) -> Option<u64>| self.measured[which].notes.iter().filter_map(read).max();
@@ -313,7 +317,7 @@ impl<'a> Search<'a> {
         both.is_some_and(|(one, other)| one.min(other) <= SMALLER && one.max(other) <= 1.01)
     }
 
-    /// Why it is not kept, although it is faster or smaller: a gate fails, or there was no time to prove that none does.
+    /// Why a faster or smaller variant is not kept: a gate fails, or there was no time to prove that none does.
     fn refusal(&mut self, own: usize) -> Option<Outcome> {
         let link = self.prove(own);
         let gates = correct(self.originals(), &self.measured[own].notes, &[self.proof(&link)]);
@@ -334,7 +338,7 @@ impl<'a> Search<'a> {
         if !kept.is_compiled() {
             self.uncompiled = own;
         }
-        // A remedy whose place was taken is not in the chain any more.
+        // A remedy that was replaced is no longer in the chain.
         let before = self.kept().names();
         let replaced = before.iter().any(|name| !kept.names().contains(name));
         for name in names {
@@ -398,7 +402,7 @@ fn others(names: &[&'static str], own: &str) -> Vec<&'static str> {
     names.iter().copied().filter(|name| *name != own).collect()
 }
 
-/// Do runs of the script as it is differ at all?
+/// Whether all runs of the unmodified script are identical.
 pub fn repeats_itself(originals: &[Note]) -> bool {
     spread(originals) == 0.0
 }

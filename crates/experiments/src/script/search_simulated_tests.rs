@@ -1,4 +1,5 @@
-//! The search over scripts of a GPU that are made up: a process starts for many seconds, and compiles for a minute or two at first.
+//! The search over simulated GPU scripts: a process takes many seconds to start, and a minute or two to compile at
+//! first.
 
 use super::tests::{REPEATS, candidate};
 use super::*;
@@ -7,18 +8,18 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A script, and what its remedies do to it.
+/// A script, and the effects of its remedies.
 struct Script {
     name: &'static str,
-    /// Seconds of a process, and of a step.
+    /// Seconds per process, and per step.
     process: f64,
     step: f64,
-    /// Seconds of compiling what was not compiled before, and of reading it again.
+    /// Seconds to compile new code, and to read it from the cache.
     compiling: f64,
     cached: f64,
     dropout: bool,
     draws: bool,
-    /// Factor of speed, by remedy, and the saving that is predicted.
+    /// Remedy, its speed factor, and the predicted saving.
     remedies: &'static [(&'static str, f64, Option<f64>)],
 }
 
@@ -47,7 +48,7 @@ struct Simulated<'a> {
     ways: Vec<Way>,
     code: BTreeSet<String>,
     patched: Variant,
-    /// Losses of a variant are further from the script's own by this share.
+    /// Additional relative deviation of a variant's losses.
     wrong: f64,
 }
 
@@ -60,7 +61,7 @@ impl Simulated<'_> {
     fn note(&self, variant: &Variant, way: Way) -> Note {
         let noise = 1.0 + 0.004 * ((self.runs * 7 % 5) as f64 / 2.0 - 1.0);
         let seconds = self.script.step / self.script.speed(variant) * noise;
-        // Differences grow; what makes them sets how large they are.
+        // Differences grow with the steps; their cause determines their size.
         let compiled = variant.is_compiled() && self.script.dropout && way != Way::ComparableRandom;
         let share = match way {
             Way::Moved(_, 1) => 3e-5,
@@ -119,7 +120,7 @@ impl Runner for Simulated<'_> {
     fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
 }
 
-/// From the recording, which takes half as long again, to the patch, which does what was kept.
+/// Runs everything from the recording, which takes half as long again, to the patch, which does what was kept.
 fn optimized(script: &Script, runner: &mut Simulated) -> Found {
     let first = runner.note(&Variant::as_it_is(), Way::Timed);
     runner.left -= 1.5 * script.process + 60.0 * script.step;
@@ -130,7 +131,7 @@ fn optimized(script: &Script, runner: &mut Simulated) -> Found {
     search.finish(rows, Some(vec![])).unwrap()
 }
 
-/// Six scripts, as far as their findings and remedies are known from an H200 or guessed from their code.
+/// Six scripts; their findings and remedies are known from an H200 or estimated from their code.
 const SCRIPTS: [Script; 6] = [
     Script {
         name: "minGPT",
@@ -257,7 +258,7 @@ fn three_of_six_scripts_reach_half_as_fast_again_within_the_time_limit() {
 
 #[test]
 fn nothing_is_set_aside_while_nothing_is_kept() {
-    // TF32 is wrong here, and is refused: the rest of the time is for compiling.
+    // TF32 is wrong here and is refused, so the rest of the time goes to compiling.
     let script = Script { remedies: &[("compile", 1.4, Some(0.12)), ("gc-frozen", 1.0, None)], ..SCRIPTS[0] };
     for limit in [230.0, 280.0] {
         let found = optimized(&script, &mut Simulated::of(&script, limit));
@@ -273,7 +274,7 @@ fn compiled_dropout_is_measured_by_other_dropout_before_it_is_compiled() {
     assert_eq!(found.kept.names(), ["compile"], "{:?}", found.rows);
     assert_eq!(runner.ways[1], Way::OtherDropout(1), "{:?}", runner.ways);
     assert!(!runner.ways.contains(&Way::ComparableRandom), "which would compile once more");
-    // Without the time for both it is not begun.
+    // Without time for both it is not started.
     let found = optimized(&script, &mut Simulated::of(&script, 95.0));
     assert_eq!(found.rows[0].outcome, Outcome::NotTried("too little time was left for it".into()));
 }

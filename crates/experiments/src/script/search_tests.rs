@@ -1,4 +1,4 @@
-//! A search over processes that are made up: their times, losses and failures are known beforehand.
+//! A search over simulated processes with known times, losses and failures.
 
 use super::*;
 use crate::remedies::named;
@@ -6,17 +6,17 @@ use crate::script::note::{Applied, Loader, Module};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Step times by remedies; a process costs ten seconds.
+/// Step times by remedy; a process costs ten seconds.
 struct ScriptedRuns {
     left: f64,
     speed: fn(&Variant) -> f64,
     losses: fn(&Variant) -> Vec<f64>,
     runs: usize,
-    /// Each process, as it was run.
+    /// The way of each process that was run.
     ways: Vec<Way>,
-    /// Active dropouts of the module, and whether loading draws random numbers.
+    /// Number of active dropouts of the module, and whether loading draws random numbers.
     random: (u64, bool),
-    /// Seconds of a process, and of compiling in its first one.
+    /// Seconds per process, and seconds of compiling in the first one.
     costs: (f64, f64),
     /// Bytes that a variant takes.
     memory: fn(&Variant) -> u64,
@@ -37,7 +37,7 @@ impl Runner for ScriptedRuns {
         if variant.names().contains(&"sdpa") {
             return Ran::Failed("it ended with RuntimeError: no kernel".into());
         }
-        // Processes differ by up to 1%.
+        // Processes vary by up to 1%.
         let noise = 1.0 + 0.01 * ((self.runs * 7 % 5) as f64 / 2.0 - 1.0);
         let seconds = 0.1 / (self.speed)(variant) * noise * if way == Way::Patched { 0.5 } else { 1.0 };
         let applied = |name: &str| Applied {
@@ -95,7 +95,7 @@ fn made(left: f64, losses: fn(&Variant) -> Vec<f64>, random: (u64, bool)) -> Scr
     }
 }
 
-/// Everything, from the first process to the last.
+/// Runs everything, from the first process to the last.
 fn searched(runner: &mut dyn Runner, candidates: Vec<Candidate>, patch: bool) -> Found {
     let mut tell = |_: &Row| {};
     let mut search = Search::begin(runner, REPEATS, None, &mut tell).unwrap();
@@ -174,10 +174,10 @@ fn compiled_dropout_is_held_against_other_dropout_and_else_draws_as_the_script_d
     let found = searched(&mut runner, vec![candidate("compile"), candidate("tf32")], false);
     assert_eq!(found.kept.names(), ["tf32", "compile"]);
     assert_eq!(found.processes, runner.runs);
-    // Once, before `compile`; `tf32` is held against what was compiled before, which draws alike.
+    // Once, before `compile`; `tf32` is compared with code compiled before it, which draws the same numbers.
     assert_eq!(runner.ways.iter().filter(|way| matches!(way, Way::OtherDropout(_))).count(), 1);
     assert!(!runner.ways.contains(&Way::ComparableRandom));
-    // Where other dropout does not explain its losses, it is compiled once more.
+    // If other dropout does not explain its losses, it is compiled once more.
     let drawn = |variant: &Variant| if variant.is_compiled() { vec![2.0, 1.49, 1.2] } else { vec![2.0, 1.5, 1.2] };
     let mut runner = made(1e9, drawn, (3, false));
     searched(&mut runner, vec![candidate("compile")], false);
@@ -187,7 +187,7 @@ fn compiled_dropout_is_held_against_other_dropout_and_else_draws_as_the_script_d
 #[test]
 fn loading_that_draws_is_held_against_the_script_with_other_draws_and_nothing_else_is() {
     let speed = |variant: &Variant| variant.names().iter().map(|_| 1.5).product();
-    // Workers draw other pixels, which move losses by a tenth; what comes after them draws alike.
+    // Workers draw other pixels, which move losses by a tenth; later variants draw the same ones.
     let losses = |variant: &Variant| match variant.asked().as_str() {
         "" => vec![2.0, 1.5],
         "loader-workers" => vec![2.0, 1.5],
@@ -242,7 +242,7 @@ fn a_process_that_fails_at_the_end_takes_nothing_back() {
         }
         fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
     }
-    // Three as it is, two with it, and the second of the end fails.
+    // Three unmodified, two with the remedy, and the second of the final turns fails.
     let mut runner = Fails(made(1e9, same, (0, false)), 7);
     let found = searched(&mut runner, vec![candidate("tf32")], false);
     assert_eq!(found.kept.names(), ["tf32"]);
@@ -292,7 +292,7 @@ fn cheap_remedies_that_are_faster_together_are_taken_apart() {
     assert_eq!(found.kept.names(), ["fused-optimizer"], "{:?}", found.rows);
     let row = found.rows.iter().find(|row| row.outcome.is_kept()).unwrap();
     assert!((row.speedup.unwrap().ratio - 1.3).abs() < 0.05);
-    // Without the time for it they stay together, and say so.
+    // Without time for it they stay together, and the rows say so.
     let mut made = ScriptedRuns { speed, ..self::made(65.0, same, (0, false)) };
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     assert_eq!(found.kept.names().len(), 5);
@@ -324,7 +324,7 @@ fn cheap_remedies_that_take_less_memory_together_are_kept_together() {
     assert_eq!(found.links.len(), 1);
 }
 
-/// Processes with a remedy take one of two factors of the script's own time in turn.
+/// Processes with a remedy alternate between two factors of the script's own time.
 struct Noisy {
     made: ScriptedRuns,
     factors: [f64; 2],

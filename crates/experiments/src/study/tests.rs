@@ -1,4 +1,4 @@
-//! The analysis of a study, on made-up rows and on real plans.
+//! The analysis of a study, on synthetic rows and on real plans.
 
 use super::*;
 use crate::planning::MIB;

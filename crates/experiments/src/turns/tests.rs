@@ -1,12 +1,12 @@
-//! Ratios of contestants whose true speed is known, under noise like that of a shared machine.
+//! Ratios between contestants with known speeds, under noise like that of a shared machine.
 
 use super::*;
 
-/// Takes its own time, now and then much more, drawn by a counter: the same in every run of the test.
+/// Takes its own time, and occasionally much more, drawn from a counter: the same in every run of the test.
 struct Noisy {
     seconds: f64,
     state: u64,
-    /// Deviation of a step, and how often something else gets in its way.
+    /// Deviation of a step, and how often it is disturbed.
     spread: f64,
     disturbed: f64,
 }
@@ -43,7 +43,7 @@ fn compared(seed: u64, seconds: (f64, f64), spread: f64, disturbed: f64) -> Spee
 
 #[test]
 fn an_interval_holds_the_truth_however_often_it_is_looked_at() {
-    // Two that are equal: who stops at the first look that seems decided would often be wrong.
+    // Two equal contestants: stopping at the first look that seems decided would often be wrong.
     const TRIALS: u64 = 400;
     let wrong = (0..TRIALS).filter(|&seed| !compared(seed, (1.0, 1.0), 0.05, 0.2).is_within_noise()).count();
     assert!(wrong as f64 <= 0.05 * TRIALS as f64, "{wrong} of {TRIALS} call equals different");
@@ -124,11 +124,11 @@ fn seconds_of_a_contestant_are_of_the_rounds_that_it_was_in() {
 fn a_speed_up_stands_when_it_is_narrow_enough() {
     let of = |low: f64, high: f64| Speedup { ratio: (low + high) / 2.0, low, high, rounds: 8 };
     assert!((of(0.9, 1.1).half_width() - 0.1).abs() < 1e-12 && (of(1.8, 2.2).half_width() - 0.1).abs() < 1e-12);
-    // Within the noise to a hundredth, beyond it to two.
+    // Within the noise to one percent, beyond it to two.
     assert!(of(0.995, 1.005).stands() && !of(0.985, 1.015).stands());
     assert!(of(1.1, 1.14).stands() && !of(1.1, 1.16).stands());
     assert!(of(0.86, 0.89).stands() && !of(0.84, 0.89).stands());
-    // Ends belong to the interval.
+    // The ends belong to the interval.
     assert!(of(1.0, 1.2).is_within_noise() && of(0.8, 1.0).is_within_noise());
     assert!(!of(1.01, 1.2).is_within_noise() && !of(0.8, 0.99).is_within_noise());
 }
@@ -136,11 +136,11 @@ fn a_speed_up_stands_when_it_is_narrow_enough() {
 #[test]
 fn looks_are_counted_before_the_measuring_begins() {
     let looks = |rounds, most_rounds| Patience { rounds, most_rounds, ..PATIENCE }.looks();
-    // At 8, 16, 32 and 64 rounds, and where the clock ends it.
+    // Looks at 8, 16, 32 and 64 rounds, and when the clock ends it.
     assert_eq!([looks(8, 64), looks(8, 8), looks(8, 4), looks(0, 4), looks(8, 63)], [5, 2, 2, 4, 4]);
 }
 
-/// Takes its turns in the order that is written down.
+/// Records the order of its turns.
 struct Written<'a> {
     name: char,
     seconds: f64,
@@ -156,7 +156,7 @@ impl Contestant for Written<'_> {
     }
 }
 
-/// The order of turns, the rounds at which somebody looked, and the speed-up of the second over the first.
+/// The order of turns, the rounds with a look, and the speed-up of the second over the first.
 fn written(patience: &Patience, until: Instant, settled_at: usize) -> (String, Vec<usize>, Speedup) {
     let order = std::cell::RefCell::new(String::new());
     let mut rounds = Rounds::new(1);
@@ -193,7 +193,7 @@ fn looks_come_after_twice_as_many_rounds_and_end_it_when_it_is_settled() {
     let patience = Patience { rounds: 4, most_rounds: 64, ..PATIENCE };
     let (_, looks, found) = written(&patience, far, 10);
     assert_eq!((looks, found.rounds), (vec![4, 8, 16], 16));
-    // However few are asked for, fewer than four give no interval; a clock that has run out ends it there.
+    // However few rounds are requested, fewer than four give no interval; a clock that has run out ends it there.
     let few = Patience { rounds: 1, most_rounds: 1, ..PATIENCE };
     assert_eq!(written(&few, far, 99).2.rounds, LEAST_ROUNDS);
     assert_eq!(written(&patience, Instant::now(), 99).2.rounds, LEAST_ROUNDS);
@@ -205,12 +205,12 @@ fn comparisons_share_the_time_and_have_what_those_before_them_left() {
     let rounds = |clock: &mut Clock| {
         clock.compare(&mut Noisy::new(1.0, 1, 0.3, 0.3), &mut Noisy::new(1.0, 2, 0.3, 0.3)).unwrap().rounds
     };
-    // The first of a billion has 60 ns, the last of them the whole minute.
+    // The first of a billion comparisons has 60 ns, the last the whole minute.
     let mut clock = Clock::start(patience, 1_000_000_000);
     assert_eq!((rounds(&mut clock), clock.done), (LEAST_ROUNDS, 1));
     clock.done = 999_999_998;
     assert_eq!(rounds(&mut clock), 8);
-    // More than were announced have the time of the last.
+    // Comparisons beyond the announced number get the time of the last.
     assert_eq!([rounds(&mut clock), rounds(&mut clock)], [8, 8]);
     assert_eq!(clock.done, clock.comparisons);
 }
@@ -221,7 +221,7 @@ fn those_who_never_met_are_as_unsure_as_both_together() {
     let all = [rounds.join(), rounds.join(), rounds.join()];
     let noise = [1.0, 1.1, 0.95, 1.05, 1.0, 0.9];
     for at in 0..12 {
-        // The second and the third take part in turns.
+        // The second and the third take part alternately.
         let own = if at % 2 == 0 { (all[1], 0.5) } else { (all[2], 0.25) };
         rounds.push(&[(all[0], noise[at % 6]), own]);
     }

@@ -1,9 +1,9 @@
-//! Whether one run's steps are slower than another's, by interval.
+//! Decides by confidence interval whether one run's steps are slower than another's.
 
 use crate::statistics::{MISSED, student_quantile};
 use serde::{Deserialize, Serialize};
 
-/// The median of the new steps over that of the old ones, with its 95% interval.
+/// Median of the new steps over the median of the old ones, with its 95% confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     pub ratio: f64,
@@ -16,23 +16,23 @@ pub struct Change {
 pub enum Verdict {
     /// The whole interval lies beyond the threshold.
     Regression,
-    /// The interval reaches beyond the threshold, and does not lie there.
+    /// The interval reaches beyond the threshold but does not lie there entirely.
     Undecided,
     NoRegression,
     /// The whole interval lies below 1.
     Faster,
 }
 
-/// Fewer steps than this have no interval worth the name.
+/// Fewer steps than this do not give a meaningful interval.
 pub const LEAST_STEPS: usize = 6;
 
-/// Fewer rounds in turns than this say nothing about their spread.
+/// Fewer rounds than this say nothing about their spread.
 pub const LEAST_ROUNDS: usize = 3;
 
 const RESAMPLES: usize = 2000;
 
 impl Change {
-    /// By resampling both sides; the same steps give the same interval. `None` with too few steps.
+    /// By resampling both sides (bootstrap); the same steps always give the same interval. `None` with too few steps.
     pub fn of(old: &[f64], new: &[f64]) -> Option<Change> {
         if old.len() < LEAST_STEPS || new.len() < LEAST_STEPS {
             return None;
@@ -46,8 +46,8 @@ impl Change {
         Some(Change { ratio, low: at(0.025).min(ratio), high: at(0.975).max(ratio) })
     }
 
-    /// From rounds in which both took turns, each with the step of the old and of the new: the mean of the logarithms of their
-    /// ratios, with Student's interval. Whatever slowed a whole round cancels out. `None` with too few rounds.
+    /// From rounds in which old and new alternate: the mean logarithm of their ratios, with a Student's t interval.
+    /// Whatever slows a whole round cancels out. `None` with too few rounds.
     pub fn of_turns(rounds: &[(f64, f64)]) -> Option<Change> {
         let logs: Vec<f64> = rounds.iter().map(|(old, new)| (new / old).ln()).collect();
         if logs.len() < LEAST_ROUNDS || logs.iter().any(|log| !log.is_finite()) {
@@ -60,7 +60,7 @@ impl Change {
         Some(Change { ratio: mean.exp(), low: (mean - half).exp(), high: (mean + half).exp() })
     }
 
-    /// `threshold` 0.05 lets steps grow by 5%.
+    /// A `threshold` of 0.05 allows steps to grow by 5%.
     pub fn verdict(&self, threshold: f64) -> Verdict {
         match () {
             () if self.low > 1.0 + threshold => Verdict::Regression,
@@ -71,7 +71,7 @@ impl Change {
     }
 }
 
-/// A small generator of its own: nothing here needs more than evenly spread indices.
+/// A small random generator: all it needs to give is uniformly distributed indices.
 struct Random(u64);
 
 impl Random {
@@ -82,7 +82,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// Median of as many values, drawn with replacement.
+    /// Median of a resample of the values: as many, drawn with replacement.
     fn median_of(&mut self, values: &[f64]) -> f64 {
         let mut drawn: Vec<f64> =
             (0..values.len()).map(|_| values[(((self.next() >> 32) * values.len() as u64) >> 32) as usize]).collect();
@@ -136,13 +136,13 @@ mod tests {
         let mut random = Random(0x9E37_79B9_7F4A_7C15);
         let mut times = [0_u32; 10];
         for _ in 0..20_000 {
-            // The median of one value drawn from ten: the index that was drawn.
+            // The index that a median over a single draw from ten values would use.
             let index = (((random.next() >> 32) * 10) >> 32) as usize;
             times[index] += 1;
         }
         // 2,000 each; five standard deviations are 212.
         assert!(times.iter().all(|times| times.abs_diff(2_000) < 212), "{times:?}");
-        // All values alike have one median; of two, both are drawn.
+        // Equal values have one median; from two values, both are drawn.
         assert_eq!(random.median_of(&[3.0; 5]), 3.0);
         let drawn: Vec<f64> = (0..40).map(|_| random.median_of(&[1.0, 2.0])).collect();
         assert!([1.0, 1.5, 2.0].iter().all(|value| drawn.contains(value)), "{drawn:?}");
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn an_interval_is_as_wide_as_the_noise_of_both_sides() {
-        // Medians of 47 steps within 2% of their mean: an interval within that, on both sides of the ratio.
+        // Steps within 2% of their mean: the interval lies within that, on both sides of the ratio.
         let change = Change::of(&steps(0.1), &steps(0.12)).unwrap();
         assert!(change.low < 1.2 && change.low > 1.2 * 0.97, "{change:?}");
         assert!(change.high > 1.2 && change.high < 1.2 * 1.03, "{change:?}");
-        // A side whose steps are all alike adds nothing.
+        // A side whose steps are all equal adds no spread.
         let one_side = Change::of(&[0.1; 47], &steps(0.1)).unwrap();
         assert!(one_side.high - one_side.low < change.high - change.low, "{one_side:?}");
         assert_eq!(Change::of(&[0.1; 8], &[0.2; 8]), Some(Change { ratio: 2.0, low: 2.0, high: 2.0 }));

@@ -1,4 +1,4 @@
-//! Errors of a checkpoint, by file and by what differs.
+//! Checkpoint errors: which file, and what differs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ pub enum CheckpointError {
     #[error(transparent)]
     Safetensors(#[from] SafetensorsError),
 
-    /// All ranks save together, and one of them could not.
+    /// All ranks save together, and this one could not.
     #[error("rank {rank}: {why}")]
     OtherRank { rank: usize, why: String },
 
@@ -57,14 +57,14 @@ pub enum CheckpointError {
     #[error(transparent)]
     Handover(Box<dyn std::error::Error + Send + Sync>),
 
-    /// A test's stand-in for a kill.
+    /// Stands in for a kill in tests.
     #[cfg(test)]
     #[error("stopped by a test")]
     Stopped,
 }
 
 impl CheckpointError {
-    /// Whether room ran out, rather than the request or a file being wrong.
+    /// Whether the disk is full, as opposed to a bad request or a bad file.
     pub fn is_disk_full(&self) -> bool {
         match self {
             CheckpointError::File(error) | CheckpointError::Safetensors(SafetensorsError::File(error)) => {
@@ -75,7 +75,7 @@ impl CheckpointError {
     }
 }
 
-/// The first few differences, a line each.
+/// Prints the first few differences, one per line.
 struct Lines<'a>(&'a [String]);
 
 impl fmt::Display for Lines<'_> {

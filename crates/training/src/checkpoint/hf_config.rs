@@ -1,5 +1,5 @@
-//! Hugging Face's `config.json`: read by the family it names, written so that transformers loads it. Keys that do not describe
-//! the model are kept: a model that was loaded is saved with its own tokens, lengths and types.
+//! Hugging Face's `config.json`: read according to the family it names, written so that transformers loads it. Keys
+//! that do not describe the model are kept: a loaded model is saved with its own special tokens, lengths and types.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,11 +14,11 @@ use crate::models::{FAMILIES, Family, ModelConfig, parameters};
 #[derive(Clone, Debug, PartialEq)]
 pub struct HfConfig {
     pub model: ModelConfig,
-    /// Entries of the file that it was read from; a new model has `max_position_embeddings` alone.
+    /// Entries of the file this was read from. A new model has only `max_position_embeddings`.
     pub entries: Map<String, Value>,
 }
 
-/// Entries that training does not look at: those of the file stay.
+/// Entries that training ignores; they are written back as they were read.
 const KEPT: [&str; 12] = [
     "bos_token_id",
     "eos_token_id",
@@ -34,7 +34,7 @@ const KEPT: [&str; 12] = [
     "activation_function",
 ];
 
-/// The longest sequence that a model has seen.
+/// The longest sequence that the model was trained on.
 const LENGTH: &str = "max_position_embeddings";
 
 impl HfConfig {
@@ -43,7 +43,7 @@ impl HfConfig {
         HfConfig::parse(&bytes, path)
     }
 
-    /// `path` is for the errors.
+    /// `path` is only for error messages.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<HfConfig, CheckpointError> {
         let unreadable = |why: String| CheckpointError::Unreadable { path: path.to_path_buf(), why };
         let value: Value = serde_json::from_slice(bytes).map_err(|error| unreadable(error.to_string()))?;
@@ -60,7 +60,7 @@ impl HfConfig {
         Ok(HfConfig { model, entries })
     }
 
-    /// As transformers reads it; in the order of the keys.
+    /// The JSON that transformers reads, in the order of the keys.
     pub fn to_json(&self) -> String {
         let Family { name, architecture, write, .. } = self.model.family;
         let common = json!({
@@ -80,7 +80,7 @@ impl HfConfig {
                 all.insert(key.clone(), value.clone());
             }
         }
-        // One type under both names, for versions of transformers before and after 5.
+        // Writes the dtype under both names, for transformers before and after version 5.
         if let Some(dtype) = ["dtype", "torch_dtype"].into_iter().find_map(|key| self.entries.get(key)) {
             all.insert("dtype".into(), dtype.clone());
             all.insert("torch_dtype".into(), dtype.clone());
@@ -89,13 +89,13 @@ impl HfConfig {
         format!("{value:#}\n")
     }
 
-    /// A new model that sees sequences of this length.
+    /// The configuration of a new model trained on sequences of this length.
     pub fn of(model: &ModelConfig, seq_len: usize) -> HfConfig {
         HfConfig { model: model.clone(), entries: Map::new() }.seeing(seq_len)
     }
 
-    /// The same for sequences of this length, where they are longer than any that it has seen.
-    /// Learned positions are the model's own, and no sequence is longer.
+    /// Raises the maximum length to `seq_len` if that is longer. A model with learned positions keeps its maximum,
+    /// because its table has no rows for longer sequences.
     pub fn seeing(mut self, seq_len: usize) -> HfConfig {
         if self.model.positions > 0 {
             return self;
@@ -105,13 +105,13 @@ impl HfConfig {
         self
     }
 
-    /// Shares of dropout that the file names: training here has none.
+    /// Names of the dropout settings in the file that are above zero: training here has no dropout.
     pub fn left_out(&self) -> Vec<&str> {
         let drops = |key: &str| self.entries.get(key).and_then(Value::as_f64).is_some_and(|share| share > 0.0);
         ["attn_pdrop", "embd_pdrop", "resid_pdrop"].into_iter().filter(|key| drops(key)).collect()
     }
 
-    /// Every parameter of this model under Hugging Face's name. A tied head is the embedding and has none of its own.
+    /// Every parameter of this model under Hugging Face's name. A tied head shares the embedding and has no entry.
     pub fn tensors(&self) -> Vec<TensorSpec> {
         let all = parameters(&self.model).unwrap_or_default();
         all.into_iter().map(|one| TensorSpec::new(one.name, one.ty.sizes())).collect()
@@ -125,7 +125,7 @@ fn object(value: Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// By the family that the file names, or by its class alone.
+/// Picks the family by `model_type`, or else by the class name.
 fn read_model(fields: &Fields) -> Result<ModelConfig, FieldError> {
     let family = match fields.get("model_type") {
         Some(Value::String(name)) => Family::named(name),

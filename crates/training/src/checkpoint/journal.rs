@@ -1,9 +1,9 @@
-//! Several files that change together: a journal that is rolled forward.
+//! Replaces several files as one: a journal that is rolled forward.
 //!
-//! New files are written and synced under `NAME.next`. Then `commit.json` appears, by one rename: from that moment the new
-//! checkpoint is the one that counts. Then the files are renamed to their names and the journal is removed. Whoever finds a
-//! journal finishes those renames; `.next` files without one are a save that never came to be, and are removed. So a kill at
-//! any moment leaves the old checkpoint or the new one, whole.
+//! New files are written and synced under `NAME.next`. Then `commit.json` appears through a single rename: from that
+//! moment the new checkpoint is the valid one. Then the files are renamed to their final names and the journal is
+//! removed. Whoever finds a journal finishes those renames; `.next` files without a journal belong to a save that never
+//! committed, and are removed. So a kill at any moment leaves either the old checkpoint or the new one, whole.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,11 +22,11 @@ pub(super) const FILES: [&str; 4] = [MODEL_FILE, OPTIMIZER_FILE, CONFIG_FILE, ST
 #[derive(Serialize, Deserialize)]
 struct Journal {
     schema_version: u32,
-    /// Names that `NAME.next` takes.
+    /// Files whose `NAME.next` replaces `NAME`.
     files: Vec<String>,
 }
 
-/// Counts the moments at which a kill could fall, so that a test can stop at each of them.
+/// Counts the points at which a kill could strike, so that a test can stop at each of them.
 #[derive(Debug, Default)]
 pub(super) struct Moments {
     #[cfg(test)]
@@ -51,14 +51,14 @@ pub(super) fn is_pending(folder: &Path) -> bool {
     folder.join(JOURNAL_FILE).exists()
 }
 
-/// Makes the `.next` files of `FILES`, all written and synced, the checkpoint.
+/// Turns the `.next` files of `FILES`, all written and synced, into the checkpoint.
 pub(super) fn commit(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {
     let journal = Journal { schema_version: 1, files: FILES.map(String::from).to_vec() };
     let path = folder.join(JOURNAL_FILE);
     let text = serde_json::to_vec_pretty(&journal)
         .map_err(|error| CheckpointError::Unreadable { path: path.clone(), why: error.to_string() })?;
     moments.pass()?;
-    // The `.next` names themselves must last before the journal that counts on them.
+    // The `.next` names must be durable before the journal that relies on them.
     sync_directory_of(&path)?;
     write_atomically(&path, &text)?;
     moments.pass()?;
@@ -98,7 +98,7 @@ pub(super) fn roll_forward(folder: &Path, moments: &mut Moments) -> Result<(), C
     Ok(())
 }
 
-/// Removes what a save that was cut short before its commit left behind. Only after `roll_forward`, under the lock.
+/// Removes the files of a save that was cut short before its commit. Call it only after `roll_forward`, under the lock.
 pub(super) fn remove_leftovers(folder: &Path) -> Result<(), CheckpointError> {
     let entries = fs::read_dir(folder).map_err(FileError::new("list", folder))?;
     for entry in entries {

@@ -1,7 +1,7 @@
 //! Older checkpoints: `step-00000010/` beside the newest, each a whole checkpoint of its own.
 //!
-//! They are hard links to the files that the next save replaces, so keeping one costs its disk space and no copying; where
-//! links cannot be made, copies.
+//! They are hard links to the files that the next save replaces, so keeping one costs disk space but no copying. Where
+//! links are not possible, the files are copied.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,11 @@ use super::journal::{FILES, Moments, next_path, step_of};
 use super::state::StateFile;
 use super::{CheckpointError, STATE_FILE};
 
-/// Links the checkpoint in `folder`, if there is one, into `step-N/`. One of that name is an earlier run's and gives way.
+/// Links the checkpoint in `folder`, if there is one, into `step-N/`. A `step-N/` that exists already is from an
+/// earlier run and is replaced.
 pub(super) fn keep_current(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {
-    // A checkpoint that cannot be resumed from is not worth keeping, and is not a reason to refuse the save that replaces it.
+    // A checkpoint that cannot be resumed is not worth keeping, and is not a reason to refuse the save that replaces
+    // it.
     let Ok(Some(current)) = StateFile::read(folder) else { return Ok(()) };
     if !FILES.iter().all(|file| folder.join(file).exists()) {
         return Ok(());
@@ -43,13 +45,14 @@ pub(super) fn keep_current(folder: &Path, moments: &mut Moments) -> Result<(), C
     Ok(())
 }
 
-/// Removes kept checkpoints but the `count` saved last.
+/// Removes all kept checkpoints except the `count` saved last.
 pub(super) fn prune(folder: &Path, count: usize, moments: &mut Moments) -> Result<(), CheckpointError> {
     let mut kept: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder).map_err(FileError::new("list", folder))? {
         let entry = entry.map_err(FileError::new("list", folder))?;
         let Some(step) = step_of(&entry.file_name().to_string_lossy()) else { continue };
-        // A link has the time of the save itself. One that cannot be told counts as the oldest.
+        // A hard link has the modification time of the save itself. A checkpoint without a readable time counts as the
+        // oldest.
         let saved = fs::metadata(entry.path().join(STATE_FILE)).and_then(|about| about.modified());
         kept.push((saved.unwrap_or(SystemTime::UNIX_EPOCH), step, entry.path()));
     }
@@ -62,7 +65,8 @@ pub(super) fn prune(folder: &Path, count: usize, moments: &mut Moments) -> Resul
     Ok(())
 }
 
-/// Under an unfinished name first, so that a kill in the middle leaves no half of a checkpoint under a good name.
+/// Renames the folder to an unfinished name first, so that a kill in the middle never leaves half a checkpoint under a
+/// valid name.
 fn remove_kept(folder: &Path, path: &Path) -> Result<(), CheckpointError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = next_path(folder, &name);

@@ -1,4 +1,5 @@
-//! A kill at every moment of a save, and of the recovery after it: what is there is the old checkpoint or the new one, whole.
+//! Kills at every point of a save and of the recovery after it: the folder holds either the old checkpoint or the new
+//! one, whole.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -43,7 +44,7 @@ fn state(step: u64) -> TrainingState {
     }
 }
 
-/// A value that tells step, content, tensor and element apart.
+/// A distinct value for every step, content, tensor and element.
 fn value(step: u64, content: Content, name: &str, element: usize) -> f32 {
     let place = Content::STATES.iter().position(|one| *one == content).map_or(0.0, |place| 1.0 + place as f32);
     step as f32 * 1000.0 + place * 100.0 + f32::from(name.as_bytes()[0]) + element as f32 / 64.0
@@ -63,7 +64,7 @@ fn save(saver: &mut Saver, step: u64) -> Result<(), CheckpointError> {
     })
 }
 
-/// The step of a checkpoint after reading all of it and finding every value in place.
+/// Reads the whole checkpoint, checks every value, and returns its step.
 fn whole_step(folder: &Path) -> u64 {
     let checkpoint = Checkpoint::open(folder).unwrap();
     let step = checkpoint.state().unwrap().step;
@@ -88,7 +89,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A folder with steps 1 (where it is kept) and 2 saved.
+/// A folder with steps 1 (if kept) and 2 saved.
 fn two_saved(keep: usize) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut saver = saver(folder.path(), keep);
@@ -97,7 +98,7 @@ fn two_saved(keep: usize) -> TempDir {
     folder
 }
 
-/// Far cheaper than saving anew: nothing is synced.
+/// Much cheaper than saving again: nothing is synced.
 fn copy(from: &Path, to: &Path) {
     for name in names_in(from) {
         let (from, to) = (from.join(&name), to.join(&name));
@@ -110,7 +111,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Saves step 3 into a copy of `base` with a kill at the given moment; true when the save came through.
+/// Saves step 3 into a copy of `base` with a kill at the given moment; true if the save finished.
 fn save_with_kill(base: &TempDir, keep: usize, moment: u64) -> (TempDir, bool) {
     let folder = tempfile::tempdir().unwrap();
     copy(base.path(), folder.path());
@@ -212,7 +213,7 @@ fn a_damaged_journal_renames_nothing_outside_the_checkpoint() {
     assert!(outside.path().join("secrets.next").exists());
 }
 
-/// Every rank its part of each tensor, as shards are cut.
+/// Each rank writes its own part of every tensor, cut as shards are.
 fn save_as_ranks(saver: &mut Saver, step: u64, ranks: usize) {
     let (config, tensors, state) = (config(), tensors(), state(step));
     saver.prepare(&tensors).unwrap();

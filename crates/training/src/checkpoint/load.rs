@@ -1,4 +1,4 @@
-//! Loading: everything for a resume, or the weights alone; tensor by tensor, each byte read once.
+//! Loading a checkpoint: everything, to resume, or only the weights. Tensor by tensor, each byte read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,23 +24,24 @@ use crate::safetensors_file::SafetensorsFile;
 /// Bytes read at a time: a multiple of every element's width.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// A checkpoint's folder with every header read and no tensor yet.
+/// A checkpoint folder with all headers read and no tensor data yet.
 #[derive(Debug)]
 pub struct Checkpoint {
     folder: PathBuf,
     config: HfConfig,
     config_digest: String,
     state: Option<StateFile>,
-    /// The model's one file, or the index of its shards.
+    /// The model's single file, or the index of its shards.
     model_path: PathBuf,
     models: Vec<SafetensorsFile>,
 }
 
-/// Takes elements: whose, from which one on, and their values. Called with all pieces of a tensor in order, tensors in the
-/// order they have in the file.
+/// Receives elements: the tensor's content and parameter name, the index of the first element, and the values. Called
+/// with all pieces of a tensor in order; tensors come in file order.
 pub type TakeElements<'a> = dyn FnMut(Content, &str, usize, &[f32]) -> Result<(), CheckpointError> + 'a;
 
-/// For a taker that wants whole tensors: gathers the pieces in one buffer that grows to the largest.
+/// Adapter for a receiver that wants whole tensors: gathers the pieces in one buffer, which grows to the largest
+/// tensor.
 pub fn whole_tensors<'a>(
     parameters: &'a [TensorSpec],
     mut take: impl FnMut(Content, &str, &[f32]) -> Result<(), CheckpointError> + 'a,
@@ -57,7 +58,7 @@ pub fn whole_tensors<'a>(
 }
 
 impl Checkpoint {
-    /// Finishes first what a killed save left half done.
+    /// Opens a checkpoint, after finishing what a killed save left half done.
     pub fn open(folder: &Path) -> Result<Checkpoint, CheckpointError> {
         finish_pending_commit(folder)?;
         let config_path = folder.join(CONFIG_FILE);
@@ -89,12 +90,12 @@ impl Checkpoint {
         &self.config
     }
 
-    /// Where training stood; an error for a folder that holds a model only.
+    /// The training state; an error if the folder holds only a model.
     pub fn state(&self) -> Result<&TrainingState, CheckpointError> {
         Ok(&self.state_file()?.state)
     }
 
-    /// The weights as float32, from float32, float16 or bfloat16. Other files in the folder are not looked at.
+    /// Reads the weights as float32, from float32, float16 or bfloat16. Ignores the folder's other files.
     pub fn read_weights(&self, parameters: &[TensorSpec], take: &mut TakeElements) -> Result<(), CheckpointError> {
         self.check_weights(parameters)?;
         let wanted = self.wanted_weights(parameters);
@@ -104,8 +105,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Weights and what the optimizer keeps, and that all files are the ones that were saved together. On an error some tensors may have
-    /// been handed over already.
+    /// Reads the weights and the optimizer's state, and checks that all files were saved together. After an error, some
+    /// tensors may already have been handed over.
     pub fn read_all(&self, parameters: &[TensorSpec], take: &mut TakeElements) -> Result<(), CheckpointError> {
         let digests = &self.state_file()?.sha256;
         let [model] = &self.models[..] else {
@@ -141,7 +142,8 @@ impl Checkpoint {
         check(&optimizer_path, &digests.optimizer, read_file(&optimizer, &states, take)?)
     }
 
-    /// Under the names that the files have: some leave out what all but the head begin with.
+    /// Weights under the names that the files use: some files leave out the prefix that all names but the head's begin
+    /// with.
     fn wanted_weights<'a>(&self, parameters: &'a [TensorSpec]) -> Wanted<'a> {
         let prefix = self.config.model.family.prefix;
         let wanted = wanted_tensors(parameters, &[Content::Weight]);
@@ -181,7 +183,7 @@ fn missing(folder: &Path, missing: &'static str) -> CheckpointError {
 }
 
 fn finish_pending_commit(folder: &Path) -> Result<(), CheckpointError> {
-    // A live saver's journal is there for moments only; one that stays is a killed saver's, whose lock is free.
+    // The journal of a live saver exists only briefly. One that stays belongs to a killed saver, whose lock is free.
     const TRIES: u32 = 20;
     for attempt in 1.. {
         if !journal::is_pending(folder) {
@@ -219,7 +221,7 @@ fn open_shards(folder: &Path, path: &Path) -> Result<Vec<SafetensorsFile>, Check
     Ok(shards)
 }
 
-/// Names in the file, and whose tensor each is.
+/// Names in the file, each with the tensor it stands for.
 type Wanted<'a> = BTreeMap<String, (Content, &'a TensorSpec)>;
 
 fn wanted_tensors<'a>(parameters: &'a [TensorSpec], contents: &[Content]) -> Wanted<'a> {
@@ -234,7 +236,7 @@ fn tensors_of(file: &SafetensorsFile) -> BTreeMap<&str, &TensorInfo> {
     file.tensors().iter().map(|(name, info)| (name.as_str(), info)).collect()
 }
 
-/// A line for every tensor that is missing, of another shape or type, or not part of the model.
+/// One line for every tensor that is missing, has another shape or type, or is not part of the model.
 fn differences(
     wanted: &Wanted,
     have: &BTreeMap<&str, &TensorInfo>,
@@ -269,7 +271,7 @@ fn refuse_differences(path: &Path, differences: Vec<String>) -> Result<(), Check
     Err(CheckpointError::Mismatch { path: path.to_path_buf(), differences })
 }
 
-/// Reads the whole file once, in order: hands over what is wanted, and returns the SHA-256 of everything.
+/// Reads the whole file once, in order: hands over the wanted tensors and returns the SHA-256 of the file.
 fn read_file(file: &SafetensorsFile, wanted: &Wanted, take: &mut TakeElements) -> Result<String, CheckpointError> {
     let mut digest = Sha256::new_with_prefix(file.head());
     let mut bytes = vec![0; PIECE_BYTES];
@@ -290,7 +292,7 @@ fn read_file(file: &SafetensorsFile, wanted: &Wanted, take: &mut TakeElements) -
     Ok(hex(digest))
 }
 
-/// The types that `differences` lets through.
+/// Decodes the dtypes that `differences` lets through.
 fn decode(dtype: Dtype, bytes: &[u8], elements: &mut Vec<f32>) {
     match dtype {
         Dtype::BF16 => elements.extend(bytes.as_chunks().0.iter().map(|two| half::bf16::from_le_bytes(*two).to_f32())),

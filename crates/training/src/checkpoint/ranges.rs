@@ -1,4 +1,5 @@
-//! A checkpoint that several ranks write: each its own range of every tensor, into files that one of them has prepared.
+//! A checkpoint written by several ranks: each writes its own range of every tensor, into files that one of them has
+//! prepared.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -12,21 +13,21 @@ use super::tensor_writer::{head_of, hex};
 use super::{CheckpointError, Content, MODEL_FILE, OPTIMIZER_FILE, TensorSpec};
 use crate::positioned_file::{read_exact_at, write_all_at};
 
-/// Bytes read at a time for a digest.
+/// Bytes read at a time to compute a digest.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Tensors of a file, in order.
+/// The tensors of a file, in order.
 pub(super) fn sources<'a>(parameters: &'a [TensorSpec], contents: &[Content]) -> Vec<(Content, &'a TensorSpec)> {
     let have = |content: Content| parameters.iter().filter(move |one| one.has(content)).map(move |one| (content, one));
     contents.iter().flat_map(|content| have(*content)).collect()
 }
 
-/// The same under their names in the file.
+/// The same tensors under their names in the file.
 pub(super) fn named(sources: &[(Content, &TensorSpec)]) -> Vec<TensorSpec> {
     sources.iter().map(|(content, one)| TensorSpec::new(content.tensor_name(&one.name), &one.shape)).collect()
 }
 
-/// A file of tensors as it will be: every rank comes to the same places by itself.
+/// The layout of a tensor file before it is written. Every rank computes the same layout by itself.
 struct Layout {
     path: PathBuf,
     head: Vec<u8>,
@@ -52,7 +53,7 @@ impl Layout {
     }
 }
 
-/// Makes both files with their heads and their full length, for all ranks to fill.
+/// Creates both files with their headers and at full length, for all ranks to fill.
 pub(super) fn prepare(folder: &Path, parameters: &[TensorSpec]) -> Result<(), CheckpointError> {
     for layout in Layout::both(folder, parameters)? {
         let mut file = File::create(&layout.path).map_err(FileError::new("create", &layout.path))?;
@@ -63,7 +64,7 @@ pub(super) fn prepare(folder: &Path, parameters: &[TensorSpec]) -> Result<(), Ch
     Ok(())
 }
 
-/// SHA-256 of both files as they lie there.
+/// SHA-256 of both files as they are on disk.
 pub(super) fn digests(folder: &Path) -> Result<[String; 2], CheckpointError> {
     let of = |name: &str| -> Result<String, CheckpointError> {
         let path = next_path(folder, name);
@@ -87,7 +88,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// `None` where the prepared files are not to be seen from here: the folder is not one that all ranks share.
+    /// `None` if the prepared files are not visible from here, because the folder is not shared by all ranks.
     pub fn open(folder: &Path, parameters: &[TensorSpec]) -> Result<Option<Ranges>, CheckpointError> {
         let mut files = vec![];
         for layout in Layout::both(folder, parameters)? {
@@ -107,7 +108,7 @@ impl Ranges {
         Ok(Some(Ranges { files }))
     }
 
-    /// Elements of one of a parameter's tensors, from number `first` on.
+    /// Writes elements of one of a parameter's tensors, from index `first` on.
     pub fn write(&self, content: Content, name: &str, first: usize, data: &[f32]) -> Result<(), CheckpointError> {
         for (layout, file) in &self.files {
             let place = layout.places.iter().find(|(other, owner, _)| *other == content && owner == name);
@@ -120,7 +121,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Syncs to disk what this rank wrote.
+    /// Syncs this rank's writes to disk.
     pub fn finish(self) -> Result<(), CheckpointError> {
         for (layout, file) in &self.files {
             file.sync_all().map_err(FileError::new("write", &layout.path))?;

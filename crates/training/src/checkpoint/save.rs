@@ -1,4 +1,4 @@
-//! Saving: one saver a folder, one snapshot after another, and a kill at any moment costs nothing that was saved.
+//! Saving: one saver per folder, one snapshot after another. A kill at any moment loses nothing that was saved.
 
 use std::fs::{self, File, TryLockError};
 use std::num::NonZeroUsize;
@@ -18,7 +18,7 @@ use super::{
 
 const LOCK_FILE: &str = ".lock";
 
-/// Holds a folder for itself as long as it lives: a second one, in any process, is refused.
+/// Holds an exclusive lock on a folder for as long as it lives: a second saver, in any process, is refused.
 #[derive(Debug)]
 pub struct Saver {
     folder: PathBuf,
@@ -27,22 +27,22 @@ pub struct Saver {
     _lock: File,
 }
 
-/// Parts of a checkpoint besides the tensors' numbers.
+/// The contents of a checkpoint other than the tensor data.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     pub config: &'a HfConfig,
-    /// Every parameter, tied ones once.
+    /// Every parameter; tied ones appear once.
     pub tensors: &'a [TensorSpec],
     pub state: &'a TrainingState,
 }
 
-/// Hands over one tensor: called with what it is, the parameter's name, and a function that takes its elements in order, in
-/// one piece or many.
+/// Supplies one tensor: called with the content, the parameter's name, and a function that takes the elements in order,
+/// in one piece or many.
 pub type GiveTensor<'a> = dyn FnMut(Content, &str, &mut TakePiece) -> Result<(), CheckpointError> + 'a;
 
 impl Saver {
-    /// Makes the folder if it is missing, and finishes or clears away what a killed save left in it. `keep` counts checkpoints,
-    /// the newest included; with 1, older ones that lie there are left alone.
+    /// Creates the folder if it is missing, and finishes or removes what a killed save left in it. `keep` counts
+    /// checkpoints including the newest; with 1, older ones that are already there are left alone.
     pub fn open(folder: &Path, keep: NonZeroUsize) -> Result<Saver, CheckpointError> {
         fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))?;
         let lock = lock(folder)?;
@@ -52,7 +52,7 @@ impl Saver {
         Ok(Saver { folder: folder.to_path_buf(), keep, moments, _lock: lock })
     }
 
-    /// Replaces the folder's checkpoint. After an error the one before it is still there, whole.
+    /// Replaces the folder's checkpoint. After an error the previous one is still there, whole.
     pub fn save(&mut self, snapshot: Snapshot, give: &mut GiveTensor) -> Result<(), CheckpointError> {
         let saved = self.write_and_commit(snapshot, give);
         if let Err(error) = &saved
@@ -67,20 +67,21 @@ impl Saver {
         &self.folder
     }
 
-    /// Room for the next try, above all when the disk is full; the first error is the one to tell.
+    /// Frees disk space for the next attempt, above all when the disk is full. Errors are ignored: the first one is the
+    /// one to report.
     pub fn clear(&mut self) {
         let _ = journal::roll_forward(&self.folder, &mut Moments::default())
             .and_then(|()| journal::remove_leftovers(&self.folder));
     }
 
-    /// Makes the files that all ranks write their ranges of (`ranges`). The checkpoint stays the one before.
+    /// Creates the files that each rank writes its range of (`ranges`). The previous checkpoint stays valid.
     pub fn prepare(&mut self, tensors: &[TensorSpec]) -> Result<(), CheckpointError> {
         journal::roll_forward(&self.folder, &mut self.moments)?;
         ranges::prepare(&self.folder, tensors)
     }
 
-    /// Makes files that all ranks have written the checkpoint. Reads them once for their digests, and so finds out whether all of them
-    /// wrote to the same place.
+    /// Commits the files that all ranks have written. Reads them once for their digests, which also shows whether all
+    /// ranks wrote to the same place.
     pub fn commit_written(&mut self, snapshot: Snapshot) -> Result<(), CheckpointError> {
         let [model, optimizer] = ranges::digests(&self.folder)?;
         let config = self.write_text(CONFIG_FILE, &snapshot.config.to_json())?;
@@ -88,7 +89,7 @@ impl Saver {
     }
 
     fn write_and_commit(&mut self, snapshot: Snapshot, give: &mut GiveTensor) -> Result<(), CheckpointError> {
-        // An earlier save of this process may have committed and then failed to rename.
+        // An earlier save of this process may have committed and then failed to rename the files.
         journal::roll_forward(&self.folder, &mut self.moments)?;
         let digests = Digests {
             model: self.write_parameters(MODEL_FILE, snapshot.tensors, &[Content::Weight], give)?,
@@ -144,7 +145,7 @@ impl Saver {
     }
 }
 
-/// The name of something in the folder that belongs to a model or checkpoint, and that a save there would replace.
+/// The name of a model or checkpoint file in the folder that a save there would replace.
 pub fn file_of_checkpoint(folder: &Path) -> Result<Option<String>, CheckpointError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(FileError::new("list", folder))? {
@@ -155,12 +156,12 @@ pub fn file_of_checkpoint(folder: &Path) -> Result<Option<String>, CheckpointErr
             found.push(name);
         }
     }
-    // The model is what a person would miss first.
+    // The model first: it is the file a user would miss most.
     found.sort_by_key(|name| (name != MODEL_FILE, name.clone()));
     Ok(found.into_iter().next())
 }
 
-/// Waits for nobody: a folder that is in use stays so for the length of a run.
+/// Takes the lock without waiting: a folder in use stays in use for a whole run.
 pub(super) fn lock(folder: &Path) -> Result<File, CheckpointError> {
     let path = folder.join(LOCK_FILE);
     let file =

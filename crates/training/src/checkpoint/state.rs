@@ -1,4 +1,4 @@
-//! `training_state.json`: where training stood, and which files belong together.
+//! `training_state.json`: the state of training, and which files belong together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,33 +15,33 @@ use super::{CheckpointError, STATE_FILE};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Steps and micro-batches that a run can count to without its sums overflowing.
+/// Upper limit on steps and micro-batches, so that sums of them cannot overflow.
 const MOST_COUNTED: u64 = 1 << 60;
 
-/// State that resuming needs besides weights and moments.
+/// State that resuming needs besides weights and optimizer tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingState {
-    /// Optimizer steps done.
+    /// Optimizer steps taken.
     pub step: u64,
-    /// Micro-batches read: the next one's position.
+    /// Micro-batches read, which is also the position of the next one.
     pub data_position: u64,
     pub seed: u64,
-    /// The data source's own words for itself (`Source::description`).
+    /// The data source's description of itself (`Source::description`).
     pub data: String,
     pub optimizer: OptimizerSettings,
-    /// Steps at which each parameter was updated, where steps choose; without it every step updated all.
+    /// Number of updates of each parameter, when steps choose what they update. Empty if every step updated everything.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_steps: BTreeMap<String, u64>,
     /// Scales of tensors that are rounded to eight bits; empty in other precisions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scales: BTreeMap<String, Vec<f32>>,
-    /// Other entries that the caller wants back; not looked at here.
+    /// Other entries that the caller wants back; ignored here.
     #[serde(default)]
     pub extra: Map<String, Value>,
 }
 
 impl TrainingState {
-    /// Were parameters updated at different numbers of steps?
+    /// Whether some parameters were updated fewer times than others.
     pub fn has_uneven_steps(&self) -> bool {
         self.node_steps.values().any(|count| *count != self.step)
     }
@@ -51,25 +51,25 @@ impl TrainingState {
 pub struct OptimizerSettings {
     /// PyTorch's class: `AdamW`, `SGD` or `Muon`.
     pub name: String,
-    /// Share that SGD and Muon keep.
+    /// Share of the momentum that SGD and Muon keep per step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,
     pub learning_rate: f64,
     pub betas: [f64; 2],
     pub eps: f64,
     pub weight_decay: f64,
-    /// Largest global norm of the gradients; 0 is off.
+    /// Maximum global norm of the gradients; 0 is off.
     pub clip: f64,
 }
 
-/// The file: the state and the SHA-256 of the files it was saved with.
+/// The file: the state, and the SHA-256 of each file it was saved with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct StateFile {
     pub schema_version: u32,
     #[serde(flatten)]
     pub state: TrainingState,
     pub sha256: Digests,
-    /// The digest it was saved with and the one it has, where they differ.
+    /// The recorded digest and the actual one, if they differ.
     #[serde(skip)]
     pub changed: Option<(String, String)>,
 }
@@ -79,7 +79,7 @@ pub(super) struct Digests {
     pub model: String,
     pub optimizer: String,
     pub config: String,
-    /// Digest of this file without this key, as compact JSON; absent in files of versions before 0.2.
+    /// Digest of this file without this key, as compact JSON; absent in files written before version 0.2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
@@ -96,7 +96,7 @@ impl StateFile {
         Ok(serde_json::to_string_pretty(&value)? + "\n")
     }
 
-    /// `None` when the folder has no such file.
+    /// `None` if the folder has no such file.
     pub fn read(folder: &Path) -> Result<Option<StateFile>, CheckpointError> {
         let path = folder.join(STATE_FILE);
         let bytes = match std::fs::read(&path) {
@@ -105,7 +105,7 @@ impl StateFile {
             Err(error) => return Err(FileError::new("read", &path)(error).into()),
         };
         let unreadable = |why: String| CheckpointError::Unreadable { path: path.clone(), why };
-        // The version first: a later layout may not parse as this one.
+        // Check the version first: a later layout may not parse as this one.
         let mut value: Value = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
         if value["schema_version"] != SCHEMA_VERSION {
             return Err(unreadable(format!(
@@ -129,12 +129,12 @@ impl StateFile {
     }
 }
 
-/// Takes the file's own digest out; returns it, and the one that the rest has. White space is not part of it.
+/// Takes the recorded digest out of the file; returns it and the actual digest of the rest. White space does not count.
 fn take_own_digest(value: &mut Value) -> Result<(Option<String>, String), serde_json::Error> {
     let digests = value.get_mut("sha256").and_then(Value::as_object_mut);
     let then = digests.and_then(|digests| digests.shift_remove("state"));
     let now = hex(Sha256::new_with_prefix(serde_json::to_vec(value)?));
-    // A value that is not text is not a digest either, and differs from every digest.
+    // A value that is not a string is not a digest either, and differs from every digest.
     Ok((then.map(|then| then.as_str().map_or_else(|| then.to_string(), String::from)), now))
 }
 
@@ -157,7 +157,7 @@ mod tests {
         TrainingState { step, data_position, seed: 1, data: "markov".into(), optimizer, node_steps, scales, extra }
     }
 
-    /// Saved and read again, with its text changed in between.
+    /// Saves the state, changes the text of the file, and reads it back.
     fn read(state: &TrainingState, change: impl Fn(String) -> String) -> Result<StateFile, String> {
         let folder = tempfile::tempdir().unwrap();
         let digest = || "0".repeat(64);
@@ -172,7 +172,7 @@ mod tests {
         let saved = state(7, 9, &[3, 7]);
         let file = read(&saved, |text| text).unwrap();
         assert_eq!((file.state, file.changed), (saved.clone(), None));
-        // White space is nobody's change.
+        // White space does not count as a change.
         assert_eq!(read(&saved, |text| text.replace("  ", " ")).unwrap().changed, None);
         let other = read(&saved, |text| text.replace("\"seed\": 1", "\"seed\": 2")).unwrap();
         assert_eq!(other.state.seed, 2);

@@ -1,4 +1,4 @@
-//! A safetensors file written as a stream: tensor after tensor, in pieces, with the file's digest on the way.
+//! Writes a safetensors file as a stream: tensor after tensor, in pieces, computing the file's digest on the way.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,14 +11,14 @@ use sha2::{Digest, Sha256};
 
 use super::{CheckpointError, TensorSpec};
 
-/// Elements turned into bytes at a time.
+/// Elements converted to bytes at a time.
 const PIECE_ELEMENTS: usize = 1 << 16;
 
 /// Takes a tensor's elements, in order and in any number of pieces.
 pub(super) type TakePiece<'a> = dyn FnMut(&[f32]) -> Result<(), CheckpointError> + 'a;
 
-/// Writes float32 `tensors` to a new file and syncs it; `give` is called once a tensor, in order, with what takes its elements.
-/// Returns the file's SHA-256.
+/// Writes float32 `tensors` to a new file and syncs it. Calls `give` once per tensor, in order, with a function that
+/// takes the elements. Returns the file's SHA-256.
 pub(super) fn write_tensors(
     path: &Path,
     tensors: &[TensorSpec],
@@ -57,7 +57,7 @@ pub(super) fn hex(digest: Sha256) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The header's length and the header, padded with spaces so that the data begins at a multiple of eight.
+/// The header's length and the header, padded with spaces so that the data begins at a multiple of eight bytes.
 pub(super) fn head_of(path: &Path, tensors: &[TensorSpec]) -> Result<Vec<u8>, CheckpointError> {
     let mut offset = 0;
     let infos = tensors
@@ -70,7 +70,7 @@ pub(super) fn head_of(path: &Path, tensors: &[TensorSpec]) -> Result<Vec<u8>, Ch
         })
         .collect();
     let unwritable = |why: String| CheckpointError::Unreadable { path: path.to_path_buf(), why };
-    // Transformers asks which framework's layout the tensors have.
+    // Transformers checks which framework's layout the tensors have.
     let format = HashMap::from([("format".to_string(), "pt".to_string())]);
     let metadata = Metadata::new(Some(format), infos).map_err(|error| unwritable(error.to_string()))?;
     let mut header = serde_json::to_vec(&metadata).map_err(|error| unwritable(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! One batch from a `.safetensors` file, at every step: how a stored case is replayed.
+//! One batch from a `.safetensors` file, repeated at every step: used to replay a stored case.
 
 use std::path::{Path, PathBuf};
 
@@ -70,7 +70,7 @@ fn read_ids(file: &SafetensorsFile, name: &str, vocab_size: usize) -> Result<(Ba
     file.read_pieces(info, &mut buffer, |piece| {
         for encoded in piece.chunks_exact(info.dtype.bitsize() / 8) {
             let id = decode(encoded);
-            // A negative id becomes one beyond any vocabulary.
+            // As `u64`, a negative id lies beyond any vocabulary.
             if id as u64 >= vocab_size as u64 || id > i64::from(i32::MAX) {
                 return Err(DataError::OutsideVocabulary {
                     path: file.path().to_path_buf(),

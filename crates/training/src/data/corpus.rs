@@ -1,7 +1,8 @@
-//! Many documents as one run of tokens: the texts of a folder, a pattern or JSONL files, cut once and kept.
+//! Many documents as one sequence of tokens: the texts of a folder, a pattern or JSONL files, tokenized once and
+//! cached.
 //!
-//! Documents follow each other in the order of the files' names, each with a token after it that says so. A window may hold the end
-//! of one and the beginning of the next. An epoch reads every window once, in an order of its own.
+//! Documents are in the order of their file names, each followed by an end-of-document token. A window may hold the end
+//! of one document and the beginning of the next. An epoch reads every window once, in an order of its own.
 
 mod cache;
 mod documents;

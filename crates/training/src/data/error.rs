@@ -1,4 +1,4 @@
-//! Errors in data, in the words of whoever gave it.
+//! Data errors, worded for the user who supplied the data.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::safetensors_file::SafetensorsError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// A test's stand-in for a file that went bad.
+    /// Stands in for a bad file in tests.
     #[error("there is no batch for step {step}: this fault was requested")]
     Injected { step: u64 },
 
@@ -128,7 +128,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// Whether room ran out (the cache of a tokenizer is the one thing that data writes).
+    /// Whether the disk is full (the tokenizer cache is the only thing written here).
     pub fn is_disk_full(&self) -> bool {
         match self {
             DataError::File(error) | DataError::Safetensors(SafetensorsError::File(error)) => error.is_disk_full(),

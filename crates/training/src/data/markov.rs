@@ -1,16 +1,16 @@
-//! A seeded Markov source with four successors a state, whose entropy rate is known: the floor of any model's loss.
+//! A seeded Markov source with four successors per state, whose entropy rate is known: the floor of any model's loss.
 //!
-//! Each state is a token, at most 256 of them, spread evenly over the vocabulary: few enough for a small model to
-//! see each one often within some hundred steps. Four random permutations give a state's successors, so every state is also
-//! reached from four; where two permutations agree, one successor takes both shares. The shares are 8 : 4 : 2 : 1, each scaled by a number
-//! between ½ and 1½ drawn for it: uneven enough to be worth learning, none too rare to be seen.
+//! Each state is a token. There are at most 256, spread evenly over the vocabulary: few enough for a small model to see
+//! each one often within a few hundred steps. Four random permutations give a state's successors, so every state also
+//! has four predecessors; where two permutations agree, one successor takes both shares. The shares are 8 : 4 : 2 : 1,
+//! each scaled by a random number between ½ and 1½: uneven enough to be worth learning, none too rare to be seen.
 
 use super::synthetic::{check_room, small_vocabulary};
 use super::{Batch, BatchShape, DataError, SourceSettings, place_token};
 use crate::rng::Stream;
 
 const SUCCESSORS: usize = 4;
-/// Tokens of a larger vocabulary that take part.
+/// States to use when the vocabulary is larger.
 const MOST_STATES: u32 = 256;
 const SHARES: [f64; SUCCESSORS] = [8.0, 4.0, 2.0, 1.0];
 
@@ -19,9 +19,9 @@ pub struct Markov {
     shape: BatchShape,
     seed: u64,
     vocab_size: u32,
-    /// `[states][4]`: successors and the probabilities up to and including each; merged ones are followed by empty places.
+    /// `[states][4]`: successors and their cumulative probabilities. Merged successors leave empty slots at the end.
     rows: Vec<Row>,
-    /// Stationary probability of all states up to and including each: where a sequence begins.
+    /// Cumulative stationary probability of the states; the first token of a sequence is drawn from it.
     stationary_sums: Vec<f64>,
     floor_nats: f64,
     steps: Stream,
@@ -35,7 +35,7 @@ struct Row {
 }
 
 impl Markov {
-    /// The chain depends on the seed and the number of states alone, so training and evaluation share it.
+    /// The chain depends only on the seed and the number of states, so training and evaluation share it.
     pub fn new(settings: &SourceSettings) -> Result<Markov, DataError> {
         let vocab_size = small_vocabulary("the Markov source", 1, settings.vocab_size)?;
         let rows = draw_chain(settings.seed, vocab_size.min(MOST_STATES));
@@ -82,9 +82,9 @@ impl Markov {
         self.shape
     }
 
-    /// The entropy rate. A sequence begins in the stationary distribution and its first token is never a target, so every target
-    /// carries exactly this much surprise on average, given the token before it: the expected loss of a perfect model, with
-    /// nothing to add for the beginning.
+    /// The entropy rate. A sequence begins in the stationary distribution and its first token is never a target, so
+    /// every target carries exactly this much surprise on average, given the token before it. This is the expected loss
+    /// of a perfect model, with no correction for the first token.
     pub fn floor_nats(&self) -> f64 {
         self.floor_nats
     }
@@ -99,7 +99,7 @@ impl Markov {
     }
 
     fn start(&self, sample: u64) -> u32 {
-        // 53 bits, so that rare states of large vocabularies are not rounded away.
+        // 53 bits, so that rare states are not rounded away.
         let unit = (self.starts.word_u64(sample) >> 11) as f64 / (1u64 << 53) as f64;
         let state = self.stationary_sums.partition_point(|sum| *sum <= unit);
         state.min(self.rows.len() - 1) as u32 // the sums may end a rounding error below 1
@@ -137,8 +137,8 @@ fn draw_chain(seed: u64, vocab_size: u32) -> Vec<Row> {
         .collect()
 }
 
-/// The first permutation is a single cycle through all states (Sattolo's shuffle), so that every state can be reached from every
-/// other for any vocabulary; the rest are any permutation (Fisher and Yates').
+/// The first permutation is a single cycle through all states (Sattolo's shuffle), so that every state can be reached
+/// from every other. The rest are arbitrary permutations (Fisher-Yates).
 fn draw_permutation(seed: u64, which: u32, vocab_size: u32) -> Vec<u32> {
     let stream = Stream::new(seed, &format!("data.markov.permutation.{which}"));
     let mut order: Vec<u32> = (0..vocab_size).collect();
@@ -162,8 +162,8 @@ fn merge_duplicates(row: &mut Row) {
     }
 }
 
-/// Power iteration on the chain that stands still half of the time: it has the same stationary distribution and converges even
-/// where the chain itself is periodic.
+/// Power iteration on the lazy chain, which stays put half of the time: it has the same stationary distribution and
+/// converges even if the chain itself is periodic.
 fn stationary_distribution(rows: &[Row]) -> Result<Vec<f64>, DataError> {
     const SETTLED: f64 = 1e-13;
     const MOST_ROUNDS: usize = 100_000;
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_entropy_rate_of_a_known_chain_is_its_textbook_value() {
-        // Two states that stay with 0.9 and 0.6: stationary 0.8 and 0.2.
+        // Two states that stay put with 0.9 and 0.6: stationary 0.8 and 0.2.
         let row = |successors: [u32; 2], probabilities: [f64; 2]| Row {
             successors: [successors[0], successors[1], 0, 0],
             probabilities: [probabilities[0], probabilities[1], 0.0, 0.0],

@@ -1,4 +1,4 @@
-//! Text of any size, read in pieces that end where a tokenizer would cut anyway.
+//! Reads text of any size in pieces that end where a tokenizer would split anyway.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,8 @@ use super::DataError;
 
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Hands over the text of a file in pieces of about a megabyte. `bad` makes the error for the first byte that is not UTF-8.
+/// Hands over the text of a file in pieces of about a megabyte. `bad` builds the error for the first byte that is not
+/// UTF-8.
 pub(super) fn read_text<E: From<DataError>>(
     path: &Path,
     bad: impl Fn(u64) -> DataError,
@@ -35,8 +36,8 @@ pub(super) fn read_text<E: From<DataError>>(
     }
 }
 
-/// After the last line's end; in a piece without one, before the last space, which tokenizers join to the word after it;
-/// in a piece without either, before a character that may go on in the next.
+/// Ends a piece after its last newline. Without one, before its last space, which tokenizers join to the following
+/// word. Without either, before a character that may continue in the next piece.
 fn end_of_piece(bytes: &[u8]) -> usize {
     let last = |wanted: u8| bytes.iter().rposition(|byte| *byte == wanted);
     if let Some(newline) = last(b'\n') {
@@ -54,7 +55,7 @@ fn end_of_piece(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Lengths of the pieces that a text comes in, which together are the text.
+    /// Lengths of the pieces of a text; the pieces concatenated are the text.
     fn lengths(text: &str) -> Vec<usize> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text.txt");
@@ -80,13 +81,14 @@ mod tests {
         assert_eq!(lengths(&long("\n")), [piece - 9, 20]);
         assert_eq!(lengths(&long(" ")), [piece - 10, 21]);
         assert_eq!(lengths(&long(" z\nz ")), [piece - 7, 22]);
-        // Characters of two, three and four bytes, none of which is cut; a last one that might go on waits for the next piece.
+        // Characters of two, three and four bytes are never split; a last one that might continue waits for the next
+        // piece.
         for (character, first) in [("é", piece - 2), ("€", (piece - 1) / 3 * 3), ("𝄞", piece - 4), ("x", piece - 1)]
         {
             let text = character.repeat(piece / character.len() + 8);
             assert_eq!(lengths(&text), [first, text.len() - first], "{character}");
         }
-        // A space at the very front is not a place to end.
+        // A leading space is not a place to end a piece.
         let spaced = format!(" {}", "x".repeat(piece + 5));
         assert_eq!(lengths(&spaced), [piece - 1, spaced.len() + 1 - piece]);
     }

@@ -8,10 +8,10 @@ use super::{Batch, DataError, Source};
 /// Batches in circulation: one in use, the others ready or being filled.
 const BUFFERS: usize = 3;
 
-/// Hands out the batches of a source in order. All buffers are made at the start and go round.
+/// Hands out the batches of a source in order. All buffers are allocated at the start and reused.
 #[derive(Debug)]
 pub struct Prefetcher {
-    /// `None` only while dropping: closing both ends is what ends the thread.
+    /// `None` only while dropping: closing both channels is what ends the thread.
     filled: Option<Receiver<Result<Batch, DataError>>>,
     empty: Option<SyncSender<Batch>>,
     thread: Option<JoinHandle<()>>,
@@ -31,9 +31,9 @@ impl Prefetcher {
         Prefetcher::every(source, first_position, 1)
     }
 
-    /// Every `stride`-th batch: those of one of so many ranks.
+    /// Every `stride`-th batch: the batches of one rank out of `stride`.
     pub fn every(source: Source, first_position: u64, stride: u64) -> Result<Prefetcher, DataError> {
-        // Both channels have room for every buffer, so neither side ever waits to hand one over.
+        // Both channels have room for every buffer, so neither side ever blocks on a send.
         let (give_filled, filled) = sync_channel(BUFFERS);
         let (empty, take_empty) = sync_channel(BUFFERS);
         for _ in 0..BUFFERS {
@@ -53,13 +53,13 @@ impl Prefetcher {
         })
     }
 
-    /// The next batch; the one before it goes back to be filled again. After an error there is no next one.
+    /// The next batch; the previous one goes back to be refilled. After an error there are no more batches.
     pub fn fetch(&mut self) -> Result<Fetched<'_>, DataError> {
         let (Some(filled), Some(empty)) = (&self.filled, &self.empty) else {
             return Err(DataError::Ended);
         };
         if let Some(used) = self.in_use.take() {
-            // A thread that has ended said why in what it sent last.
+            // A thread that has ended gave the reason in its last message.
             let _ = empty.send(used);
         }
         let batch = filled.recv().map_err(|_| DataError::Ended)??;
@@ -74,7 +74,7 @@ impl Drop for Prefetcher {
         self.filled = None;
         self.empty = None;
         if let Some(thread) = self.thread.take() {
-            // A panic in the thread has been reported by the panic hook.
+            // The panic hook has already reported a panic in the thread.
             let _ = thread.join();
         }
     }

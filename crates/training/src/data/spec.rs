@@ -1,4 +1,5 @@
-//! The data that `--data` names: a generator, a file whose ending says what is in it, or a folder or pattern of text files.
+//! The data that `--data` names: a generator, a file whose extension says what is in it, or a folder or pattern of text
+//! files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub enum DataSpec {
     Batch {
         path: PathBuf,
     },
-    /// A folder, a pattern, or one JSONL file: documents, cut once.
+    /// A folder, a pattern, or one JSONL file: documents, tokenized once.
     Corpus {
         path: PathBuf,
     },
@@ -43,15 +44,15 @@ impl TokenWidth {
         }
     }
 
-    /// `encoded` has `bytes()` bytes, little-endian.
+    /// Decodes `bytes()` little-endian bytes.
     pub(super) fn decode(self, encoded: &[u8]) -> u32 {
         encoded.iter().rev().fold(0, |id, byte| id << 8 | u32::from(*byte))
     }
 }
 
 impl DataSpec {
-    /// A file must exist. One with an ending of its own kind is that; any other is text, which opening it checks. Files of a
-    /// folder or pattern are looked for when it is opened.
+    /// A file must exist. Its extension gives the kind; any other extension is text, which is checked when it is
+    /// opened. A folder or pattern is searched when it is opened.
     pub fn parse(given: &str) -> Result<DataSpec, DataError> {
         let path = PathBuf::from(given);
         Ok(match given {
@@ -73,12 +74,12 @@ impl DataSpec {
 }
 
 impl DataSpec {
-    /// Is it cut into tokens when it is read?
+    /// Whether it is tokenized when it is read.
     pub fn is_text(&self) -> bool {
         matches!(self, DataSpec::Text { .. } | DataSpec::Corpus { .. })
     }
 
-    /// Can a part of it be held out?
+    /// Whether a part of it can be held out.
     pub fn has_parts(&self) -> bool {
         self.is_text() || matches!(self, DataSpec::Tokens { .. })
     }

@@ -1,4 +1,4 @@
-//! Uniform noise: every token from 1 up is as likely as any other. Nothing can be learned from it but that.
+//! Uniform noise: every token from 1 up is equally likely. There is nothing else to learn from it.
 
 use super::{Batch, BatchShape, DataError, SourceSettings, place_token};
 use crate::rng::Stream;
@@ -51,7 +51,7 @@ impl Synthetic {
     }
 }
 
-/// The vocabulary as a number that token ids (i32) can reach.
+/// The vocabulary size as a `u32`, checked to fit token ids (i32).
 pub(super) fn small_vocabulary(source_name: &'static str, least: usize, vocab_size: usize) -> Result<u32, DataError> {
     const MOST: usize = i32::MAX as usize;
     if vocab_size < least {

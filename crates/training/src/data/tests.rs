@@ -1,4 +1,4 @@
-//! Data that stays the same from version to version, and the words for it.
+//! Data that must stay the same from version to version, and its descriptions.
 
 use super::*;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn first_ids(spec: &DataSpec, settings: &SourceSettings, position: u64) -> Vec<i
     batch.input_ids
 }
 
-/// A run that is resumed by a later version reads on where it was: what a seed and a position give must never change.
+/// A run resumed by a later version must read on where it was: the result of a seed and position must never change.
 #[test]
 fn a_seed_gives_the_same_samples_in_every_version() {
     let folder = tempfile::tempdir().unwrap();
@@ -34,7 +34,7 @@ fn a_seed_gives_the_same_samples_in_every_version() {
         of(&DataSpec::Synthetic, &settings),
         of(&DataSpec::Markov, &settings),
         of(&DataSpec::Markov, &SourceSettings { vocab_size: 6, split: Split::Evaluation, ..settings.clone() }),
-        // By lot, and the end that is held out window by window in a drawn order.
+        // Random windows, and the held-out end window by window in a shuffled order.
         [starts(Part::Whole), starts(Part::AllButLast(0.2))],
         [starts(Part::Last(0.2)), starts(Part::Last(0.5))],
     ];
@@ -87,7 +87,7 @@ fn texts_and_token_files_know_their_windows_and_bytes() {
     let tokens = Source::open(&tokens, &settings(2, 6, 256)).unwrap();
     assert_eq!(tokens.bytes_per_token(), None, "nobody knows the text");
     assert_eq!(tokens.description(), "token file a.u32, 20 tokens, seed 42");
-    // A window and the token behind it must fit.
+    // A window and the token after it must fit.
     let text = |bytes: usize| {
         std::fs::write(&path, "x".repeat(bytes)).unwrap();
         Source::open(&DataSpec::Text { path: path.clone() }, &settings(1, 6, 256)).is_ok()

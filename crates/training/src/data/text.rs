@@ -1,4 +1,4 @@
-//! Text as bytes: a token is a byte, so any file can be read without a tokenizer, at any size, by position.
+//! Text as bytes: a token is a byte, so any file can be read by position, at any size, without a tokenizer.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::positioned_file::PositionedFile;
 
 const PIECE_BYTES: usize = 8192;
 
-/// How far a file is looked into for a zero byte, which no text has and nearly every other kind of file begins with.
+/// How far into a file to look for a zero byte, which text never has and most binary files have near the beginning.
 const LOOKED_AT_BYTES: u64 = 4096;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Token ids from a file of any size, read by position: raw and little-endian, nothing else in the file.
+//! Token ids from a file of any size, read by position: raw little-endian ids and nothing else.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use super::windows::Windows;
 use super::{Batch, BatchShape, DataError, SourceSettings, file_name, held_out_words, place_token};
 use crate::positioned_file::PositionedFile;
 
-/// Bytes read in one call: on the stack, so that filling a batch allocates nothing. A multiple of every token's width.
+/// Bytes read per call: the buffer is on the stack, so filling a batch allocates nothing. A multiple of every token
+/// width.
 const PIECE_BYTES: usize = 8192;
 
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub struct TokenFile {
     tokens: Tokens,
     windows: Windows,
     held_out: String,
-    /// Bytes per token of the text that the tokens were cut from, where that is known.
+    /// Bytes of text per token, if known.
     bytes_per_token: Option<f64>,
 }
 
@@ -32,7 +33,7 @@ impl TokenFile {
         })
     }
 
-    /// The same, cut from a text of so many bytes.
+    /// The same file, tokenized from a text of this many bytes.
     pub fn of_text(self, bytes: u64) -> TokenFile {
         TokenFile { bytes_per_token: Some(bytes as f64 / self.tokens.count.max(1) as f64), ..self }
     }
@@ -59,7 +60,7 @@ impl TokenFile {
     }
 }
 
-/// The tokens themselves.
+/// The tokens of a file.
 #[derive(Debug)]
 pub(super) struct Tokens {
     width: TokenWidth,
@@ -80,7 +81,7 @@ impl Tokens {
         Ok(Tokens { width, vocab_size, file, count })
     }
 
-    /// An id outside the vocabulary is found when it is met: a file of any size cannot be looked through first.
+    /// An id outside the vocabulary is found only when it is read: a file of any size cannot be scanned first.
     pub fn fill(&self, windows: &Windows, position: u64, batch: &mut Batch) -> Result<(), DataError> {
         check_room(windows.shape, batch)?;
         for row in 0..windows.shape.batch_size {

@@ -1,9 +1,9 @@
-//! Text cut by a Hugging Face tokenizer, once: its tokens are kept in a file and read by position from then on.
+//! Text tokenized once by a Hugging Face tokenizer: the tokens are cached in a file and read by position.
 //!
-//! The file lies in a folder that the caller names, as raw u32 ids, under a name made from the text's path, length and time of
-//! change and the tokenizer's content; a later run with the same finds it there. Text goes through in pieces of about a megabyte
-//! that end at a line's end (or a space, where lines are that long), so a text of any size fits; a tokenizer that would join
-//! text across that line's end (few do) sees it cut there. No special tokens are added.
+//! The cache is a file of raw u32 ids in a folder that the caller names. Its name is derived from the text's path,
+//! length and modification time and the tokenizer's content, so a later run with the same inputs finds it. Text is
+//! processed in pieces of about a megabyte that end at a newline (or a space, if lines are that long), so text of any
+//! size fits. A tokenizer that would merge across that newline (few do) is cut there. No special tokens are added.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -56,7 +56,7 @@ fn cached_path(text: &DataFile, definition: &[u8], cache: &Path) -> Result<PathB
     Ok(cache.join(format!("{name}.u32")))
 }
 
-/// Why a file of tokens was not written: the disk, or what it was to be made from.
+/// Why a token file was not written: the disk failed, or its input did.
 pub(super) enum Stop {
     Write(io::Error),
     Data(DataError),
@@ -74,7 +74,7 @@ impl From<DataError> for Stop {
     }
 }
 
-/// Writes a file that has no name until it is whole.
+/// Writes a file that appears under its name only once it is complete.
 pub(super) fn write_whole<T>(
     target: &Path,
     fill: impl FnOnce(&mut BufWriter<fs::File>) -> Result<T, Stop>,
@@ -86,7 +86,7 @@ pub(super) fn write_whole<T>(
             Ok(())
         }
         Err(Stop::Write(error)) => Err(error),
-        // An error of the data travels beside the write's, which it ends.
+        // A data error is kept separately; the writer itself gets a stand-in I/O error.
         Err(Stop::Data(error)) => {
             outcome = Some(Err(error));
             Err(io::Error::other("the text cannot be tokenized"))
@@ -103,7 +103,7 @@ pub(super) fn write_whole<T>(
 mod without {
     use super::{DataError, TokenizerSettings};
 
-    /// There is none in this build.
+    /// This build has no tokenizer.
     pub enum Cutter {}
 
     impl Cutter {
@@ -139,7 +139,7 @@ mod with_tokenizers {
 
     use super::{DataError, TokenizerSettings};
 
-    /// Names that models give the token after a document.
+    /// Common names of the end-of-document token.
     const ENDS: [&str; 6] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "[SEP]"];
 
     pub struct Cutter {
@@ -166,12 +166,12 @@ mod with_tokenizers {
             &self.definition
         }
 
-        /// Ids there are.
+        /// Vocabulary size that the ids need.
         pub fn needed(&self) -> usize {
             self.needed
         }
 
-        /// The token after a document, where the tokenizer has one of the usual names.
+        /// The end-of-document token, if the tokenizer has one under a common name.
         pub fn end_of_document(&self) -> Option<(u32, String)> {
             ENDS.iter().find_map(|name| Some((self.tokenizer.token_to_id(name)?, name.to_string())))
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{BatchShape, DataError, Part, SourceSettings};
 use crate::rng::Stream;
 
-/// Windows of S + 1 tokens into a part of a run of tokens.
+/// Windows of S + 1 tokens within a range of tokens.
 #[derive(Debug)]
 pub(super) struct Windows {
     pub shape: BatchShape,
@@ -21,12 +21,13 @@ pub(super) struct Windows {
 enum Order {
     /// Every start is equally likely.
     ByLot { starts: u64, offsets: Stream },
-    /// Windows that share their last token with the next one's first; the tokens after the last whole window are left out.
+    /// Neighbouring windows share a token: the last of one is the first of the next. Tokens after the last whole window
+    /// are left out.
     OncePerEpoch { windows: u64, permutation: Permutation },
 }
 
 impl Windows {
-    /// Every start is equally likely, except that a held-out part is gone through window by window.
+    /// Every start is equally likely, except that a held-out part is read window by window.
     pub fn of_file(path: &Path, tokens: Range<u64>, settings: &SourceSettings) -> Result<Windows, DataError> {
         if matches!(settings.part, Part::Last(_)) {
             return Windows::once_per_epoch(path, tokens, settings);
@@ -57,7 +58,7 @@ impl Windows {
             }
     }
 
-    /// Windows of an epoch; none where they are drawn at random.
+    /// Windows per epoch; `None` if they are drawn at random.
     pub fn per_epoch(&self) -> Option<u64> {
         match self.order {
             Order::ByLot { .. } => None,
@@ -66,7 +67,7 @@ impl Windows {
     }
 }
 
-/// Starts of a window in the range; at least one.
+/// Number of possible window starts in the range; at least one.
 fn check_length(path: &Path, tokens: &Range<u64>, settings: &SourceSettings) -> Result<u64, DataError> {
     let (have, seq_len) = (tokens.end - tokens.start, settings.shape.seq_len);
     let too_short = || DataError::TooShort { path: path.to_path_buf(), have, seq_len, part: settings.part };
@@ -74,8 +75,8 @@ fn check_length(path: &Path, tokens: &Range<u64>, settings: &SourceSettings) -> 
 }
 
 impl Part {
-    /// The tokens of this part. The held-out end has room for one window at least; it begins with a document where one
-    /// begins near enough (`document_before` gives the last beginning of a document at or before a token).
+    /// The tokens of this part. The held-out end has room for at least one window and begins with a document if one
+    /// begins near enough (`document_before` gives the last document start at or before a token).
     pub(super) fn range(self, tokens: u64, seq_len: usize, document_before: impl Fn(u64) -> u64) -> Range<u64> {
         let cut = |share: f64| {
             let wanted = ((tokens as f64 * share).ceil() as u64).max(seq_len as u64 + 1).min(tokens);
@@ -91,8 +92,8 @@ impl Part {
     }
 }
 
-/// The numbers below `size` in another order for every epoch: a Feistel network over the next power of four, gone through again
-/// while it leads outside.
+/// The numbers below `size` in a different order for every epoch: a Feistel network over the next power of four,
+/// applied again while the result lies outside (cycle walking).
 #[derive(Debug)]
 struct Permutation {
     keys: Stream,
@@ -160,7 +161,7 @@ mod tests {
         let permutation = Permutation::new(Stream::new(1, "test"), 10_000);
         let order: Vec<u64> = (0..10_000).map(|index| permutation.at(3, index)).collect();
         let close = order.windows(2).filter(|pair| pair[0].abs_diff(pair[1]) < 100).count();
-        // Two percent of random pairs lie that close.
+        // About two percent of random pairs are that close.
         assert!((100..300).contains(&close), "{close}");
         let early: u64 = order[..1000].iter().sum::<u64>() / 1000;
         assert!((4500..5500).contains(&early), "the first tenth is of the whole: mean {early}");
@@ -177,7 +178,7 @@ mod tests {
     fn windows_of_an_epoch_lie_side_by_side_within_their_part() {
         let settings = SourceSettings::new(BatchShape { batch_size: 4, seq_len: 10 }, 256, 7);
         let windows = |tokens| Windows::once_per_epoch(Path::new("a"), tokens, &settings).unwrap();
-        // Fifty tokens have four windows and the token behind each; fifty-one have five.
+        // Fifty tokens hold four windows, each with its next token; fifty-one hold five.
         assert_eq!(
             [windows(100..150), windows(100..151), windows(0..11)].map(|of| of.per_epoch()),
             [4, 5, 1].map(Some)

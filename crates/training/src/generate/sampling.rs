@@ -1,26 +1,26 @@
-//! The choice of the next token.
+//! Sampling of the next token.
 
 use crate::rng::Stream;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Logits are divided by it; at 0 the most likely token is taken.
+    /// Divides the logits; 0 takes the most likely token.
     pub temperature: f64,
-    /// Most likely tokens that are drawn from; 0 is all.
+    /// Number of most likely tokens to draw from; 0 is all.
     pub top_k: usize,
-    /// The most likely tokens that have this share together are drawn from.
+    /// Draws from the most likely tokens that together reach this probability.
     pub top_p: f64,
     pub seed: u64,
 }
 
 impl Sampling {
-    /// The most likely token.
+    /// Always takes the most likely token.
     pub const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, seed: 0 };
 
-    /// Token number `index` of those that are chosen: by the logits, the seed and its number alone.
+    /// Chooses token number `index`. Depends only on the logits, the seed and the index.
     pub fn choose(&self, logits: &[f32], index: u64) -> i32 {
         if self.temperature == 0.0 {
-            // The first of equals.
+            // The first one wins a tie.
             let most = (0..logits.len()).reduce(|best, other| if logits[other] > logits[best] { other } else { best });
             return most.unwrap_or(0) as i32;
         }
@@ -80,7 +80,7 @@ mod tests {
         assert!(one[0] + one[2] + one[3] == 0.0 && one[1] > 0.999, "{one:?}");
         let two = shares(Sampling { top_k: 2, ..warm });
         assert!(two[0] == 0.0 && two[2] == 0.0 && (two[1] - 0.5).abs() < 0.02, "{two:?}");
-        // Each of both largest has 0.4, the third 0.15.
+        // The two largest have 0.4 each, the third 0.15.
         let most = shares(Sampling { top_p: 0.5, ..warm });
         assert!(most[0] == 0.0 && most[2] == 0.0 && most[3] > 0.4, "{most:?}");
         let three = shares(Sampling { top_p: 0.9, ..warm });

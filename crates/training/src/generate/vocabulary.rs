@@ -1,4 +1,4 @@
-//! Between text and tokens: a Hugging Face tokenizer, or bytes.
+//! Conversion between text and tokens: a Hugging Face tokenizer, or bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +39,7 @@ impl Vocabulary {
         Err(VocabularyError::NotBuilt(path.to_path_buf()))
     }
 
-    /// As training data is cut: no special tokens are added.
+    /// Tokenizes as training data is tokenized: without special tokens.
     pub fn tokens(&self, text: &str) -> Result<Vec<i32>, VocabularyError> {
         match self {
             Vocabulary::Bytes => Ok(text.bytes().map(i32::from).collect()),
@@ -52,7 +52,7 @@ impl Vocabulary {
         }
     }
 
-    /// Bytes that are not whole characters yet come out as replacement characters.
+    /// Incomplete UTF-8 sequences become replacement characters.
     pub fn text(&self, tokens: &[i32]) -> Result<String, VocabularyError> {
         match self {
             Vocabulary::Bytes => {

@@ -1,4 +1,5 @@
-//! Layers that families are built from. Each enters its module in its role and declares its weights under Hugging Face's names.
+//! The layers that families are built from. Each enters its module with its role and declares its weights under Hugging
+//! Face's names.
 
 use super::ModelConfig;
 use headroom_graph::ops::add::Add;
@@ -13,7 +14,7 @@ use headroom_graph::ops::rope::{Rope, RotationDirection};
 use headroom_graph::ops::silu::Silu;
 use headroom_graph::{Graph, GraphError, Op, Part, Phase, Role, TensorType, ValueId};
 
-/// Modules of these names are in every family.
+/// Module names that every family uses.
 pub const HEAD: &str = "lm_head";
 pub const LOSS: &str = "loss";
 
@@ -62,13 +63,13 @@ impl Build<'_> {
         self.graph.add_one(op, inputs)
     }
 
-    /// The one parameter of a module.
+    /// The only parameter of a module.
     pub fn weight(&mut self, module: &str, role: Role, sizes: &[usize]) -> ValueId {
         let name = format!("{}.weight", (self.config.family.hf_name)(module));
         self.graph.weight(&name, TensorType::f32(sizes), Part::new(module, role))
     }
 
-    /// A module's weight, and a bias of its own.
+    /// A module's weight and its bias.
     pub fn weight_and_bias(&mut self, module: &str, role: Role, sizes: &[usize], width: usize) -> (ValueId, ValueId) {
         let mut leaf = |kind: &str, sizes: &[usize], role: Role| {
             let (name, path) = ((self.config.family.hf_name)(module), format!("{module}.{kind}"));
@@ -77,7 +78,7 @@ impl Build<'_> {
         (leaf("weight", sizes, role), leaf("bias", &[width], Role::Bias))
     }
 
-    /// A row of the table for every token, and the table itself.
+    /// The table's row for every token, and the table itself.
     pub fn embedding(&mut self, module: &str, ids: ValueId) -> Result<(ValueId, ValueId), GraphError> {
         let table = self.weight(module, Role::Embedding, &[self.config.vocab_size, self.config.hidden_dim]);
         self.enter(module, Role::Embedding);
@@ -96,7 +97,7 @@ impl Build<'_> {
         self.add(MatMul { form: Form::Nt }, &[x, weight])
     }
 
-    /// Over runs of `width` elements.
+    /// RMSNorm over runs of `width` elements.
     pub fn rms_norm(&mut self, module: &str, role: Role, width: usize, x: ValueId) -> Result<ValueId, GraphError> {
         let weight = self.weight(module, role, &[width]);
         self.enter(module, role);
@@ -138,7 +139,7 @@ impl Build<'_> {
         self.add(Add {}, &[x, branch])
     }
 
-    /// Output `loss`; a tied head reads the embedding's table.
+    /// Adds the head and the output `loss`; a tied head reads the embedding's table.
     pub fn head_and_loss(&mut self, x: ValueId, table: ValueId, targets: ValueId) -> Result<Forward, GraphError> {
         let sizes = [self.config.vocab_size, self.config.hidden_dim];
         let head = if self.config.tied { table } else { self.weight(HEAD, Role::Head, &sizes) };

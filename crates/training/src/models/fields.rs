@@ -1,10 +1,10 @@
-//! Entries of Hugging Face's `config.json`, read with what cannot be honoured refused by name.
+//! Reads entries of Hugging Face's `config.json`, refusing by name the settings that are not supported.
 
 use super::ModelConfig;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// An entry that this trainer cannot honour.
+/// An entry that this trainer does not support.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("`{key}` is {value}, {why}")]
 pub struct FieldError {
@@ -23,7 +23,7 @@ impl Fields<'_> {
         self.entries.get(key).filter(|value| !value.is_null())
     }
 
-    /// Absent, or this.
+    /// Accepts only this value, or an absent key.
     pub fn only(&self, key: &str, only: &Value) -> Result<(), FieldError> {
         self.only_if(key, |value| value == only)
     }
@@ -40,7 +40,7 @@ impl Fields<'_> {
     }
 
     pub fn size(&self, key: &str) -> Result<usize, FieldError> {
-        // Sizes beyond 32 bits are damage; below, products of two of them cannot overflow.
+        // A size beyond 32 bits is a damaged file; below that, the product of two sizes cannot overflow.
         const MOST: u64 = u32::MAX as u64;
         let number = self.get(key).and_then(Value::as_u64);
         number
@@ -70,7 +70,7 @@ impl Fields<'_> {
         value.as_bool().ok_or_else(|| self.refuse(key, "and it must be true or false"))
     }
 
-    /// Heads that share keys and are rotated in pairs.
+    /// Checks that heads can share keys and be rotated in pairs.
     pub fn check_heads(&self, config: &ModelConfig) -> Result<(), FieldError> {
         if !config.n_heads.is_multiple_of(config.n_kv_heads) {
             return Err(self.refuse("num_key_value_heads", "which does not divide num_attention_heads"));

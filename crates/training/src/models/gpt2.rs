@@ -1,6 +1,7 @@
-//! GPT-2, top to bottom: LayerNorm, learned positions, one projection for queries, keys and values, GELU, biases, a tied head.
+//! GPT-2, top to bottom: LayerNorm, learned positions, a fused QKV projection, GELU, biases, a tied head.
 //!
-//! Letters as in [`super::llama`], and p: positions. Weights are `[in, out]`, as Hugging Face keeps them for this family.
+//! Letters as in [`super::llama`], and p: positions. Weights are `[in, out]`, as Hugging Face stores them for this
+//! family.
 
 use super::build::{Build, Forward};
 use super::fields::{FieldError, Fields};
@@ -19,7 +20,7 @@ pub static FAMILY: Family = Family {
     architecture: "GPT2LMHeadModel",
     prefix: "transformer.",
     hf_name,
-    // Masks that older files carry.
+    // Older files carry the causal masks.
     is_redundant: |name| name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"),
     sized,
     check,
@@ -102,7 +103,7 @@ fn layer_norm(build: &mut Build, module: &str, x: ValueId) -> Result<ValueId, Gr
     build.add(LayerNorm { eps: build.config.norm_eps }, &[x, weight, bias])
 }
 
-/// Dropout is left out of training, as [`Family::read`] allows; everything else that changes the model is refused.
+/// Ignores dropout, as [`Family::read`] allows; refuses everything else that would change the model.
 fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
     if fields.get("activation_function").is_some_and(|name| name != "gelu_pytorch_tanh") {
         fields.only("activation_function", &json!("gelu_new"))?;

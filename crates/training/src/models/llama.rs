@@ -1,7 +1,7 @@
-//! LLaMA, top to bottom, as the naive graph that is Version 1: one node per kernel, scores materialised.
+//! LLaMA, top to bottom, as the naive graph that is Version 1: one node per kernel, attention scores materialized.
 //!
-//! b: batch, s: sequence, t = b · s tokens, d: hidden, h: heads, kv: key-value heads, hd: head size, f: feed-forward, v:
-//! vocabulary.
+//! b: batch, s: sequence, t = b · s tokens, d: hidden, h: heads, kv: key-value heads, hd: head size, f: feed-forward,
+//! v: vocabulary.
 
 use super::build::{Build, Forward, Rotation};
 use super::fields::{FieldError, Fields};
@@ -35,7 +35,7 @@ fn forward(build: &mut Build) -> Result<Forward, GraphError> {
     stacked(build, block)
 }
 
-/// One block: its number, what flows through it, and the rotation.
+/// Adds one block: its index, its input, and the rotation.
 pub type Block = fn(&mut Build, usize, ValueId, Rotation) -> Result<ValueId, GraphError>;
 
 /// Embedding, blocks of one kind, norm and head.

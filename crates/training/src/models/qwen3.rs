@@ -1,5 +1,5 @@
-//! Qwen3, top to bottom: a LLaMA with heads of a size of their own, whose queries and keys are normed head by head before they
-//! are rotated.
+//! Qwen3, top to bottom: a LLaMA with an independent head size, whose queries and keys are normalized per head before
+//! the rotation.
 //!
 //! Letters as in [`super::llama`].
 
@@ -50,7 +50,7 @@ fn block(build: &mut Build, layer: usize, x: ValueId, rotation: Rotation) -> Res
     build.residual(layer, x, down)
 }
 
-/// A LLaMA's entries with other defaults, and attention over all tokens alone.
+/// LLaMA's entries with other defaults; refuses sliding-window attention.
 fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
     fields.only("use_sliding_window", &json!(false))?;
     let config = ModelConfig { family: &FAMILY, head_dim: fields.size_or("head_dim", 128)?, ..llama::read(fields)? };

@@ -1,29 +1,29 @@
-//! Rotary embedding: its tables, and how a configuration states them.
+//! Rotary embedding: its tables, and how a configuration specifies it.
 
 use super::ModelConfig;
 use super::fields::{FieldError, Fields};
 use serde_json::{Value, json};
 
-/// Constants of a graph that rotates, for sequences of this length.
+/// Constants of a graph with rotary embedding, for sequences of this length.
 pub fn constants(config: &ModelConfig, seq: usize) -> Vec<(&'static str, Vec<f32>)> {
     let (cos, sin) = tables(config, seq);
     vec![("rope.cos", cos), ("rope.sin", sin)]
 }
 
-/// Llama 3's way to sequences longer than those of the first training: slow rotations are slowed down by the factor, fast ones
-/// stay, and those between take a share of both.
+/// Llama 3's scaling to sequences longer than those of the original training: slow rotations are slowed down by the
+/// factor, fast ones are kept, and those in between are interpolated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeScaling {
     pub factor: f64,
-    /// Turns within the first training's length below which a rotation is slow, and above which it is fast.
+    /// Turns within the original length below which a rotation counts as slow, and above which it counts as fast.
     pub low_freq_factor: f64,
     pub high_freq_factor: f64,
-    /// Length of the first training's sequences.
+    /// Sequence length of the original training.
     pub original_positions: usize,
 }
 
 impl RopeScaling {
-    /// In single precision, in the order of Hugging Face's operations.
+    /// Computed in single precision, in the same order of operations as Hugging Face.
     fn scaled(&self, frequency: f32) -> f32 {
         let (factor, length) = (self.factor as f32, self.original_positions as f32);
         let (low, high) = (self.low_freq_factor as f32, self.high_freq_factor as f32);
@@ -53,7 +53,7 @@ fn tables(config: &ModelConfig, seq: usize) -> (Vec<f32>, Vec<f32>) {
     angles.map(|angle| (f64::from(angle).cos() as f32, f64::from(angle).sin() as f32)).unzip()
 }
 
-/// The RoPE base stands in both places, and scaling as well, for versions of transformers before and after 5.
+/// Writes the RoPE base and the scaling in both places, for transformers before and after version 5.
 pub fn write(config: &ModelConfig, entries: &mut Value) {
     let theta = config.rope_theta;
     entries["rope_parameters"] = json!({"rope_theta": theta, "rope_type": "default"});
@@ -74,7 +74,7 @@ pub fn write(config: &ModelConfig, entries: &mut Value) {
 
 const LLAMA_3: &str = "llama3";
 
-/// From `rope_theta` or `rope_parameters.rope_theta`; `usual` with neither.
+/// Reads `rope_theta` or `rope_parameters.rope_theta`; `usual` if neither is there.
 pub fn read_theta(fields: &Fields, usual: f64) -> Result<f64, FieldError> {
     let outer = fields.get("rope_theta");
     let inner = fields.get("rope_parameters").and_then(|rope| rope.get("rope_theta"));
@@ -94,7 +94,7 @@ pub fn read_theta(fields: &Fields, usual: f64) -> Result<f64, FieldError> {
     }
 }
 
-/// From `rope_parameters` or, before transformers 5, `rope_scaling`.
+/// Reads `rope_parameters` or, before transformers 5, `rope_scaling`.
 pub fn read_scaling(fields: &Fields) -> Result<Option<RopeScaling>, FieldError> {
     let mut found = None;
     for key in ["rope_parameters", "rope_scaling"] {
@@ -111,7 +111,7 @@ pub fn read_scaling(fields: &Fields) -> Result<Option<RopeScaling>, FieldError> 
     Ok(found)
 }
 
-/// `None` for what cannot be honoured; of the default, `Some` of none.
+/// `None` if the setting is not supported; `Some(None)` for the default RoPE.
 fn scaling_in(rope: &Value) -> Option<Option<RopeScaling>> {
     const PLAIN: [&str; 4] = ["rope_theta", "rope_type", "type", "partial_rotary_factor"];
     const SCALED: [&str; 4] = ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"];

@@ -48,14 +48,14 @@ impl Size {
         SIZES.iter().find(|size| size.name == name)
     }
 
-    /// The row of this very model, whatever its vocabulary.
+    /// The row for exactly this model, whatever its vocabulary.
     pub fn of(model: &ModelConfig) -> Option<&'static Size> {
         SIZES.iter().find(|size| {
             ModelConfig { vocab_size: model.vocab_size, tied: model.tied, ..size.model_of(model.family) } == *model
         })
     }
 
-    /// As a LLaMA.
+    /// The row as a LLaMA.
     pub fn model(&self) -> ModelConfig {
         self.model.clone()
     }

@@ -1,9 +1,9 @@
-//! K-1's tree, top to bottom: every node is a LLaMA block, every node hands its result to all of its children, and the average of
-//! what they make of it is what the node's parent sees.
+//! K-1's tree, top to bottom: every node is a LLaMA block that passes its result to all of its children, and returns
+//! the average of what they return.
 //!
-//! Letters as in [`super::llama`]. Blocks are numbered in the order in which they run: a node before its children, and all that is
-//! below one child before the next. No two nodes share a weight. Embedding, last norm and head are outside of the tree: every
-//! path goes through them.
+//! Letters as in [`super::llama`]. Blocks are numbered in the order in which they run: depth first, a node before its
+//! children. No two nodes share a weight. Embedding, last norm and head are outside the tree: every path goes through
+//! them.
 
 use super::build::{Build, Forward, Rotation};
 use super::fields::{FieldError, Fields};
@@ -29,19 +29,19 @@ pub static FAMILY: Family = Family {
     write,
 };
 
-/// The experiment's own: a root, 4 children, 3 children of each, 2 leaves of each.
+/// The experiment's tree: a root, 4 children, 3 children of each, 2 leaves of each.
 const BRANCHING: [usize; 3] = [4, 3, 2];
 
-/// Where averages are computed: outside of the blocks, whose backward pass ends before theirs.
+/// Module of the averages: outside the blocks, whose backward pass ends before theirs.
 const AVERAGE: &str = "average";
 
-/// The same model with so many children of each node, level by level.
+/// The same model with this number of children per node, level by level.
 pub fn branched(model: ModelConfig, branching: &[usize]) -> ModelConfig {
     let n_layers = nodes(branching).unwrap_or(usize::MAX);
     ModelConfig { n_layers, branching: branching.to_vec(), ..model }
 }
 
-/// Nodes of a tree: one a path from the root; none where they cannot be counted.
+/// Number of nodes in the tree; `None` on overflow.
 fn nodes(branching: &[usize]) -> Option<usize> {
     branching.iter().rev().try_fold(1usize, |below, &children| below.checked_mul(children)?.checked_add(1))
 }
@@ -81,7 +81,7 @@ fn forward(build: &mut Build) -> Result<Forward, GraphError> {
     build.head_and_loss(normed, table, targets)
 }
 
-/// A node and all below it: its block's result at a leaf, else the average of its children's.
+/// Adds a node and everything below it: returns the block's result at a leaf, otherwise the average over the children.
 fn subtree(
     build: &mut Build,
     next: &mut usize,
@@ -105,7 +105,7 @@ fn subtree(
     build.add(Scale { factor: 1.0 / children as f64 }, &[sum])
 }
 
-/// A LLaMA's entries, with the branching in the place of the number of layers.
+/// LLaMA's entries, with the branching in place of the number of layers.
 fn read(fields: &Fields) -> Result<ModelConfig, FieldError> {
     let size = |value: &Value| value.as_u64().filter(|size| (1..=1000).contains(size)).map(|size| size as usize);
     let branching = fields.get(KEY).and_then(Value::as_array).and_then(|list| list.iter().map(size).collect());

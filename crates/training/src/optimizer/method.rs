@@ -1,4 +1,4 @@
-//! Optimizers: which tensors each keeps of a parameter, and the nodes that update it.
+//! Optimizers: which tensors each keeps per parameter, and the nodes that update it.
 
 use super::OptimizerConfig;
 use super::state::{FIRST_MOMENT, MOMENTUM, SECOND_MOMENT, StateTensor};
@@ -16,26 +16,28 @@ pub enum Method {
     #[default]
     AdamW,
     Sgd {
-        /// Share of the momentum before that a step keeps; 0 keeps none.
+        /// Share of the previous momentum that a step keeps; 0 turns momentum off.
         momentum: f64,
     },
-    /// Matrices of the blocks by Muon; embedding, head, norms and biases by AdamW.
+    /// Muon for the matrices of the blocks; AdamW for embedding, head, norms and biases.
     Muon { momentum: f64 },
 }
 
-/// Coefficients of Newton and Schulz's iteration, its rounds, and the least norm that it divides by: those of PyTorch's Muon.
+/// Coefficients and rounds of the Newton-Schulz iteration, and the smallest norm it divides by: those of PyTorch's
+/// Muon.
 const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
 const ROUNDS: usize = 5;
 const LEAST_NORM: f64 = 1e-7;
 
-/// An update of Muon has a mean square of about this share of the learning rate, as AdamW's has: one rate serves both.
+/// Scales Muon's update to a root mean square of about 0.2 times the learning rate, like AdamW's, so that one rate
+/// serves both.
 const LIKE_ADAMW: f64 = 0.2;
 
 impl Method {
-    /// With the momentum that is usual for it.
+    /// Each with its usual momentum.
     pub const ALL: [Method; 3] = [Method::AdamW, Method::Sgd { momentum: 0.9 }, Method::Muon { momentum: 0.95 }];
 
-    /// As flags name it.
+    /// The name used in flags.
     pub fn name(self) -> &'static str {
         match self {
             Method::AdamW => "adamw",
@@ -68,7 +70,7 @@ impl Method {
         }
     }
 
-    /// The method that this parameter is updated by, and the tensors it keeps.
+    /// The method that updates this parameter, and the tensors it keeps.
     fn of(self, graph: &Graph, parameter: ValueId) -> (Method, &'static [StateTensor]) {
         let value = graph.get(parameter);
         match self {
@@ -80,7 +82,7 @@ impl Method {
     }
 }
 
-/// Muon is for matrices between vectors that the model makes itself: not for tables that are looked up, nor for the head.
+/// Muon is for matrices between hidden activations: not for lookup tables, nor for the head.
 fn is_hidden_matrix(role: Role, sizes: &[usize]) -> bool {
     sizes.len() == 2 && !matches!(role, Role::Embedding | Role::Position | Role::Head)
 }
@@ -91,7 +93,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// With the momentum that is usual for it.
+/// Parses the name; the momentum is the usual one.
 impl FromStr for Method {
     type Err = String;
 
@@ -102,21 +104,21 @@ impl FromStr for Method {
     }
 }
 
-/// One parameter's update: its gradient, the rates of its step, and the factor of clipping.
+/// Inputs of one parameter's update: its gradient, the rates of the step, and the clipping factor.
 pub(super) struct Step {
     pub gradient: ValueId,
     pub rates: ValueId,
     pub clip: Option<ValueId>,
 }
 
-/// Declares the tensors that a parameter's optimizer keeps.
+/// Declares the tensors that the optimizer keeps for a parameter.
 pub(super) fn declare(graph: &mut Graph, method: Method, parameter: ValueId) -> Vec<ValueId> {
     let (name, ty) = (graph.get(parameter).name.to_string(), graph.ty(parameter).clone());
     let kinds = method.of(graph, parameter).1;
     kinds.iter().map(|kind| graph.state(&kind.of(&name), ty.clone(), Category::OptimizerState)).collect()
 }
 
-/// Adds the nodes that update a parameter; `states` are those that [`declare`] made.
+/// Adds the nodes that update a parameter; `states` come from [`declare`].
 pub(super) fn update(
     graph: &mut Graph,
     config: &OptimizerConfig,
@@ -141,21 +143,21 @@ pub(super) fn update(
             let along = orthogonal(graph, direction)?;
             let longest = graph.ty(parameter).sizes().iter().copied().max().unwrap_or(1);
             let scale = LIKE_ADAMW * (longest as f64).sqrt();
-            // A matrix decays either way.
+            // Matrices always decay.
             graph.add(MuonUpdate { scale, weight_decay, bf16_copies: 0 }, &[parameter, along, step.rates])?;
         }
     }
     Ok(())
 }
 
-/// The orthogonal matrix nearest to `x`, roughly: its singular values come out between 0.7 and 1.2.
+/// Approximates the orthogonal matrix nearest to `x`: its singular values come out between 0.7 and 1.2.
 fn orthogonal(graph: &mut Graph, x: ValueId) -> Result<ValueId, GraphError> {
     let squares = graph.add_one(SquaredNorm {}, &[x])?;
     let mut x = graph.add_one(UnitNorm { least: LEAST_NORM }, &[x, squares])?;
     let is_tall = matches!(*graph.ty(x).sizes(), [rows, columns] if rows > columns);
     let [a, b, c] = COEFFICIENTS;
     for _ in 0..ROUNDS {
-        // The smaller of both Gram matrices.
+        // The smaller of the two Gram matrices.
         let gram = graph.add_one(MatMul { form: if is_tall { Form::Tn } else { Form::Nt } }, &[x, x])?;
         let square = graph.add_one(MatMul { form: Form::Nn }, &[gram, gram])?;
         let factor = graph.add_one(Blend { of_x: b, of_y: c }, &[gram, square])?;

@@ -2,14 +2,14 @@
 
 use headroom_graph::{Graph, ValueId};
 
-/// A kind of tensor that an optimizer keeps, of the parameter's own shape.
+/// A kind of tensor that an optimizer keeps, with the shape of the parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StateTensor {
-    /// In the graph, before the parameter's name.
+    /// Prefix of the parameter's name in the graph.
     pub graph: &'static str,
-    /// In a checkpoint, before the parameter's name: PyTorch's word.
+    /// Prefix of the parameter's name in a checkpoint: PyTorch's name.
     pub file: &'static str,
-    /// In messages.
+    /// Name for messages.
     pub plural: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl StateTensor {
     }
 }
 
-/// One parameter, and what its optimizer keeps of it.
+/// One parameter and its optimizer state.
 #[derive(Clone, Debug)]
 pub struct Trained {
     pub parameter: ValueId,
@@ -40,14 +40,14 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// By the names of its tensors.
+    /// Looks up the states by name.
     pub fn find(graph: &Graph, parameter: ValueId) -> Trained {
         let name = &graph.get(parameter).name;
         let own = |kind: StateTensor| graph.named(&kind.of(name)).map(|value| (kind, value));
         Trained { parameter, states: StateTensor::ALL.into_iter().filter_map(own).collect() }
     }
 
-    /// Kinds of tensors that are kept.
+    /// The kinds of tensors that are kept.
     pub fn kinds(&self) -> Vec<StateTensor> {
         self.states.iter().map(|(kind, _)| *kind).collect()
     }

@@ -1,10 +1,11 @@
-//! The nodes that each setting adds to a step, and the rates of its steps.
+//! The nodes that each setting adds to a step, and the learning rates.
 
 use super::*;
 use crate::schedule::Shape;
 use headroom_graph::{Op, Part, Role};
 
-/// The optimizer's ops of a graph with tables of tokens and positions, a tall and a wide matrix of a block, a norm's vector and a head.
+/// The optimizer's ops for a graph with token and position tables, a tall and a wide matrix of a block, a norm's vector
+/// and a head.
 struct OptimizerGraph {
     graph: Graph,
     norm: Option<ValueId>,
@@ -42,7 +43,7 @@ impl OptimizerGraph {
         self.graph.nodes().iter().filter(|node| node.op.name() == name).map(|node| node.inputs.len()).collect()
     }
 
-    /// Kinds of tensors that are kept of each weight.
+    /// Kinds of tensors kept for each weight.
     fn kept(&self) -> [Vec<StateTensor>; 6] {
         WEIGHTS.map(|(name, ..)| Trained::find(&self.graph, self.graph.named(name).unwrap()).kinds())
     }
@@ -78,7 +79,7 @@ fn gradients_are_measured_where_they_are_clipped_or_watched() {
     assert_eq!((watched.count("squared_norm"), watched.count("gradient_norm")), (0, 1));
     let (_, node) = watched.graph.maker(watched.norm.unwrap()).unwrap();
     assert_eq!((node.op.name(), node.inputs.len()), ("gradient_norm", 6));
-    // Clipping has computed it.
+    // Clipping has already computed it.
     assert_eq!(made(&with(|config| config.clip = 1.0), Norm::Always).count("gradient_norm"), 0);
 }
 
@@ -88,7 +89,7 @@ fn sums_of_several_batches_are_kept_and_set_back() {
     assert_eq!((once.count("accumulate"), once.count("zero")), (0, 0));
     let summed = made(&with(|config| config.accumulation = 2), Norm::WhereClipped);
     assert_eq!((summed.count("accumulate"), summed.count("adamw"), summed.count("zero")), (6, 6, 6));
-    // The update reads the sum and not the last batch's gradient.
+    // The update reads the sum, not the last batch's gradient.
     let sum = summed.graph.named("gradient_sum.up").unwrap();
     let reads = |name: &str| {
         summed.graph.nodes().iter().filter(|node| node.op.name() == name && node.inputs.contains(&sum)).count()

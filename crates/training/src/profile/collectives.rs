@@ -1,9 +1,9 @@
-//! Collectives as traces of several ranks tell them: names by which readers know them, and the sizes of their messages.
+//! Collectives as traces of several ranks describe them: the names that readers recognize, and the message sizes.
 
 use headroom_graph::{DType, Graph, Node, NodeId, Op, TensorType, ValueId};
 use headroom_trace::write::WrittenMessage;
 
-/// The ranks that a call is made by, where it is one between several.
+/// The number of ranks that take part in a call, if it is a collective.
 fn ranks(op: &Op) -> Option<usize> {
     let ranks = match op {
         Op::AllReduce(op) => op.ranks,
@@ -18,7 +18,7 @@ fn is_started_only(op: &Op) -> bool {
     matches!(op, Op::AllReduce(op) if op.later) || matches!(op, Op::ReduceScatter(op) if op.later)
 }
 
-/// Message of a collective call: the elements it sends and receives, and the type of most of them.
+/// The message of a collective call: the number of elements sent and received, and the dtype of most of them.
 pub fn message(graph: &Graph, call: usize) -> Option<WrittenMessage<'static>> {
     let node = graph.node(NodeId(call));
     let ranks = ranks(&node.op)?;
@@ -44,8 +44,9 @@ pub fn message(graph: &Graph, call: usize) -> Option<WrittenMessage<'static>> {
     })
 }
 
-/// The name and the sizes under which the host's call of a collective is told where no device has kernels for it, as readers know
-/// those of libraries that work on the host. An exchange that goes on beside other calls is told where it is waited for.
+/// Name and sizes under which a collective appears as a host call when no device kernels exist for it. The name is one
+/// that trace readers know from host-side libraries. An exchange that overlaps with other calls appears where it is
+/// waited for.
 pub fn on_host(graph: &Graph, node: &Node) -> Option<(String, Vec<u64>)> {
     let total = |values: &[ValueId]| graph.types(values).iter().map(|ty| ty.elements() as u64).sum();
     if matches!(node.op, Op::Arrive(_)) {

@@ -1,8 +1,9 @@
-//! A recorded step of a GPU in the trace: the driver's calls on the host, kernels, copies and fills on their streams, and
-//! the plan's calls, each tied to its kernels.
+//! A recorded GPU step in the trace: driver calls on the host; kernels, copies and fills on their streams; and the
+//! plan's calls, each linked to its kernels.
 //!
-//! Launched call by call, a call of the plan lies where the host launched it. Replayed, the host launches the step whole:
-//! then calls lie on tracks of their own, at the times at which the device ran them.
+//! When calls are launched one by one, a call of the plan appears where the host launched it. When a graph is replayed,
+//! the host launches the whole step at once, so calls appear on tracks of their own, at the times at which the device
+//! ran them.
 
 use super::trace_events::{Events, annotation, nanos};
 use super::{Profiled, collectives};
@@ -13,13 +14,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::time::Duration;
 
-/// One GPU a run, and it is the first of the trace.
+/// A run uses one GPU, and it is the first of the trace.
 pub const DEVICE: u32 = 0;
 
-/// Holistic Trace Analysis takes smaller ones for something else.
+/// Holistic Trace Analysis misreads smaller correlation ids.
 const FIRST_CORRELATION: u32 = 100_000;
 
-/// Tracks of calls as the device ran them come after the training loop's.
+/// Number of tracks for calls as the device ran them; they come after the training loop's track.
 const CALL_LANES: u32 = 4;
 
 pub fn name_tracks(profiled: &Profiled, writer: &mut TraceWriter, process: u32) -> io::Result<()> {
@@ -65,7 +66,7 @@ pub fn write_step(
         let (external_id, correlation) = (ids.of(one), FIRST_CORRELATION + one.correlation);
         match one.what {
             ActivityKind::DriverCall => {
-                // Clocks agree to a microsecond: a call that ends a step ends in it.
+                // Clocks agree only to a microsecond: clamp a call that ends the step to the step's end.
                 let place = events.place(one.start, one.end.min(step.end));
                 if own_wait == Some(index) {
                     writer.overhead("the recorder waits for the step", place)?;
@@ -76,7 +77,7 @@ pub fn write_step(
             }
             ActivityKind::Kernel { stream, grid, block } => {
                 let place = on_device(stream, one.start, one.end);
-                // A call's message is told once, beside the first kernel of NCCL's that it launched.
+                // Write a call's message once, with the first NCCL kernel that it launched.
                 let call = one.call.filter(|_| one.name.contains("nccl") && told.insert(external_id));
                 let message = call.and_then(|call| collectives::message(profiled.graph(), call.call as usize));
                 let kernel = WrittenKernel { name: &one.name, place, external_id, correlation, grid, block, message };
@@ -95,7 +96,7 @@ pub fn write_step(
     Ok(())
 }
 
-/// The wait for data on the host; phases on the device, from their first kernel to their last.
+/// Writes the wait for data on the host, and the phases on the device from their first kernel to their last.
 fn write_parts(
     profiled: &Profiled,
     events: &mut Events,
@@ -113,7 +114,7 @@ fn write_parts(
             continue;
         }
         let within = |one: &&&Activity| one.start >= part.start && one.start < part.end;
-        // On the stream that has most of it; beside it, others have their kernels alone.
+        // The phase is shown on the stream that has most of its kernels; other streams show only their kernels.
         let mut streams: BTreeMap<u32, (usize, Duration, Duration)> = BTreeMap::new();
         for one in activities.iter().filter(within) {
             let Some(stream) = one.stream() else { continue };
@@ -127,14 +128,14 @@ fn write_parts(
     Ok(())
 }
 
-/// Ids of the calls of a step; of the step itself for what belongs to no call.
+/// Ids of the calls of a step; activities that belong to no call get the id of the step.
 struct Ids {
     step: u32,
     by_call: HashMap<u32, Vec<(Duration, Duration, u32)>>,
 }
 
 impl Ids {
-    /// Id of the call's run that the activity lies in; a launch lies before its run.
+    /// Id of the run of the call that contains the activity. A launch lies before its run.
     fn of(&self, one: &Activity) -> u32 {
         let Some(runs) = one.call.and_then(|call| self.by_call.get(&call.call)) else { return self.step };
         let within = runs.iter().find(|(start, end, _)| (*start..=*end).contains(&one.start));
@@ -148,7 +149,7 @@ fn on_device(stream: u32, start: Duration, end: Duration) -> DevicePlace {
     DevicePlace { device: DEVICE, stream, start_nanos, duration_nanos }
 }
 
-/// Where the host launched each call: from its first launch's start to its last one's end.
+/// Where the host launched each call: from the start of its first launch to the end of its last.
 fn places_of_launches(spans: &[CallSpan], activities: &[&Activity], events: &Events) -> Vec<HostPlace> {
     let mut runs: HashMap<u32, VecDeque<(Duration, Duration)>> = HashMap::new();
     let launches: Vec<&&Activity> =
@@ -166,12 +167,12 @@ fn places_of_launches(spans: &[CallSpan], activities: &[&Activity], events: &Eve
     spans.iter().map(place).collect()
 }
 
-/// On the first track where nothing else runs at the time: calls on several streams overlap.
+/// Puts each call on the first track that is free at the time: calls on several streams overlap.
 fn places_side_by_side(spans: &[CallSpan], events: &Events) -> Vec<HostPlace> {
     let mut ends = [Duration::ZERO; CALL_LANES as usize];
     let place = |span: &CallSpan| {
         let track = ends.iter().position(|end| *end <= span.start).unwrap_or(0);
-        // Where all tracks are taken it begins when the first is free, so that tracks stay in order.
+        // If all tracks are taken, the call begins when the first becomes free, so that tracks stay in order.
         let start = span.start.max(ends[track]);
         ends[track] = span.end.max(start);
         HostPlace { thread: events.process + 1 + track as u32, ..events.place(start, ends[track]) }

@@ -1,4 +1,4 @@
-//! Tests of a GPU's trace, on recordings made up for them.
+//! Tests of a GPU's trace, on synthetic recordings.
 
 use super::*;
 use crate::data::BatchShape;
@@ -48,7 +48,8 @@ fn driver(name: &str, span: (u64, u64), call: Option<u32>, correlation: u32) -> 
     Activity { what: ActivityKind::DriverCall, ..kernel(name, span, call, correlation) }
 }
 
-/// One step from 100 µs on: each call a kernel of 8 µs, 2 µs apart, after a launch at 110 µs or one launch each.
+/// One step that starts at 100 µs: each call is one kernel of 8 µs, 2 µs apart, with one launch at 110 µs or a launch
+/// per call.
 fn recording(program: &TrainingProgram, timing: Timing) -> Recording {
     let calls = program.program.plan.calls.len() as u64;
     let at = |call: u64| (200 + 10 * call, 208 + 10 * call);
@@ -92,7 +93,7 @@ fn traced(profiled: &Profiled) -> Trace {
     read_bytes(&text).unwrap()
 }
 
-/// How many kernels name an operator, and how many a launch.
+/// How many kernels are linked to an operator, and how many to a launch.
 fn ties(trace: &Trace) -> (usize, usize) {
     let host = |category: Category| -> HashSet<u32> {
         let spans = 0..trace.host.len();

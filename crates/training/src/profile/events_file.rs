@@ -1,21 +1,21 @@
-//! The run's scalars, step by step, for TensorBoard.
+//! The run's scalars per step, for TensorBoard.
 
 use crate::run::CompletedStep;
 use headroom_trace::write::tfevents::{write_scalars, write_start};
 use std::io::{self, Write};
 
-/// Facts that every step of a run shares.
+/// Facts shared by all steps of a run.
 pub struct EventsAbout {
     /// Seconds since 1970 at which the first step began.
     pub started: f64,
     pub samples_per_step: usize,
     pub seq_len: usize,
-    /// Live at the fullest moment, and reserved, in MiB.
+    /// Peak live memory and reserved memory, in MiB.
     pub peak_memory_mb: f64,
     pub reserved_memory_mb: f64,
 }
 
-/// Loss and gradient norm are left out where the run does not compute them.
+/// Omits the loss and the gradient norm if the run does not compute them.
 pub fn write_events(steps: &[CompletedStep], about: &EventsAbout, out: &mut dyn Write) -> io::Result<()> {
     write_start(out, about.started)?;
     let mut now = about.started;
@@ -26,7 +26,7 @@ pub fn write_events(steps: &[CompletedStep], about: &EventsAbout, out: &mut dyn 
     out.flush()
 }
 
-/// The values of a step, each under its tag.
+/// The values of a step, each with its tag.
 pub fn scalars(record: &CompletedStep, about: &EventsAbout) -> Vec<(&'static str, f32)> {
     let seconds = record.times.total.as_secs_f64();
     let speed = about.samples_per_step as f64 / seconds.max(1e-9);

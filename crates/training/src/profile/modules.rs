@@ -1,23 +1,23 @@
-//! The owner of a call's work: its module, or the modules that a fused call stands for, each with its share.
+//! The owner of a call's work: its module, or the modules that a fused call covers, each with its share.
 
 use crate::models::build::{HEAD, LOSS};
 use headroom_graph::{Graph, Node, Op, Part, Role};
 use std::collections::HashMap;
 
-/// The module of a call as a trace states it.
+/// The module of a call as the trace states it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
-    /// `layers.0.mlp.gate_proj+up_proj` where the call stands for both.
+    /// `layers.0.mlp.gate_proj+up_proj` if the call covers both.
     pub module: String,
     /// `gate+up` in that case.
     pub role: String,
-    /// Share of each module; empty where there is only one.
+    /// Share of each module; empty if there is only one.
     pub shares: Vec<f64>,
 }
 
-/// By call.
+/// Owners, indexed by call.
 pub fn owners(graph: &Graph) -> Vec<Owner> {
-    // The backward calls of fused projections name no weights: they go by the forward call of their module.
+    // The backward calls of fused projections name no weights, so use the forward call of their module.
     let fused: HashMap<&str, Vec<(&Part, f64)>> =
         graph.nodes().iter().filter_map(|node| Some((&*node.module, projections(graph, node)?))).collect();
     graph.nodes().iter().map(|node| owner(graph, node, &fused)).collect()
@@ -35,7 +35,7 @@ fn owner(graph: &Graph, node: &Node, fused: &HashMap<&str, Vec<(&Part, f64)>>) -
     }
     if matches!(node.op, Op::LinearCrossEntropy(_) | Op::LinearCrossEntropyTrain(_)) {
         let types = graph.types(&node.inputs);
-        // Per logit 2 FLOPs a column for each product, and 4 or 6 for softmax and loss.
+        // Per logit: 2 FLOPs per column for each product, and 4 or 6 for softmax and loss.
         let (products, rest) = if matches!(node.op, Op::LinearCrossEntropy(_)) { (2.0, 4.0) } else { (6.0, 6.0) };
         let products = products * types[0].shape.row() as f64;
         let head = products / (products + rest);
@@ -48,7 +48,7 @@ fn owner(graph: &Graph, node: &Node, fused: &HashMap<&str, Vec<(&Part, f64)>>) -
     Owner { module: node.module.to_string(), role: node.role.to_string(), shares: vec![] }
 }
 
-/// The place and the size of each weight of a fused projection.
+/// The part and the size of each weight of a fused projection.
 fn projections<'a>(graph: &'a Graph, node: &Node) -> Option<Vec<(&'a Part, f64)>> {
     let weights = matches!(node.op, Op::Linears(_)).then(|| &node.inputs[1..])?;
     Some(weights.iter().map(|&weight| (&graph.get(weight).part, graph.ty(weight).elements() as f64)).collect())

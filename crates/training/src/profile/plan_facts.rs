@@ -1,4 +1,4 @@
-//! Facts of the plan and the arithmetic that a trace's header carries, because no event shows them.
+//! Facts from the plan that a trace's header carries because no event shows them.
 
 use super::Profiled;
 use super::modules::owners;
@@ -12,7 +12,7 @@ use headroom_trace::run::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Header with the facts that the plan alone knows; the caller fills in the run's own figures.
+/// The header with the facts that only the plan knows; the caller fills in the run's own figures.
 pub fn run_header(profiled: &Profiled, model: &ModelConfig, need: &MemoryNeed) -> run::RunHeader {
     let shape = profiled.training.shape;
     run::RunHeader {
@@ -36,16 +36,16 @@ pub fn run_header(profiled: &Profiled, model: &ModelConfig, need: &MemoryNeed) -
     }
 }
 
-/// The role of every kind of place that is part of the model.
+/// The role of every kind of place in the model.
 fn roles(profiled: &Profiled) -> BTreeMap<String, String> {
     let graph = profiled.graph();
-    // The results of a call lie at its own module, whatever they stand for.
+    // The results of a call are listed under its own module, whatever they stand for.
     let nodes = graph.nodes().iter().map(|node| (place_of(&node.module), node.role.to_string()));
     let owners = owners(graph).into_iter().map(|owner| (place_of(&owner.module), owner.role));
     nodes.chain(owners).filter(|(_, role)| role != Role::Other.name()).collect()
 }
 
-/// Names of the operators that only watch.
+/// Names of the operators that only observe.
 fn instrumentation(profiled: &Profiled) -> Vec<String> {
     let watching = profiled.graph().nodes().iter().filter(|node| node.op.is_instrumentation());
     let names: BTreeSet<String> = watching.map(|node| node.op.name().to_string()).collect();
@@ -61,15 +61,15 @@ fn flops_header(profiled: &Profiled, model: &ModelConfig) -> FlopsHeader {
     let repeated = (0..calls.len()).filter(|&call| calls[call].is_product && is_recomputed(profiled, call));
     FlopsHeader {
         needed_forward_per_step,
-        // Backward needs two products for each one of the forward pass.
+        // The backward pass needs two products for each one of the forward pass.
         needed_per_step: 3 * needed_forward_per_step,
         executed_per_step: (0..calls.len()).map(per_step).sum(),
         recomputed_per_step: repeated.map(per_step).sum::<u64>() + scores_computed_again(profiled),
     }
 }
 
-/// Does a call of the backward pass do what one of the forward pass did: the same op, in the same module, on inputs of the
-/// same types?
+/// Whether a backward call repeats one of the forward pass: the same op, in the same module, on inputs of the same
+/// types.
 fn is_recomputed(profiled: &Profiled, call: usize) -> bool {
     let graph = profiled.graph();
     let node = graph.node(NodeId(call));
@@ -82,7 +82,7 @@ fn is_recomputed(profiled: &Profiled, call: usize) -> bool {
     node.phase == Phase::Backward && graph.nodes().iter().any(same)
 }
 
-/// Tiled attention keeps no scores: one of the five products of its backward pass makes them again.
+/// Tiled attention does not store the scores: one of the five products of its backward pass recomputes them.
 fn scores_computed_again(profiled: &Profiled) -> u64 {
     let calls = profiled.plan().calls.iter().enumerate();
     let tiled =
@@ -117,7 +117,7 @@ fn plan_header(profiled: &Profiled, need: &MemoryNeed) -> PlanHeader {
 /// Weight products of one forward pass.
 fn linear_projections(profiled: &Profiled) -> u64 {
     let graph = profiled.graph();
-    // Or the copy in half precision that products read in its place.
+    // A weight, or the half-precision copy that products read instead.
     let is_weight = |source: Source| matches!(source, Source::Parameter | Source::State(Category::Parameters));
     let calls = profiled.plan().calls.iter().enumerate();
     let projections = calls.filter(|(index, call)| {
@@ -130,7 +130,7 @@ fn linear_projections(profiled: &Profiled) -> u64 {
 fn largest_tensor(profiled: &Profiled) -> TensorHeader {
     let graph = profiled.graph();
     let sized = graph.value_ids().filter(|id| profiled.plan().buffer(*id).is_some());
-    // The first of the largest: values are numbered in the order in which they are made.
+    // The first of the largest: values are numbered in the order in which they are produced.
     let Some(id) = sized.max_by_key(|id| (graph.ty(*id).bytes(), std::cmp::Reverse(*id))) else {
         return TensorHeader { name: "none".into(), ..TensorHeader::default() };
     };
@@ -146,7 +146,7 @@ fn largest_tensor(profiled: &Profiled) -> TensorHeader {
     TensorHeader { name, shape, bytes: value.ty.bytes() as u64 }
 }
 
-/// The operator and place that makes a value; `inputs` for what the host writes.
+/// The operator and place that produce a value; `inputs` for values written by the host.
 fn maker(profiled: &Profiled, id: ValueId) -> (&'static str, String) {
     let graph = profiled.graph();
     match graph.get(id).source {
@@ -170,7 +170,7 @@ fn live_at_peak(profiled: &Profiled, moving: &[(ValueId, &Buffer)]) -> Vec<LiveH
     rows
 }
 
-/// Buffers that each kind of operator brings to life, most bytes first.
+/// Buffers that each kind of operator allocates, most bytes first.
 fn births(profiled: &Profiled, moving: &[(ValueId, &Buffer)]) -> Vec<BirthHeader> {
     let peak = profiled.plan().peak_call;
     let mut rows: BTreeMap<&str, BirthHeader> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Calls, parts and memory of recorded steps as events of a trace.
+//! Calls, parts and memory of recorded steps as trace events.
 
 use super::modules::{Owner, owners};
 use super::{Profiled, collectives};
@@ -9,7 +9,7 @@ use headroom_trace::write::{HostPlace, TraceWriter, WrittenMemory, WrittenOperat
 use std::io;
 use std::time::Duration;
 
-/// The names by which PyTorch's readers know a loader and an optimizer.
+/// The names by which trace readers recognize PyTorch's data loader and optimizer.
 pub fn annotation(part: &PartSpan, graph: &Graph) -> String {
     match part.part {
         Part::DataWait => "enumerate(DataLoader)#headroom.__next__",
@@ -22,7 +22,7 @@ pub fn annotation(part: &PartSpan, graph: &Graph) -> String {
     .to_string()
 }
 
-/// PyTorch's class of the optimizer that a graph's updates are of.
+/// PyTorch's class name for the optimizer of this graph.
 fn optimizer_of(graph: &Graph) -> &'static str {
     let has = |wanted: fn(&Op) -> bool| graph.nodes().iter().any(|node| wanted(&node.op));
     match () {
@@ -35,19 +35,19 @@ fn optimizer_of(graph: &Graph) -> &'static str {
 pub struct Events<'a> {
     profiled: &'a Profiled<'a>,
     pub process: u32,
-    /// Device that the memory belongs to; absent for the host's.
+    /// The device that the memory belongs to; `None` for the host.
     device: Option<u32>,
     id: u32,
     shapes: Vec<(Vec<Vec<u64>>, Vec<&'static str>)>,
-    /// By call: its name, where it is not its op's.
+    /// By call: its name, if it differs from its op's.
     names: Vec<Option<String>>,
     owners: Vec<Owner>,
     /// By call, in the order of the trace's categories.
     live_by_category: Vec<[u64; 5]>,
-    /// Values that come to life with a call, and those that are let go after it.
+    /// Values that become live with a call, and values freed after it.
     born: Vec<Vec<ValueId>>,
     gone: Vec<Vec<ValueId>>,
-    /// By value: between micro-batches some stay, and are not allocated again.
+    /// By value: some stay live between micro-batches and are not allocated again.
     live: Vec<bool>,
     live_bytes: u64,
 }
@@ -111,7 +111,7 @@ impl<'a> Events<'a> {
         self.call_at(writer, span, place).map(|_| ())
     }
 
-    /// A call of the plan, shown at a place of the host; its id.
+    /// Writes a call of the plan at a place on the host and returns its id.
     pub fn call_at(&mut self, writer: &mut TraceWriter, span: &CallSpan, place: HostPlace) -> io::Result<u32> {
         let index = span.call as usize;
         self.memory(writer, index, Change::Born, span.start)?;
@@ -122,7 +122,7 @@ impl<'a> Events<'a> {
             name: self.names[index].as_deref().unwrap_or(node.op.name()),
             place,
             external_id,
-            // A forward call is known by its place in the plan.
+            // Forward calls are identified by their place in the plan.
             sequence: (call.phase == Phase::Forward).then_some(span.call),
             input_dims,
             input_types,
@@ -156,7 +156,7 @@ impl<'a> Events<'a> {
                 process: self.process,
                 thread: self.process,
                 time_nanos: nanos(at),
-                // Offsets from an arbitrary start: where the arena lies tells nobody anything.
+                // Offsets from an arbitrary base: the arena's real address is of no use to a reader.
                 address: ARENA_START + buffer.offset as u64,
                 bytes,
                 total_allocated: self.live_bytes,
@@ -176,7 +176,7 @@ enum Change {
     Gone,
 }
 
-/// Bytes that are live all the time: weights, moments, tables.
+/// Bytes that are always live: weights, moments, tables.
 fn kept_bytes(profiled: &Profiled) -> u64 {
     profiled.plan().buffers.iter().flatten().filter(|buffer| buffer.kept).map(|buffer| buffer.bytes as u64).sum()
 }

@@ -1,5 +1,5 @@
-//! The recorded steps as a Kineto trace: steps, parts, operators and memory, on the one thread that runs them; of a GPU
-//! its kernels and the driver's calls too.
+//! The recorded steps as a Kineto trace: steps, parts, operators and memory on the thread that runs them, plus kernels
+//! and driver calls for a GPU.
 
 use super::Profiled;
 use super::device_tracks::{self, DEVICE};
@@ -10,31 +10,31 @@ use headroom_trace::{DeviceProperties, Distributed, ReadError, RunHeader, Trace,
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Facts that the trace states beside its events.
+/// Facts that the trace states besides its events.
 #[derive(Clone, Debug)]
 pub struct TraceAbout {
     pub process: u32,
     pub name: String,
-    /// The run's own facts.
+    /// The run's facts.
     pub headroom: RunHeader,
-    /// The GPU, where one computed.
+    /// The GPU, if one computed.
     pub device: Option<DeviceProperties>,
-    /// This process among those that trained together.
+    /// This process among those that train together.
     pub distributed: Distributed,
 }
 
-/// A process by itself.
+/// A process that trains alone.
 pub fn alone() -> Distributed {
     Distributed { backend: "none".into(), rank: 0, world_size: 1 }
 }
 
-/// Length of the mark after the last recorded step: readers drop the last mark, and this one holds nothing.
+/// Length of the step mark after the last recorded step: readers drop the last mark, so it is an empty one.
 const CLOSING_MARK: Duration = Duration::from_micros(1);
 
-/// The trace as every reader of the file sees it.
+/// The trace as a reader of the file sees it.
 pub fn trace(profiled: &Profiled, about: &TraceAbout) -> Result<Trace, ReadError> {
     let mut text = vec![];
-    // Memory takes what it is given.
+    // Writing to memory does not fail.
     write_trace(profiled, about, &mut text)
         .map_err(|source| ReadError::Unreadable { path: "memory".into(), source })?;
     let mut trace = read_bytes(&text)?;

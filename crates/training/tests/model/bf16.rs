@@ -1,4 +1,4 @@
-//! Products in bfloat16: near the single-precision reference, and the same bytes on any number of threads.
+//! Matrix products in bfloat16: close to the single-precision reference, and bit-identical on any number of threads.
 
 use crate::case::{CASES, Case, relative, weights};
 use headroom_engine::cpu::isa::Isa;

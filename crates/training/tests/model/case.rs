@@ -1,4 +1,4 @@
-//! A reference case: what a model of Hugging Face's computes for a config, weights and a batch.
+//! A reference case: what a Hugging Face model computes for a config, weights and a batch.
 
 use headroom_engine::Target;
 use headroom_engine::cpu::isa::Isa;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Every stored case. Hugging Face's families are made by `xtask/cases/families.py`, the tree by `xtask/cases/tree.py`.
+/// Every stored case. Hugging Face's families come from `xtask/cases/families.py`, the tree from `xtask/cases/tree.py`.
 pub const CASES: [&str; 6] = ["nano", "nano_tied", "llama3", "qwen3", "gpt2", "tree"];
 
 pub struct Case {

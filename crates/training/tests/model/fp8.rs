@@ -1,4 +1,5 @@
-//! Products in eight bits: near the single-precision reference, the same bytes on any number of threads, and from a checkpoint on.
+//! Matrix products in eight bits: close to the single-precision reference, bit-identical on any number of threads and
+//! after a resume.
 
 use crate::case::{Case, relative, weights};
 use headroom_engine::Target;
@@ -46,7 +47,7 @@ fn gradients_and_loss_curve_stay_near_those_in_single_precision() {
     }
 }
 
-/// Its sizes are not multiples of 16, as the units need: nothing is rounded.
+/// The sizes are not multiples of 16, which the hardware needs, so nothing is rounded to eight bits.
 #[test]
 fn layers_of_odd_sizes_stay_in_half_precision() {
     let case = Case::load("nano_tied");
@@ -61,12 +62,13 @@ fn layers_multiply_in_eight_bits_and_nothing_else_does() {
     let trainer = trainer(&case, 1, PassList::all());
     let layers = case.config.n_layers;
     let count = |is: fn(&Op) -> bool| trainer.graph().nodes().iter().filter(|node| is(&node.op)).count();
-    // Four products a layer (q, k and v; o; gate and up; down), forward and twice backward.
+    // Four products per layer (q, k and v; o; gate and up; down), once forward and twice backward.
     assert_eq!(count(|op| matches!(op, Op::Fp8Product(_))), 12 * layers);
-    // Inputs and gradients once, weights at each of two uses; SwiGLU is part of the rounding, forward and backward.
+    // Inputs and gradients are rounded once, weights for each of two uses; SwiGLU is fused into the rounding, forward
+    // and backward.
     assert_eq!(count(|op| matches!(op, Op::Quantize(_))), 16 * layers);
     assert_eq!(count(|op| matches!(op, Op::SwiGlu(_) | Op::SwiGluGrad(_) | Op::Linears(_))), 0);
-    // So are norms, of which a layer leaves the scales of rows; the last one is the head's.
+    // Norms are fused too: a layer keeps only their row scales. The remaining norm is the head's.
     assert_eq!(count(|op| matches!(op, Op::RmsScales(_))), 2 * layers);
     assert_eq!(count(|op| matches!(op, Op::RmsNorm(_) | Op::AddRmsNorm(_))), 1);
     assert_eq!(count(|op| matches!(op, Op::LinearCrossEntropyTrain(_))), 1);
@@ -113,7 +115,7 @@ fn a_step_in_eight_bits_needs_no_more_memory_than_one_in_half_precision() {
     }
 }
 
-/// Layers that are computed again round their inputs again, with the same scales: nothing else changes.
+/// Recomputed layers round their inputs again with the same scales: nothing else changes.
 #[test]
 fn layers_that_are_computed_again_have_the_same_bytes() {
     let case = Case::load("nano");

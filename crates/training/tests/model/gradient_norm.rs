@@ -1,4 +1,4 @@
-//! The norm of the gradients where nothing is clipped by it: right, and without a trace in the weights.
+//! The gradient norm without clipping: correct, and without any effect on the weights.
 
 use crate::case::Case;
 use headroom_engine::Target;

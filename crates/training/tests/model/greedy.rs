@@ -1,4 +1,4 @@
-//! Tokens that are generated without chance against those of transformers (`xtask/cases/greedy.py`).
+//! Greedy generation against transformers (`xtask/cases/greedy.py`).
 
 use crate::case::{CASES, folder, json};
 use headroom_engine::{DeviceSpec, Opening};
@@ -48,7 +48,7 @@ fn greedy_tokens_are_those_of_transformers() {
     }
 }
 
-/// Tokens are read 32 at a time, by another program than one alone.
+/// A prompt is read 32 tokens at a time, by a different program than a single token.
 #[test]
 fn a_prompt_read_at_once_is_the_same_as_token_by_token() {
     let opening = Opening::threads(2);

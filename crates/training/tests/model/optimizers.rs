@@ -20,7 +20,7 @@ struct Stored {
     rates: Vec<f64>,
 }
 
-/// Every schedule, a run in which matrices alone decay, and the other optimizers.
+/// Every schedule, a run in which only matrices decay, and the other optimizers.
 fn runs() -> Vec<Stored> {
     let stored = json("nano", "optimizers.json");
     let number = |key: &str| stored["optimizer"][key].as_f64().unwrap();

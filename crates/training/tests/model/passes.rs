@@ -1,4 +1,4 @@
-//! Every pass keeps the model's meaning: the same loss, gradients and training as the naive graph, alone and together.
+//! Every pass preserves the model: the same loss, gradients and training as the naive graph, alone and combined.
 
 use crate::case::{CASES, Case, relative, weights};
 use headroom_engine::Target;

@@ -1,4 +1,4 @@
-//! A large trace in the shape of a real one: its events over and over, each round later and with numbers of its own.
+//! A large trace in the shape of a real one: its events repeated, each round later in time and with its own ids.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// How far a round's numbers lie from the one before: above any number in the trace that is repeated.
+/// Offset of ids between rounds: above any id in the trace that is repeated.
 const SHIFTS: &[(&str, u64)] = &[
     ("\"External id\": ", 20_000),
     ("\"correlation\": ", 20_000),
@@ -18,7 +18,7 @@ const SHIFTS: &[(&str, u64)] = &[
     ("ProfilerStep#", 3),
 ];
 
-/// Writes at least `bytes` of trace to `path`, made from the packed trace at `from`.
+/// Writes at least `bytes` of trace to `path`, generated from the compressed trace at `from`.
 pub fn write(from: &Path, path: &Path, bytes: u64) -> Result<()> {
     let mut text = String::new();
     let file = File::open(from).with_context(|| format!("cannot open {}", from.display()))?;
@@ -59,7 +59,7 @@ enum Piece<'a> {
     Time { nanos: u64 },
 }
 
-/// The text with the numbers that must differ from round to round taken out.
+/// The text split at the numbers that must differ between rounds.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut from = 0;
@@ -76,7 +76,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
             })
         } else {
             SHIFTS.iter().find_map(|(key, shift)| {
-                // The step's number follows its name; of the name the `#` is what we stopped at.
+                // The step's number follows its name, and the scan stopped at the name's `#`.
                 let key = if key.ends_with('#') { "#" } else { key };
                 let (value, length) = number(rest.strip_prefix(key)?)?;
                 let is_step = key != "#" || text[..at].ends_with("ProfilerStep");
@@ -97,7 +97,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The number at the start of `text` and how many digits it has.
+/// The number at the start of `text` and its count of digits.
 fn number(text: &str) -> Option<(u64, usize)> {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     text[..length].parse().ok().map(|value| (value, length))

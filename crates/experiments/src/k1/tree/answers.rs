@@ -1,4 +1,4 @@
-//! Conclusions from the runs on a tree: means, differences seed by seed, and a plain sentence for each question.
+//! Conclusions from the runs on a tree: means, differences paired by seed, and a plain sentence per question.
 
 use super::super::LEVEL;
 use super::super::student::{adjusted, estimate, p_value};
@@ -7,7 +7,7 @@ use headroom_record::k1_tree::{Equal, K1TreeComparison, K1TreeMean, K1TreeRecord
 
 type Figure = fn(&K1TreeRun) -> f64;
 
-/// Figures that arms are compared by.
+/// The figures that arms are compared by.
 const FIGURES: [(&str, Figure); 3] =
     [("loss", |run| run.loss), ("forgetting", |run| run.forgetting), ("back", |run| run.back)];
 
@@ -40,8 +40,8 @@ pub fn means(record: &K1TreeRecord) -> Vec<K1TreeMean> {
     means
 }
 
-/// Every rule against dense updates, those that look at norms against lots, and the dense tree against the LLaMA. Runs that two budgets
-/// share are compared once.
+/// Every rule against dense updates, the norm-based rules against random choice, and the dense tree against the LLaMA.
+/// Runs shared by two budgets are compared once.
 pub fn comparisons(record: &K1TreeRecord) -> Vec<K1TreeComparison> {
     let design = &record.design;
     let mut found = vec![];
@@ -93,7 +93,7 @@ fn pairs(record: &K1TreeRecord) -> Vec<(String, String)> {
     ]
 }
 
-/// Arms whose names hold a number.
+/// Names of the arms that contain a number.
 struct Names {
     topk: String,
     random: String,
@@ -107,12 +107,12 @@ fn names(record: &K1TreeRecord) -> Names {
     Names { topk: first("topk"), random: first("random") }
 }
 
-/// One sentence for each question.
+/// One sentence per question.
 pub fn answers(record: &K1TreeRecord) -> Vec<String> {
     let Names { topk, random } = names(record);
     let ask = |figure: &str, arm: &str, against: &str| Asked::of(record, Equal::Steps, figure, arm, against);
     let hierarchy = ask("loss", "dense", LLAMA);
-    // Both update as much at a step, so what is held equal only decides how many steps they get.
+    // Both update equally much per step, so what is held equal only decides how many steps they get.
     let chance = [Equal::Steps, Equal::Updates].map(|equal| Asked::of(record, equal, "loss", &topk, &random));
     let rules = [topk.as_str(), "path", random.as_str()];
     let kept: Vec<Asked> = rules.iter().map(|rule| ask("forgetting", rule, "dense")).collect();
@@ -139,7 +139,7 @@ pub fn answers(record: &K1TreeRecord) -> Vec<String> {
     ]
 }
 
-/// One comparison on all tasks.
+/// One comparison over all tasks.
 struct Asked<'a> {
     found: Vec<&'a K1TreeComparison>,
 }
@@ -176,13 +176,13 @@ impl Asked<'_> {
     }
 }
 
-/// Several together.
+/// The joint verdict of several comparisons.
 fn joint(asked: &[Asked]) -> &'static str {
     let all: Vec<&K1TreeComparison> = asked.iter().flat_map(|asked| asked.found.iter().copied()).collect();
     Asked { found: all }.verdict()
 }
 
-/// How sure the comparisons are.
+/// States how certain the comparisons are.
 pub fn statements(record: &K1TreeRecord) -> Vec<String> {
     let seeds = record.design.seeds.len();
     let beyond = record.comparisons.iter().filter(|one| one.beyond_noise);

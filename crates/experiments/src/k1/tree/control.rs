@@ -2,8 +2,8 @@
 
 use headroom_training::models::{ModelConfig, Size};
 
-/// Blocks in a chain, as many as a path of the tree has, and wide enough for as many parameters as all of its nodes have. The width is
-/// the one at which the feed-forward part keeps its share, and that part takes up what is left.
+/// A chain of as many blocks as a path of the tree, wide enough to have as many parameters as all of its nodes. The
+/// width is the one at which the feed-forward part keeps its share, and that part absorbs the remainder.
 pub fn llama_of(tree: &ModelConfig) -> ModelConfig {
     let wanted = tree.parameters().total();
     let row = ModelConfig {
@@ -22,7 +22,7 @@ pub fn llama_of(tree: &ModelConfig) -> ModelConfig {
         intermediate_dim,
         ..row.clone()
     };
-    // Heads are turned in pairs.
+    // Heads are rotated in pairs.
     let unit = 2 * tree.n_heads;
     let kept = |width: usize| width * tree.intermediate_dim / tree.hidden_dim;
     let widest =

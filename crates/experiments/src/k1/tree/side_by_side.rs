@@ -1,4 +1,4 @@
-//! Runs on a tree, several at a time: small models leave most of a second thread's time unused, and a run of its own does not.
+//! Runs on a tree, several at a time: a small model leaves most of a second thread idle, a run of its own does not.
 
 use super::{Arm, Task, Texts, TreeDesign, run};
 use crate::bench::ExperimentError;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// One run that is still to be done.
+/// One run to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub arm: Arm,
@@ -17,7 +17,8 @@ pub struct Job {
     pub steps: u64,
 }
 
-/// Does the jobs in their order, `workers` at a time, and tells of each as it is done. Told to stop, it ends after those under way.
+/// Runs the jobs in order, `workers` at a time, and reports each as it finishes. When told to stop, it ends after those
+/// in progress.
 pub fn run_all<E: From<ExperimentError>>(
     design: &TreeDesign,
     texts: &Texts,

@@ -1,4 +1,4 @@
-//! Habits that the bottleneck report blames, each against its remedy on the same tree, in turns.
+//! Habits that the bottleneck report blames, each against its remedy on the same tree, measured alternately.
 
 use super::super::trial::LAST_STEP;
 use super::TreeDesign;
@@ -14,24 +14,24 @@ use headroom_training::trainer::{EndsStep, StepError, Trainer};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Work that a step does beside computing.
+/// Work that a step does besides computing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Habits {
-    /// The host waits for the loss of every step, and not only at the end of a turn.
+    /// The host waits for the loss of every step instead of only at the end of a turn.
     reads_loss: bool,
-    /// The host reads the gradient's norm of each parameter of each node, one read for each, at every step.
+    /// The host reads the gradient norm of each parameter of each node separately, at every step.
     reads_norms: bool,
-    /// Masks of all blocks are made anew at every step, and so is what is kept for positions.
+    /// The masks of all blocks and the position tables are rebuilt at every step.
     rebuilds: bool,
 }
 
-/// Steps of a turn: as many as a log interval might have.
+/// Steps per turn: a typical log interval.
 const TURN: usize = 10;
 
-/// Sequences of an evaluation.
+/// Sequences per evaluation.
 const SEQUENCES: usize = 32;
 
-/// A trainer and its way of working.
+/// A trainer and its habits.
 struct Way {
     trainer: Trainer,
     step: StepConfig,
@@ -42,7 +42,7 @@ struct Way {
 
 enum Work {
     Steps(Habits),
-    /// Sequences evaluated together.
+    /// Number of sequences evaluated together.
     Evaluation(usize),
 }
 
@@ -92,7 +92,8 @@ impl Way {
         Ok(())
     }
 
-    /// A mask for every block, as a forward pass that keeps none would make it, and the tables of positions written again.
+    /// Builds a mask for every block, as a forward pass without a cached mask would, and writes the position tables
+    /// again.
     fn rebuild(&mut self) {
         let seq = self.step.shape.seq_len;
         for _ in 0..self.step.model.n_layers {
@@ -130,7 +131,7 @@ impl Contestant for Way {
     }
 }
 
-/// Every habit against its remedy. `k` nodes are chosen at a step.
+/// Every habit against its remedy, with `k` nodes chosen per step.
 pub fn habits(
     design: &TreeDesign,
     k: usize,
@@ -182,11 +183,11 @@ pub fn habits(
 /// Turns before the first that counts.
 const WARM_UP: usize = 3;
 
-/// Steps of the run whose speed is shown both ways, and of the window.
+/// Steps at which the speed is shown both ways, and the length of the window.
 const SHOWN: [u64; 4] = [10, 20, 50, 100];
 const WINDOW: u64 = 10;
 
-/// The speed of one run from its very first step on, as a cumulative average and over the last steps.
+/// The speed of one run from its very first step, as a cumulative average and over the last steps.
 pub fn shown(design: &TreeDesign, k: usize, seed: u64) -> Result<K1ShownSpeed, ExperimentError> {
     let mut way = Way::new(design, k, seed, Work::Steps(Habits::default()))?;
     let habits = Habits { reads_loss: true, ..Habits::default() };

@@ -7,14 +7,14 @@ use headroom_training::data::{BatchShape, DataError, DataSpec, Part, Source, Sou
 use headroom_training::run::EvaluationSet;
 use std::path::{Path, PathBuf};
 
-/// Two sources, and what losses are measured on.
+/// Two training sources, and the data that losses are measured on.
 pub struct Task {
     pub name: &'static str,
     pub training: [Source; 2],
     pub held_out: [EvaluationSet; 2],
 }
 
-/// Words and code, as files: what this project says of its decisions, and some of its own source.
+/// Prose and code, as files: the project's design decisions, and some of its own source.
 #[derive(Clone, Debug)]
 pub struct Texts {
     paths: [PathBuf; 2],
@@ -23,14 +23,14 @@ pub struct Texts {
 const TEXTS: [(&str, &str); 2] =
     [("prose.txt", include_str!("../texts/prose.txt")), ("code.txt", include_str!("../texts/code.txt"))];
 
-/// The end of each text, which no step sees.
+/// Share at the end of each text that no step sees.
 const HELD_OUT: f64 = 0.2;
 
 /// Texts are read as bytes.
 pub const VOCABULARY: usize = 256;
 
 impl Texts {
-    /// Written into a folder, where they can be looked at.
+    /// Writes the texts into a folder, where they can be inspected.
     pub fn write(folder: &Path) -> Result<Texts, FileError> {
         let paths = TEXTS.map(|(name, _)| folder.join(name));
         for (path, (_, text)) in paths.iter().zip(TEXTS) {
@@ -47,7 +47,7 @@ impl Task {
         if name == Task::NAMES[0] { Task::markov(design, seed) } else { Task::texts(design, texts, seed) }
     }
 
-    /// Two chains of their own for each seed.
+    /// Two separate chains for each seed.
     pub fn markov(design: &TreeDesign, seed: u64) -> Result<Task, ExperimentError> {
         let open = |number: u64, split: Split| {
             let chain = seed.wrapping_mul(1_000_003).wrapping_add(number);
@@ -58,7 +58,7 @@ impl Task {
         Task::of(Task::NAMES[0], training, held_out, design)
     }
 
-    /// Windows of both texts in an order of the seed's own.
+    /// Windows of both texts in an order that depends on the seed.
     pub fn texts(design: &TreeDesign, texts: &Texts, seed: u64) -> Result<Task, ExperimentError> {
         let open = |number: usize, part: Part| -> Result<Source, DataError> {
             let spec = DataSpec::Text { path: texts.paths[number].clone() };
@@ -80,7 +80,7 @@ impl Task {
         Ok(Task { name, training, held_out: [read(first)?, read(second)?] })
     }
 
-    /// Mean entropy of the sources, where it is known.
+    /// Mean entropy of the sources, if known.
     pub fn floor(&self) -> Option<f64> {
         let [first, second] = self.training.each_ref().map(Source::floor_nats);
         Some(f64::midpoint(first?, second?))

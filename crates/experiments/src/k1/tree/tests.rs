@@ -1,4 +1,4 @@
-//! A whole small experiment on a tree, and the answers to made-up runs.
+//! A whole small experiment on a tree, and the answers for synthetic runs.
 
 use super::*;
 use headroom_engine::Target;
@@ -101,7 +101,7 @@ fn a_run_updates_what_its_budget_says_and_repeats_to_the_bit() {
     }
 }
 
-/// Losses by arm: where they differ by seed, all arms differ together.
+/// Losses by arm; the variation between seeds is the same for all arms.
 fn made_up(losses: [(&str, f64, f64); 6]) -> K1TreeRecord {
     let seeds = vec![1, 2, 3, 4, 5];
     let budget = |arm: &str, equal: Equal| K1TreeBudget {
@@ -199,8 +199,8 @@ fn answers_follow_the_differences_and_noise_is_called_noise() {
     assert!(hierarchy.starts_with("Does the hierarchy help? No: ") && hierarchy.contains("+0.5"), "{hierarchy}");
     assert!(chance.contains("? These runs cannot tell: ") && chance.contains("within noise"), "{chance}");
     assert!(still.contains("? Yes: ") && still.contains("for path -0.7"), "{still}");
-    // Two tasks; six pairs at equal steps and at equal updates; at equal FLOPs the runs are those at equal steps.
-    // And two pairs with the arm that updates no node, at equal steps alone.
+    // Two tasks; six pairs at equal steps and at equal updates; at equal FLOPs the runs are those at equal steps. Plus
+    // two pairs with the arm that updates no node, only at equal steps.
     assert_eq!((record.comparisons.len(), record.arms.len()), (2 * (2 * 6 + 2) * 3, 2 * (3 * 5 + 1)));
     let [.., nodes, flops] = &record.statements[..] else { panic!("{:?}", record.statements) };
     assert!(flops.contains("more than 10 steps where dense updates have 10"), "{flops}");

@@ -1,11 +1,11 @@
-//! Remedies that were faster together, taken apart: halves are left out, and what is not missed is not kept.
+//! Splits remedies that were faster together: leaves out halves of them, and drops those that make no difference.
 
 use super::{CHANCE, Outcome, Row, Search, Unit, others};
 use crate::script::Way;
 use headroom_record::statistics::MISSED;
 
 impl Search<'_> {
-    /// `rows` are those of `own`, which is faster than the best so far. The rows left in the end are kept.
+    /// `rows` are those of `own`, which is faster than the best so far. The rows left at the end are kept.
     pub(super) fn take_apart(&mut self, own: usize, rows: &mut [Row], rest: &[Unit]) {
         let all: Vec<&'static str> = rows.iter().map(|row| row.candidate.remedy.name).collect();
         let mut current = own;
@@ -44,11 +44,11 @@ impl Search<'_> {
         self.keep(current, &left, Some(saved / left.len().max(1) as f64));
     }
 
-    /// One without these, where it is no slower and still faster than the best so far; `None` where time was short.
+    /// A variant without these, if it is not slower and still faster than the best so far; `None` if time was short.
     fn without(&mut self, current: usize, names: &[&'static str], rest: &[Unit]) -> Option<Option<usize>> {
         let variant = self.measured[current].variant.without(names);
         if variant == *self.kept() {
-            // The best so far, which is slower.
+            // This is the best so far, which is slower.
             return Some(None);
         }
         let smaller = self.add(variant, Way::Timed);

@@ -1,4 +1,4 @@
-//! The end: the script as it is, what was kept and the patch take turns.
+//! The final comparison: the unmodified script, the kept variant and the patch alternate.
 
 use super::time::LEAST;
 use super::{NotMeasured, Outcome, Row, Search};
@@ -10,36 +10,36 @@ use crate::turns::Speedup;
 use headroom_record::statistics::MISSED;
 use std::path::PathBuf;
 
-/// All that was found.
+/// The result of the search.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub rows: Vec<Row>,
     pub kept: Variant,
-    /// All that was kept over the script as it is.
+    /// The kept variant relative to the unmodified script.
     pub speedup: Speedup,
     pub originals: Vec<Note>,
     pub finals: Vec<Note>,
-    /// From the script as it is to what was kept, each held against the one before.
+    /// From the unmodified script to the kept variant, each compared with the one before.
     pub links: Vec<Proof>,
     pub patched: Option<Patched>,
-    /// Processes that were started.
+    /// Number of processes started.
     pub processes: usize,
 }
 
 /// The script with the patch in its files.
 #[derive(Clone, Debug)]
 pub struct Patched {
-    /// Over the script as it is; none where no process of it was measured.
+    /// Relative to the unmodified script; `None` if no process of it was measured.
     pub speedup: Option<Speedup>,
     pub notes: Vec<Note>,
-    /// The same gates as those of what was kept, but its memory and its speed.
+    /// The same gates as for the kept variant, except memory and speed.
     pub gates: Vec<Gate>,
     /// Why it was not measured, or not often enough.
     pub why: Option<String>,
 }
 
 impl Search<'_> {
-    /// Takes turns: `files` are those that the patch changes, by their paths, where there is one.
+    /// Runs the final turns; `files` are the texts of the files that the patch changes, by path, if there is a patch.
     pub fn finish(mut self, rows: Vec<Row>, files: Option<Vec<(PathBuf, String)>>) -> Result<Found, NotMeasured> {
         let patch = files.map(|files| {
             self.runner.patch_with(files);
@@ -54,7 +54,7 @@ impl Search<'_> {
             for which in turn.clone() {
                 let count = self.measured[which].logs.len();
                 let is_needed = which != 0 && count < LEAST;
-                // Little time over the limit is better than a figure without a second one.
+                // Going a little over the time limit is better than a figure from a single process.
                 let left = self.runner.seconds_left();
                 if round >= self.repeats.finals && !is_needed || !is_time && (!is_needed || left <= 0.0) {
                     continue;

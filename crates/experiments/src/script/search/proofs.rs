@@ -1,4 +1,4 @@
-//! The proof of what is kept: its losses, gradients and batches against those of what was kept before it.
+//! Proves what is kept: its losses, gradients and batches against those of the variant kept before it.
 
 use super::Search;
 use crate::remedies::Class;
@@ -6,34 +6,35 @@ use crate::script::gates::Proof;
 use crate::script::note::Note;
 use crate::script::{Ran, Variant, Way};
 
-/// Runs of the script as it is with other random numbers of loading, where a remedy moves loading elsewhere.
+/// Runs of the unmodified script with other random numbers in data loading, for a remedy that moves loading to workers.
 const OTHER_LOADINGS: u32 = 2;
 
-/// Runs of the script as it is that are moved by rounding, or draw other dropout, at most: one of them may lie close by chance.
+/// Most runs of the unmodified script perturbed by rounding, or with other dropout: a single one may be close by
+/// chance.
 const MOVED_RUNS: u32 = 3;
 const OTHER_DROPOUTS: u32 = 2;
 
-/// Losses that lie this many times as far as is allowed are not chance: no further run is needed.
+/// A deviation of this many times the limit is not chance: no further run is needed.
 const HOPELESS: f64 = 10.0;
 
-/// A variant, and what it is held against.
+/// A variant, and the one it is compared with.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub own: usize,
     pub over: usize,
     class: Class,
-    /// Compiled code draws the numbers of its dropout in another order: a run that draws them as uncompiled code does.
+    /// Compiled code draws its dropout in another order: this run draws it as uncompiled code does.
     comparable: Option<Note>,
     moves_loading: bool,
-    /// Runs that were moved, as far as they were needed.
+    /// Perturbed runs, as far as they were needed.
     ways: Vec<Way>,
-    /// A run that the proof needs was not made, for want of time.
+    /// Whether a run that the proof needs was skipped for lack of time.
     pub lacks_time: bool,
 }
 
 impl Search<'_> {
-    /// Each is held against the best so far, by the class of what is new in it. Code that was not compiled before is held against
-    /// code that is not compiled.
+    /// Each variant is compared with the best so far, under the class of the remedies it adds. Newly compiled code is
+    /// compared with code that is not compiled.
     pub(super) fn link(&self, own: usize) -> Link {
         if let Some(link) = self.links.iter().find(|link| link.own == own).or(self.proved.get(&own)) {
             return link.clone();
@@ -56,7 +57,7 @@ impl Search<'_> {
         self.originals().iter().any(|note| note.modules.iter().any(|module| module.dropouts > 0))
     }
 
-    /// Does loading in the script's own process draw random numbers?
+    /// Whether loading in the script's own process draws random numbers.
     fn draws_loading(&self) -> bool {
         let draws = |note: &Note| note.loaders.iter().any(|loader| loader.draws_random == Some(true));
         self.originals().iter().any(draws)
@@ -66,7 +67,8 @@ impl Search<'_> {
         self.moved.iter().any(|(known, _)| *known == way)
     }
 
-    /// Runs of the script as it is that the proof will ask for in any case: without the time for them a variant is not begun.
+    /// Runs of the unmodified script that the proof will need in any case: without time for them, a variant is not
+    /// started.
     pub(super) fn proofs_before(&self, own: usize) -> Vec<Way> {
         let link = self.link(own);
         let mut ways = vec![];
@@ -79,14 +81,14 @@ impl Search<'_> {
         ways
     }
 
-    /// Makes those of them whose steps also count as steps of the script as it is.
+    /// Makes those runs that also count as timings of the unmodified script.
     pub(super) fn measure_before(&mut self, own: usize, ways: &[Way]) {
         for way in ways.iter().filter(|way| matches!(way, Way::OtherDropout(_))) {
             self.is_moved(own, *way);
         }
     }
 
-    /// The runs of a link as they are now.
+    /// The runs of a link so far.
     pub(super) fn proof(&self, link: &Link) -> Proof {
         let runs = &self.measured[link.own];
         let mut references = self.measured[link.over].notes.clone();
@@ -106,12 +108,12 @@ impl Search<'_> {
         self.moved.iter().filter(|(way, _)| ways.contains(way)).map(|(_, note)| note.clone()).collect()
     }
 
-    /// The patched copy's runs, held against what was kept as that was held against what was before it.
+    /// The runs of the patched copy, compared with the kept variant as that was compared with the one before it.
     pub(super) fn proof_of_patch(&self, patch: usize) -> Proof {
         let best = &self.measured[self.best];
         let mut references = best.notes.clone();
         references.extend(self.links.iter().filter_map(|link| link.comparable.clone()));
-        // A remedy that could not be written leaves the patch nearer to the script as it is.
+        // A remedy that could not be written leaves the patch closer to the unmodified script.
         references.extend(self.originals().iter().cloned());
         let moves_loading = self.links.iter().any(|link| link.moves_loading);
         let other_loadings = if moves_loading { self.other_loadings.clone() } else { vec![] };
@@ -127,8 +129,8 @@ impl Search<'_> {
         }
     }
 
-    /// Runs what the proof still needs, while there is time: random numbers of dropout and of loading that can be compared; and
-    /// where losses differ by more than the class allows all the same, how far the script moves them by itself.
+    /// Makes the runs that the proof still needs, while there is time: comparable random numbers for dropout and
+    /// loading and, if losses still differ by more than the class allows, perturbed runs of the script.
     pub(super) fn prove(&mut self, own: usize) -> Link {
         let mut link = self.link(own);
         if link.moves_loading {
@@ -155,8 +157,9 @@ impl Search<'_> {
         }
     }
 
-    /// Compiled dropout is held against how far other dropout moves the script, which takes a process of the script as it is; a run
-    /// that draws as uncompiled code does compiles once more, and is asked for where that does not tell.
+    /// Compiled dropout is first compared with the effect of other dropout on the script, which needs a process of the
+    /// unmodified script. If that does not settle it, a run that draws as uncompiled code does is made, which compiles
+    /// once more.
     fn prove_compiled(&mut self, link: &mut Link) {
         match self.has_dropout() {
             true => self.prove_moved(link, OTHER_DROPOUTS, Way::OtherDropout),
@@ -182,7 +185,7 @@ impl Search<'_> {
         self.prove_moved(link, MOVED_RUNS, |number| Way::Moved(rounding, number));
     }
 
-    /// One run after the other, until losses and gradients hold against how far those were moved.
+    /// Adds one perturbed run after another, until losses and gradients are within their effect.
     fn prove_moved(&mut self, link: &mut Link, most: u32, way: impl Fn(u32) -> Way) {
         for way in (1..=most).map(way) {
             let excess = self.proof(link).excess();
@@ -201,13 +204,13 @@ impl Search<'_> {
         }
     }
 
-    /// The script as it is, moved in this way: known, or run now.
+    /// Whether this perturbed run of the unmodified script is available; makes it if not.
     fn is_moved(&mut self, own: usize, way: Way) -> bool {
         if self.knows(way) {
             return true;
         }
         let Some(note) = self.extra(own, &Variant::as_it_is(), way) else { return false };
-        // On the device other dropout takes as long as its own.
+        // On the device, other dropout takes as long as the original, so its time counts.
         if matches!(way, Way::OtherDropout(_)) && note.measured_on.as_deref() == Some("device") {
             let _ = self.measured[0].time(&note);
         }
@@ -215,10 +218,10 @@ impl Search<'_> {
         true
     }
 
-    /// A process for the proof of `own`, which leaves time for one of the patch; none where there is no time for it.
+    /// Runs a process for the proof of `own` that leaves time for one of the patch; `None` if there is no time for it.
     fn extra(&mut self, own: usize, variant: &Variant, way: Way) -> Option<Note> {
         let cost = match way {
-            // With other settings nothing is found in the compiler's cache.
+            // With other settings the compiler's cache has no entry.
             Way::ComparableRandom => self.compiled.get(&variant.code()).map_or(0.0, |known| known.first),
             _ => self.cost(0),
         };

@@ -1,28 +1,30 @@
-//! Seconds that processes take, and may take. A process starts with many seconds of imports, and compiling takes minutes: time is
-//! planned, so that it is neither gone before the end nor left over while remedies that promise much are untried.
+//! Expected and allowed duration of processes. A process starts with many seconds of imports, and compiling takes
+//! minutes. Time is planned so that it neither runs out before the end nor is left over while remedies with large
+//! predictions are untried.
 
 use super::{Search, Unit};
 use crate::script::candidates::LARGE;
 use crate::script::{Ran, Variant, Way, is_alternative};
 
-/// Seconds of compiling that are expected of code that was not compiled before; one begins with a part of them.
+/// Expected seconds of compiling new code, and the minimum for which a process is started.
 const COMPILING: f64 = 90.0;
 const COMPILING_LEAST: f64 = 30.0;
 
-/// Share of a first compilation that comes again where the compiler finds its code.
+/// Share of a first compilation that recurs when the compiler's cache has the code.
 const CACHED: f64 = 0.25;
 
-/// Share of all time, for the first process of a variant that compiles while others that promise much wait.
+/// Share of the total time for the first process of a compiling variant while others with large predictions wait.
 const COMPILING_SHARE: f64 = 0.5;
 
-/// A process that compiles nothing may take this many times as long as the longest so far, and this many seconds: workers start.
+/// A process that does not compile may take this many times as long as the longest so far, plus this many seconds for
+/// workers to start.
 const SLOW: f64 = 2.5;
 const SLOW_SECONDS: f64 = 15.0;
 
-/// Processes of what was kept, and of the patch, that the end asks for.
+/// Processes of the kept variant, and of the patch, that the final comparison needs.
 pub const LEAST: usize = 2;
 
-/// Seconds of processes that compiled the same code.
+/// Durations of processes that compiled the same code.
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled {
     pub first: f64,
@@ -51,12 +53,12 @@ impl Search<'_> {
         ran
     }
 
-    /// Seconds that are expected of one more process.
+    /// Expected seconds of one more process.
     pub(super) fn cost(&self, which: usize) -> f64 {
         self.cost_of(&self.measured[which].variant, COMPILING)
     }
 
-    /// Seconds that one more process needs at least to be begun.
+    /// Minimum seconds that must be left to start one more process.
     pub(super) fn least_cost(&self, which: usize) -> f64 {
         self.cost_of(&self.measured[which].variant, COMPILING_LEAST)
     }
@@ -70,14 +72,14 @@ impl Search<'_> {
         }
     }
 
-    /// Seconds for the end, were this one kept: what it lacks of two processes, and two of the patch. The script as it is asks for
-    /// nothing.
+    /// Seconds to reserve for the final comparison if this variant is kept: what it lacks to two processes, and two of
+    /// the patch. The unmodified script needs nothing.
     fn reserve(&self, which: usize) -> f64 {
         let lacks = LEAST.saturating_sub(self.measured[which].logs.len());
         if which == 0 { 0.0 } else { (lacks + LEAST) as f64 * self.cost(which) }
     }
 
-    /// Seconds that the first process of a variant may take: all, while nothing is kept.
+    /// Seconds that the first process of a variant may take; all that are left while nothing is kept.
     pub(super) fn first_allowance(&self, own: usize, rest: &[Unit]) -> f64 {
         let left = self.runner.seconds_left() - self.reserve(self.best);
         let variant = &self.measured[own].variant;
@@ -93,7 +95,8 @@ impl Search<'_> {
         self.runner.seconds_left() - patch.max(self.reserve(self.best))
     }
 
-    /// Seconds for what still promises much: one process each, one for all that stand in for each other.
+    /// Seconds for the remaining candidates with large predictions: one process each, and one for all alternatives
+    /// together.
     pub(super) fn pending(&self, rest: &[Unit]) -> f64 {
         let mut counted: Vec<&str> = vec![];
         let mut seconds = 0.0;

@@ -1,8 +1,9 @@
-//! The tokens of a corpus in a file, with an index of its documents beside it: made once, read by position from then on.
+//! The tokens of a corpus in a file, with an index of its documents beside it: written once, then read by position.
 //!
-//! Both are named after what they were made from (names, sizes and times of change of the files, the tokenizer, the column), so
-//! anything that changes makes others. Each is renamed into place whole, the index last: a pair that does not fit together is
-//! one that a kill or somebody else cut short, and is made again. Two runs that make the same file at the same time write the same bytes.
+//! Both files are named after their inputs (names, sizes and modification times of the files, the tokenizer, the
+//! column), so any change gives new files. Each is renamed into place whole, the index last: a pair that does not match
+//! was cut short by a kill or by someone else, and is rebuilt. Two runs that build the same file at the same time write
+//! the same bytes.
 
 use std::fs;
 use std::io::Write;
@@ -20,10 +21,10 @@ use super::super::{DEFAULT_TEXT_COLUMN, DataError, SourceSettings};
 use super::documents::{self, Take};
 use super::files::{self, DataFile};
 
-/// Changes with the layout of the files or the way of cutting.
+/// Bump when the layout of the files or the tokenization changes.
 const LAYOUT: u32 = 1;
 
-/// No text has it: the byte after a document.
+/// The byte after a document: text never contains it.
 const END_BYTE: u8 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub struct Kept {
     pub path: PathBuf,
     pub width: TokenWidth,
     pub documents: Vec<Document>,
-    /// Words for the tokens.
+    /// Description of the tokens.
     pub unit: String,
     tokens: u64,
 }
@@ -79,7 +80,7 @@ impl Kept {
         let (documents, tokens) = write_whole(&path, |writer| cut_all(files, column, &cut, writer))?;
         for file in files {
             if files::about(&file.path)? != *file {
-                // Under the key of what the files were it would stand for what they are.
+                // The key is that of the old files, but the tokens may be from the new ones.
                 let _ = fs::remove_file(&path);
                 return Err(DataError::Changed { path: file.path.clone() });
             }
@@ -100,13 +101,13 @@ impl Kept {
         Kept { path, width: cut.width(), documents, unit: cut.unit(), tokens }
     }
 
-    /// The last beginning of a document at or before a token.
+    /// Start of the document that holds this token.
     pub fn document_before(&self, token: u64) -> u64 {
         let after = self.documents.partition_point(|document| document.first_token <= token);
         after.checked_sub(1).map_or(0, |at| self.documents[at].first_token)
     }
 
-    /// Over the documents that the tokens belong to.
+    /// Averaged over the documents that the tokens belong to.
     pub fn bytes_per_token(&self, tokens: &Range<u64>) -> Option<f64> {
         let end = |at: usize| self.documents.get(at + 1).map_or(self.tokens, |next| next.first_token);
         let touched = |at: &usize| self.documents[*at].first_token < tokens.end && end(*at) > tokens.start;
@@ -157,7 +158,7 @@ impl Cut {
 
 fn key(files: &[DataFile], cut: &Cut, column: &str) -> Result<String, DataError> {
     let mut digest = Sha256::new();
-    // Lengths before what has any, so that no two lists read alike.
+    // Prefix everything with its length, so that two different lists never hash alike.
     let mut add = |bytes: &[u8]| {
         digest.update((bytes.len() as u64).to_le_bytes());
         digest.update(bytes);
@@ -177,7 +178,7 @@ fn key(files: &[DataFile], cut: &Cut, column: &str) -> Result<String, DataError>
     Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Documents and tokens, where both files are there and whole.
+/// The documents and the token count, if both files are present and whole.
 fn read_index(tokens: &Path, index: &Path, key: &str, width: TokenWidth) -> Option<(Vec<Document>, u64)> {
     let bytes = fs::read(index).ok()?;
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
@@ -191,7 +192,7 @@ fn read_index(tokens: &Path, index: &Path, key: &str, width: TokenWidth) -> Opti
     let number = |encoded: &[u8]| encoded.try_into().map(u64::from_le_bytes).ok();
     let document = |row: &[u8]| Some(Document { first_token: number(&row[..8])?, text_bytes: number(&row[8..])? });
     let documents: Vec<Document> = rows.chunks_exact(16).map(document).collect::<Option<_>>()?;
-    // One begins after the other, and each before the end.
+    // Each document begins after the one before it and before the end of the tokens.
     let begins = |at: usize| documents.get(at).map_or(header.tokens, |document| document.first_token);
     let in_order = (0..documents.len()).all(|at| begins(at) < begins(at + 1));
     in_order.then_some((documents, header.tokens))
@@ -210,7 +211,7 @@ struct Taken<'a> {
     writer: &'a mut dyn Write,
     documents: Vec<Document>,
     tokens: u64,
-    /// The first token of the document that is being read.
+    /// The first token of the document being read.
     first_token: u64,
     text_bytes: u64,
 }
@@ -240,7 +241,7 @@ impl Take<Stop> for Taken<'_> {
         Ok(())
     }
 
-    /// A document without text leaves nothing behind.
+    /// Ends a document. One without text is dropped.
     fn end(&mut self) -> Result<(), Stop> {
         if self.tokens > self.first_token {
             match self.cut {
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(read(header(40), &DOCUMENTS[..2], 80), None);
         assert_eq!(read(Header { layout: LAYOUT + 1, ..header(40) }, &DOCUMENTS, 80), None);
         assert_eq!(read(Header { key: "other".into(), ..header(40) }, &DOCUMENTS, 80), None);
-        // Documents begin one after the other, and before the end.
+        // Documents must begin one after the other, and before the end.
         let [first, second, third] = DOCUMENTS;
         assert_eq!(read(header(40), &[second, first, third], 80), None);
         assert_eq!(read(header(40), &[first, second, second], 80), None);

@@ -1,4 +1,4 @@
-//! Documents out of files: a text file is one, a line of a JSONL file is one.
+//! Documents from files: a text file is one document, and so is each line of a JSONL file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -11,10 +11,10 @@ use super::super::DataError;
 use super::super::pieces::read_text;
 use super::files::DataFile;
 
-/// Longer lines than this are not documents, and would not fit into memory.
+/// A longer line is refused: it is not a document and would not fit into memory.
 const MOST_LINE_BYTES: u64 = 1 << 30;
 
-/// Told of every document: its text in pieces, then that it has ended.
+/// Receives every document: its text in pieces, then its end.
 pub trait Take<E> {
     fn text(&mut self, piece: &str) -> Result<(), E>;
     fn end(&mut self) -> Result<(), E>;
@@ -69,7 +69,7 @@ fn read_lines<E: From<DataError>>(path: &Path, column: &str, take: &mut impl Tak
     Ok(())
 }
 
-/// The column of a line, or what is wrong with it.
+/// The text column of a line, or why there is none.
 fn text_of(line: &[u8], column: &str) -> Result<String, String> {
     let mut row: Map<String, Value> =
         serde_json::from_slice(line).map_err(|error| format!("is not a JSON object: {error}"))?;

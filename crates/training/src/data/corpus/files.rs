@@ -1,4 +1,4 @@
-//! The files that a folder or a pattern names, in the order of their names.
+//! The files that a folder or pattern names, in the order of their names.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -15,11 +15,11 @@ pub struct DataFile {
     pub path: PathBuf,
     pub is_jsonl: bool,
     pub bytes: u64,
-    /// Since 1970, where the system tells.
+    /// Modification time since 1970, if the system reports one.
     pub changed_nanos: u128,
 }
 
-/// Does it hold a character that a pattern has and few names do?
+/// Whether it holds a wildcard character.
 pub fn is_pattern(given: &str) -> bool {
     given.contains(['*', '?', '['])
 }
@@ -28,8 +28,8 @@ pub fn is_jsonl(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "jsonl" || ending == "ndjson")
 }
 
-/// All files of a folder and the folders in it; those that match a pattern; or the one file. Names that begin with a dot are left
-/// out unless they are asked for.
+/// All files of a folder and its subfolders, those that match a pattern, or the one file. Names that begin with a dot
+/// are skipped unless asked for.
 pub fn find(given: &Path) -> Result<Vec<DataFile>, DataError> {
     let mut found = vec![];
     if given.is_dir() {
@@ -50,7 +50,7 @@ pub fn find(given: &Path) -> Result<Vec<DataFile>, DataError> {
     found.iter().map(|path| about(path)).collect()
 }
 
-/// As it stands now.
+/// The file's size and modification time now.
 pub fn about(path: &Path) -> Result<DataFile, DataError> {
     let about = fs::metadata(path).map_err(FileError::new("look at", path))?;
     let changed = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -62,7 +62,7 @@ pub fn about(path: &Path) -> Result<DataFile, DataError> {
     })
 }
 
-/// Goes into a folder once, whatever links lead to it.
+/// Visits each folder once, whatever links lead to it.
 fn walk(folder: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<PathBuf>) -> Result<(), DataError> {
     for path in entries(folder, seen)? {
         if path.file_name().is_some_and(is_hidden) {
@@ -124,7 +124,7 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// The folder before the first part that is a pattern, and the parts from there on.
+/// The folder before the first component with a wildcard, and the components from there on.
 fn split(given: &Path) -> (PathBuf, Vec<String>) {
     let mut base = PathBuf::new();
     let mut pattern: Vec<String> = vec![];
@@ -142,7 +142,8 @@ fn split(given: &Path) -> (PathBuf, Vec<String>) {
     (base, pattern)
 }
 
-/// `*` is any characters, `?` is one, `[a-z]` one of those and `[!a-z]` one of the others. A dot at the front is named.
+/// Glob match: `*` is any characters, `?` is one, `[a-z]` one of those and `[!a-z]` one of the others. A leading dot
+/// has to be written out.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     if name.first() == Some(&'.') && pattern.first() != Some(&'.') {
@@ -153,7 +154,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 fn matches_from(pattern: &[char], name: &[char]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // After the last `*`, and how much of the name it stands for so far.
+    // Position in the pattern after the last `*`, and where in the name to resume when backtracking to it.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         if pattern.get(p) == Some(&'*') {
@@ -173,14 +174,14 @@ fn matches_from(pattern: &[char], name: &[char]) -> bool {
     pattern[p..].iter().all(|rest| *rest == '*')
 }
 
-/// Characters of the pattern that stand for this one; none where they do not.
+/// Length of the pattern element that matches this character; `None` if it does not match.
 fn one_character(pattern: &[char], wanted: char) -> Option<usize> {
     match pattern.first()? {
         '?' => Some(1),
         '[' => {
             let negated = pattern.get(1) == Some(&'!');
             let first = if negated { 2 } else { 1 };
-            // A bracket right after the opening one is a member.
+            // A `]` right after the opening bracket is a member.
             let close = pattern.iter().skip(first + 1).position(|one| *one == ']').map(|place| place + first + 1);
             let Some(close) = close else { return (wanted == '[').then_some(1) };
             let members = &pattern[first..close];
@@ -220,7 +221,7 @@ mod tests {
             ("[a-c]*", "bread", true),
             ("[!a-c]*", "bread", false),
             ("[]x]", "]", true),
-            // A dash stands for itself where it has nothing on one side.
+            // A dash is literal when it has no character on one side.
             ("[a-]x", "-x", true),
             ("[a-]x", "ax", true),
             ("[a-]x", "bx", false),
