@@ -10,16 +10,11 @@ const OF_IDLE_TIME: &[&str] = &["TR104", "TR119", "TR130", "TR101", "TR103", "TR
 const OF_BUSY_TIME: &[&str] =
     &["TR106", "TR107", "TR108", "TR113", "TR115", "TR131", "TR132", "TR133", "TR134", "TR135", "TR136", "TR137"];
 
-<<<<<<< HEAD
 /// A finding of at least this share that costs less than half of it says why.
 const WORTH_A_REASON: f64 = 0.01;
 
-/// Device time that the host does not wait for costs nothing: where the host sets the pace, a faster kernel only widens the
-/// gap after it.
-=======
 /// Limits findings about device time to what the replay saves: if the host is the bottleneck, a faster kernel only
 /// widens the gap after it.
->>>>>>> words-a
 pub fn pace(evidence: &Evidence, findings: &mut [TraceFinding]) {
     if !findings.iter().any(|finding| finding.found.on_device) {
         return;

@@ -39,14 +39,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         percent(cores.without_share_of_steps)
     );
     let advice = match part {
-<<<<<<< HEAD
         _ if evidence.run.is_some() => {
             "`--precision tf32` or `--precision bf16` runs GEMMs on tensor cores; both change results slightly"
         }
-        // Volta, Turing and AMD's older parts have no single precision on matrix units.
-=======
         // Volta, Turing and AMD's older parts do not support single precision on matrix units.
->>>>>>> words-a
         Some(part) if part.tf32 == 0.0 => {
             "train in half precision (torch.autocast with fp16 and a GradScaler, or bf16 where the device \
              supports it); it changes results slightly"
