@@ -1,4 +1,4 @@
-//! Calls: which function is meant, what it is handed, what comes back.
+//! Calls: resolves the function, passes its arguments, returns its result.
 
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::Ranged;
@@ -14,11 +14,11 @@ use crate::topics;
 use crate::value::{Home, Origin, Tensor, Value};
 
 enum Target {
-    /// Something that is called itself.
+    /// A value that is called itself.
     Called(Value),
-    /// A function of a class, called on an instance: `self` is bound.
+    /// A class's function called on an instance: `self` is bound.
     Bound(usize),
-    /// A method of a value that is not one of the given classes.
+    /// A method of a value that is not an instance of a given class.
     Method(Value),
 }
 
@@ -53,7 +53,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Target::Called(Value::Functions(all)) => {
                 let mut result = Value::Unknown;
-                // Told by their names alone, they may be another's: that does not say that they are called.
+                // Matched by name only, they may be someone else's methods, so this does not prove that they are
+                // called.
                 let is_told = matches!(receiver, Value::Unknown | Value::Model(None))
                     && matches!(&*node.func, Expr::Attribute(_))
                     && (all.len() > 1 || receiver == Value::Unknown);
@@ -117,7 +118,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         result
     }
 
-    /// How many of a function's parameters are given before the call: `step = self.step; step(batch)`.
+    /// The number of parameters bound before the call: `step = self.step; step(batch)`.
     fn bound_by(&self, node: &ExprCall, function: usize) -> usize {
         let of_instance = !matches!(&*node.func, Expr::Attribute(_))
             && self.program.sources.symbols.functions[function].class.is_some()
@@ -125,7 +126,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         usize::from(of_instance || self.is_decorated(function, "classmethod"))
     }
 
-    /// `partial(f, a)`: the function, some of whose arguments are given already.
+    /// `partial(f, a)`: the function with some arguments already bound.
     pub(super) fn partial(&mut self, arguments: &Arguments<'a>) -> Value {
         let Some((given @ Value::Function(function), rest)) = arguments.positional.split_first() else {
             return Value::Unknown;
@@ -137,7 +138,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         given.clone()
     }
 
-    /// `accumulate(logs, {"loss": loss})`: a function that is handed two dictionaries adds the second to the first.
+    /// `accumulate(logs, {"loss": loss})`: a function given two dictionaries adds the second to the first.
     fn merge_dictionaries(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) {
         let (
             [Expr::Name(into), _, ..],
@@ -183,7 +184,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     Target::Bound(function)
                 }
                 Some(value) if value != Value::Unknown => Target::Called(value),
-                // Only the classes that derive from it have it.
+                // Only derived classes define it.
                 None if self.program.sources.classes[*class].below.contains_key(name) => {
                     Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
                 }
@@ -203,7 +204,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
                 Target::Called(Value::Model(None))
             }
-            // A module of which nothing is known, and a method that only modules have.
+            // An unknown module, and a method that only modules define.
             Value::Model(None) | Value::Unknown if self.own_methods(&receiver, name).is_some() => {
                 Target::Called(Value::Functions(self.own_methods(&receiver, name).unwrap_or_default()))
             }
@@ -212,13 +213,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         (target, receiver, name)
     }
 
-    /// The methods that a call on something unknown runs, by their name alone: only modules have it, or one family.
+    /// The methods that a call on an unknown object runs, by name alone: only modules or one family define it.
     fn own_methods(&self, receiver: &Value, name: &str) -> Option<Vec<usize>> {
         let own = self.program.sources.only_methods.get(name)?;
         (*receiver != Value::Unknown || own.is_of_family).then(|| own.methods.clone())
     }
 
-    /// Those of the functions, and of what stands for them in derived classes, that no call was seen of.
+    /// The given functions, and their overrides in derived classes, that have no call so far.
     fn uncalled_among(&self, functions: &[usize]) -> Vec<usize> {
         let all = functions.iter().flat_map(|function| {
             std::iter::once(*function).chain(self.program.written_below(*function).iter().copied())
@@ -248,7 +249,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let is_tensor_code = matches!(facts.kind, FunctionKind::Step | FunctionKind::Loss);
         match value {
             Value::Unknown if is_tensor_code => self.tensor(Tensor::WITH_GRAPH),
-            // A generator hands on what it is given: `for batch in log_every(loader)`.
+            // A generator yields from its argument: `for batch in log_every(loader)`.
             Value::Unknown | Value::List(_) => arguments
                 .all()
                 .find(|value| matches!(value, Value::Loader(_)))
@@ -297,7 +298,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// A module of a library: dropout hands on what it is given, a softmax of scores makes weights.
+    /// A library's module: dropout returns its input's kind, a softmax of scores makes weights.
     fn layer_call(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
         let made = match &*node.func {
             Expr::Call(made) => crate::names_in(&made.func).first().copied().unwrap_or_default(),
@@ -311,16 +312,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// A function that nothing is known of: what it is given flows through it.
+    /// An unknown function: its inputs are assumed to flow through it.
     pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
-        // A class of another library: what it makes is an object, not a tensor.
+        // A class of another library makes an object, not a tensor.
         if name.starts_with(|first: char| first.is_ascii_uppercase()) {
             return if name.ends_with("Meter") { Value::Meter } else { Value::Unknown };
         }
         if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
             return loader.clone();
         }
-        // `exists(mask)`, `is_main_process()`: asked of the host.
+        // `exists(mask)`, `is_main_process()`: answered by the host.
         if name == "exists" || names::is_question(name) {
             return Value::Bool(None);
         }
