@@ -345,26 +345,26 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         })
     }
 
-    /// The element that a loop over the value yields, loaders included.
+    /// The element that a loop over the value yields, including loaders.
     pub(super) fn element_of(&self, value: &Value) -> Value {
         match value {
             Value::Loader(id) => {
                 let pinned = id.and_then(|id| self.program.constructed.loaders.get(id)).is_some_and(Loader::pins);
                 let is_placed = topics::speak_of(self.program.sources.files[self.file()].words, topics::Topic::Placed);
                 let home = match pinned {
-                    // accelerate and fabric hand out batches that lie on the device.
+                    // accelerate and fabric yield batches that are already on the device.
                     _ if is_placed => Home::Device,
                     true => Home::Pinned,
                     false => Home::Host,
                 };
-                // Beside tensors, batches hold names, numbers and indices.
+                // Besides tensors, batches hold names, numbers and indices.
                 Value::Tensor(Tensor { home, guessed: true, ..Tensor::ON_HOST })
             }
             value => value.element(),
         }
     }
 
-    /// Whether the turns of a loop are steps or parts of one.
+    /// Whether the iterations of a loop are steps or parts of one.
     pub(super) fn loop_kind(&self, iterated: &Expr, value: &Value) -> LoopKind {
         match value {
             Value::Parameters { .. } => return LoopKind::Parameters,
@@ -389,7 +389,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
-            // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: whoever keeps the number, it counts.
+            // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
             _ if names.iter().any(|name| matches!(*name, "range" | "trange")) && names.iter().any(counts_turns) => {
                 LoopKind::Plain
             }
@@ -404,13 +404,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// `n_epochs`, `max_iter`, `num_steps`: names of numbers of turns.
+/// `n_epochs`, `max_iter`, `num_steps`: names of iteration counts.
 fn counts_turns(name: &&str) -> bool {
     let lower = name.to_ascii_lowercase();
     ["epoch", "iter", "step"].iter().any(|word| lower.contains(word))
 }
 
-/// `def to_cuda(x): return x.cuda() if available else x`: a function that hands back what it is handed, perhaps moved.
+/// `def to_cuda(x): return x.cuda() if available else x`: a function that returns its argument, perhaps moved.
 fn hands_back(function: &Function) -> bool {
     fn is_it(returned: &Expr, name: &str) -> bool {
         match returned {
@@ -451,7 +451,7 @@ fn hands_back(function: &Function) -> bool {
     function.class.is_none() && returns(function.body) && all_are(function.body, first.parameter.name.as_str())
 }
 
-/// `warnings.warn(…)`, `logger.error(…)`: said when something is wrong, not at every step.
+/// `warnings.warn(…)`, `logger.error(…)`: called when something is wrong, not at every step.
 fn is_warning(node: &ExprCall) -> bool {
     let Expr::Attribute(attribute) = &*node.func else { return false };
     matches!(attribute.attr.as_str(), "warn" | "warning" | "warning_once" | "error" | "critical" | "exception")

@@ -1,4 +1,4 @@
-//! TP303: pinned batches copied as if they were not.
+//! TP303: pinned batches copied with a blocking copy.
 
 use crate::context::{Context, ContextId, Frame, LoopKind};
 use crate::edits::set_keyword;
@@ -26,7 +26,7 @@ fn check(check: &mut Check) {
         let from_pinned = matches!(&call.receiver, Value::Tensor(tensor) if tensor.home == Home::Pinned);
         let has_flag = call.node.arguments.find_keyword("non_blocking").is_some() || call.node.arguments.args.len() > 1;
         let has_rest = call.keywords.iter().any(|(name, _)| name.is_none());
-        // An evaluation runs now and then.
+        // An evaluation runs only now and then.
         let is_seldom = program.is_evaluation(call.context) && !trains_around(program, call.context)
             || is_pass_without_gradients(program, call.context);
         if !from_pinned || has_flag || has_rest || is_seldom || !super::moves_to_device(call) {
