@@ -42,12 +42,12 @@ fn check(check: &mut Check) {
     }
 }
 
-/// `with torch.no_grad(): features = frozen(images.to(device))` in the loop that trains what stands behind it.
+/// `with torch.no_grad(): features = frozen(images.to(device))` in the loop that trains the layers on top.
 fn trains_around(program: &Program, context: ContextId) -> bool {
     innermost_loop(program, context).is_some_and(|around| around.trains)
 }
 
-/// A loop over data that runs a model and trains nothing: what it copies is copied once.
+/// Whether this is a loop over data that runs a model without training: its copies happen once.
 fn is_pass_without_gradients(program: &Program, context: ContextId) -> bool {
     let Some(around) = innermost_loop(program, context) else { return false };
     let is_without = |inside: &Context| {
