@@ -57,7 +57,7 @@ impl Suppressions {
     }
 }
 
-/// `[TP101, TP102]`; without brackets, every rule.
+/// `[TP101, TP102]`; without codes, every rule.
 fn bracketed(rest: &str) -> Vec<String> {
     let Some(inside) = rest.trim_start().strip_prefix('[') else { return Vec::new() };
     codes_in(inside.split(']').next().unwrap_or_default())

@@ -71,7 +71,7 @@ fn imports_torch(program: &Program, file: usize) -> bool {
     program.sources.symbols.files[file].imports.get("torch").is_some_and(|dotted| dotted == "torch")
 }
 
-/// Whether the function evaluates: its name says so, it has `model.eval()` or a loop over data, and it trains nothing.
+/// Whether the function evaluates: at least two of an evaluation's name, `model.eval()` and a loop, and no training.
 fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> bool {
     let symbol = &program.sources.symbols.functions[function];
     let class = symbol.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
