@@ -406,7 +406,7 @@ fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Re
     Ok(())
 }
 
-/// Bytes that models may take: the limit, else what is free.
+/// Bytes that models may take: the limit, else the free memory.
 fn room(arguments: &Arguments, on: &On) -> anyhow::Result<Option<usize>> {
     let limit = arguments.memory_limit.as_deref().map(parse_bytes).transpose()?;
     Ok(limit.or(on.room()))

@@ -1,4 +1,4 @@
-//! `headroom record -- python train.py …`: a trace of some steps of a PyTorch script, which is run as it is.
+//! `headroom record -- python train.py …`: traces some steps of an unmodified PyTorch script.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -74,7 +74,7 @@ pub struct Note {
     #[serde(default)]
     phase: String,
     error: Option<String>,
-    /// The script profiles itself, and the hook stepped aside.
+    /// The script has its own profiler, so the hook stepped aside.
     #[serde(default)]
     own_profiler: bool,
 }
@@ -89,7 +89,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let folder = Folder::claim(arguments.output_dir.as_deref(), arguments.overwrite)?;
     let hooks = tempfile::tempdir().context("cannot make a temporary folder for the hook")?;
     std::fs::write(hooks.path().join("sitecustomize.py"), HOOK).context("cannot write the hook")?;
-    // Beside the hook, so that nothing but traces ever lies in the user's folder.
+    // Next to the hook, so that only traces are written to the user's folder.
     let notes = hooks.path().join("notes");
     std::fs::create_dir(&notes).context("cannot make a temporary folder for the hook's notes")?;
 

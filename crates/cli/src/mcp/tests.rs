@@ -1,6 +1,5 @@
 //! Tests the protocol over an in-memory transport: tools, answers, errors, progress, cancellation. The commands behind
-//! them are a script that reports its arguments; `tests/mcp` of this crate has the real ones.
-#![cfg(unix)]
+//! them are a script that reports its arguments.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
