@@ -133,7 +133,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for line in left_out(&notes, &arguments) {
         output::note(&line);
     }
-    // The traces' headers hold the true time, so that `analyze` of the folder says the same.
+    // The traces' headers hold the true step time, so that `analyze` on the folder gives the same result.
     let runs = SeveralRuns::of(read_traces(&traces, GzipRatio::Usual)?)?;
     let analyses = runs.measured(&arguments.source, About::default(), &analyze::thresholds(&[])?)?;
     analyze::print(&analyses, &runs.why, arguments.shown.format())?;
@@ -162,7 +162,7 @@ fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
         if let Some(status) = child.try_wait().context("cannot wait for the script")? {
             return Ok(status);
         }
-        // Ctrl-C on a terminal reaches the script by itself, and a second one would be a second interrupt to it.
+        // Ctrl-C on a terminal also reaches the script, and forwarding it would interrupt the script twice.
         let due = interrupt.signal() == SIGTERM || interrupt.give_up.load(Ordering::Relaxed);
         if interrupt.is_asked() && due && !told {
             told = true;
@@ -175,7 +175,7 @@ fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
     }
 }
 
-/// A process that is gone already needs no signal.
+/// Signals the process; one that has already ended needs no signal.
 #[cfg(unix)]
 fn send(child: &mut Child, signal: i32) {
     use rustix::process::{Pid, Signal, kill_process};
@@ -185,13 +185,13 @@ fn send(child: &mut Child, signal: i32) {
     }
 }
 
-/// Other systems have no such request: the script is killed.
+/// Kills the script: other systems have no such request.
 #[cfg(not(unix))]
 fn send(child: &mut Child, _signal: i32) {
     let _ = child.kill();
 }
 
-/// Where one recording goes: a folder without other traces.
+/// The folder of one recording, without other traces.
 struct Folder {
     path: PathBuf,
     /// Traces of an earlier recording, which the new one replaces.
@@ -234,7 +234,7 @@ impl Folder {
         bail!("runs/ holds a thousand recordings from this very second\n  help: name one with --output-dir")
     }
 
-    /// A new recording replaces the earlier one; without a new one, everything stays.
+    /// Keeps the new recording and removes the earlier one; without a new one, everything stays.
     fn keep_if(mut self, recorded: bool, traces: &[PathBuf]) {
         if recorded {
             self.made.clear();
@@ -246,13 +246,13 @@ impl Folder {
     }
 }
 
-/// Where the hook puts the light trace that belongs to a trace.
+/// The path of the light trace that belongs to a trace.
 fn light_of(trace: &Path) -> PathBuf {
     let name = trace.file_name().unwrap_or_default();
     trace.with_file_name("light").join(name)
 }
 
-/// Removes folders that were made but stayed empty.
+/// Removes folders that were created but stayed empty.
 impl Drop for Folder {
     fn drop(&mut self) {
         remove_folders(&self.made);
@@ -267,7 +267,7 @@ fn traces_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The hook's own name for a trace: `rank0.4711.pt.trace.json`.
+/// Whether the trace has the hook's name: `rank0.4711.pt.trace.json`.
 fn is_a_recording(trace: &Path) -> bool {
     let name = trace.file_name().unwrap_or_default().to_string_lossy();
     let words = name.strip_prefix("rank").and_then(|name| name.strip_suffix(".pt.trace.json"));
@@ -294,7 +294,7 @@ pub fn read_notes(folder: &Path) -> Result<Vec<Note>> {
     Ok(notes)
 }
 
-/// The reason why there is no trace, earliest failure first.
+/// Why there is no trace, earliest failure first.
 fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitStatus) -> anyhow::Error {
     let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
     if !status.success() {
@@ -329,7 +329,7 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
             "the script took {steps} optimizer steps, and {needed} are needed: nothing was recorded\n  help: lower --warmup-steps or --timed-steps, or let it train longer"
         )
     };
-    // The command, not the run, is what has to change.
+    // The command has to change, not the run.
     anyhow::anyhow!(message)
 }
 

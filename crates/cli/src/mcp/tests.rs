@@ -1,5 +1,6 @@
 //! Tests the protocol over an in-memory transport: tools, answers, errors, progress, cancellation. The commands behind
 //! them are a script that reports its arguments.
+#![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

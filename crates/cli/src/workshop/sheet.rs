@@ -1,4 +1,4 @@
-//! A part's record sheet: the figures of the table, filled in where a run folder holds them.
+//! A part's record sheet: the figures of the table, filled in from run folders.
 
 use super::course::{Figure, PARTS, Step, Unit};
 use super::folders;
@@ -34,7 +34,7 @@ fn sheet_figure(step: &Step, figure: &Figure, from: Option<&Path>) -> SheetFigur
     }
 }
 
-/// As one would write it down; `None` for a figure that the run does not have.
+/// The figure as one would write it down; `None` if the run does not have it.
 fn written(value: &Value, unit: Unit) -> Option<String> {
     if unit == Unit::Words {
         return value.as_str().map(|words| words.replace('_', " "));

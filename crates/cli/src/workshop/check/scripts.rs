@@ -1,4 +1,4 @@
-//! Folders of a PyTorch script: its recordings, the remedies tried on it; and the report of a folder analysed again.
+//! Folders of a PyTorch script: its recordings, the remedies tried on it, and the report of a re-analysed folder.
 
 use super::Answers;
 use super::training::written;
@@ -27,7 +27,7 @@ pub fn report(place: &Path) -> Result<Answers, String> {
     })
 }
 
-/// Traces that `headroom record` left: they are read and measured here, whatever the folder is called.
+/// Traces that `headroom record` wrote: read and measured here, whatever the folder's name.
 pub fn recording(place: &Path) -> Result<Answers, String> {
     let traces = analyze::read_traces(&[place.to_path_buf()], headroom_trace::GzipRatio::Usual);
     let traces = traces.map_err(|error| error.to_string())?;
@@ -37,7 +37,7 @@ pub fn recording(place: &Path) -> Result<Answers, String> {
     let measured = analyze::measured(&traces, &[], analyze::About::default(), thresholds);
     let analysis = measured.map_err(|error| error.to_string())?;
     let (steps, operators) = (&analysis.steps.list, analysis.measures.operators.rows.len());
-    // Any list of objects reads as a trace without events.
+    // Any list of objects parses as a trace without events.
     if operators == 0 {
         return Err("no operator was recorded".to_string());
     }
