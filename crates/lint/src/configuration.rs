@@ -60,7 +60,7 @@ impl FailOn {
     }
 }
 
-/// Rules requested by the caller, on top of the configured ones. An empty `select` falls back to the configuration's.
+/// Rules requested by the caller, apart from the configured ones. An empty `select` falls back to the configuration's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     pub select: Vec<String>,

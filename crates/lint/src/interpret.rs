@@ -40,7 +40,7 @@ pub use names::{by_name, is_drawing_name, is_evaluation_name, is_loader_name, is
 
 /// Every other round runs backwards, so that later definitions are known earlier in the file.
 const ROUNDS: usize = 3;
-/// Projects with few functions get more rounds, so that values passed from file to file arrive.
+/// Programs with few functions get more rounds, so that values passed from file to file arrive.
 const MORE_ROUNDS: usize = 5;
 const FEW_FUNCTIONS: usize = 1500;
 

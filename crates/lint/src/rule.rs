@@ -15,7 +15,7 @@ use crate::finding::{Cause, Confidence, Effort, Place, Severity, percent_of_step
 /// One rule: its logic in `rules/<name>.rs`, its page beside it in `<name>.md`.
 pub struct SourceRule {
     pub code: &'static str,
-    /// Used after "allow" in comments.
+    /// Chosen to read well after "allow".
     pub name: &'static str,
     pub cause: Cause,
     /// Severity of a finding that nothing has measured.

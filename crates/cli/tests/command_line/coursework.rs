@@ -58,7 +58,7 @@ fn marks_follow_from_the_records_of_a_folder() {
     let alone = place.succeeds("workshop check runs/baseline").stdout;
     assert!(alone.contains("Part 1, Baseline: 4 of 4 points\n  runs/baseline"), "{alone}");
 
-    // Another name is no obstacle, and the right name proves nothing.
+    // A run is found under another name, and the right name alone proves nothing.
     fs::rename(place.path("runs/plain"), place.path("runs/mine")).unwrap();
     let (code, found) = marks(&place, ".", 1, "runs/plain");
     assert_eq!((code, found["found"].as_str(), failures(&found)), (Some(0), Some("runs/mine"), vec![]));

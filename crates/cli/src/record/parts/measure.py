@@ -66,7 +66,7 @@ Note (times in seconds, memory in bytes; unknown and non-finite values are null)
   own_cuda_graph, own_profiler
   places              where a patch is written, in files under the working folder or next to the main script; null if
                       unknown. A place is {file (relative if under the folder), line, end_line, end_column (of the call,
-                      in bytes; null before Python 3.11), function, direct (made by that frame, not a library it called)}.
+                      in bytes; null before Python 3.11), function, direct (made by that frame, not a library below)}.
                       main: file; loaders, optimizers: per entry of `loaders` and `optimizers` {class, place or null};
                       distributed, arguments: per DistributedDataParallel and TrainingArguments made {class, place};
                       modules: per entry of `modules` {class, place (of the optimizer's construction), expression (null:
