@@ -323,8 +323,8 @@ impl On {
     }
 }
 
-/// Ratio of the most rounds to those before the first look, which is three doublings: an interval that is still wide will
-/// not get narrow.
+/// Ratio of the most rounds to those before the first look, which is three doublings: an interval that is still wide
+/// will not get narrow.
 const DOUBLINGS: usize = 8;
 
 /// An hour at most, whatever is requested, so that sums of times cannot overflow.
