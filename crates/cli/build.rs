@@ -1,4 +1,4 @@
-//! Tells the command which commit it was built from, and for which platform.
+//! Embeds the commit and the platform that the command was built from.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn main() {
     println!("cargo::rustc-env=HEADROOM_TARGET={}", std::env::var("TARGET").unwrap_or_default());
 }
 
-/// By whoever builds a package outside of a checkout.
+/// The commit given by whoever builds a package outside a checkout.
 fn given() -> Option<String> {
     shortened(&std::env::var("HEADROOM_COMMIT").ok()?)
 }
@@ -24,14 +24,14 @@ fn archived() -> Option<String> {
     shortened(&std::fs::read_to_string(ARCHIVED).ok()?)
 }
 
-/// The commit of the checkout that holds this package. A folder inside of somebody else's repository is not one.
+/// The commit of the checkout that contains this package. A folder inside another repository does not count.
 fn checked_out() -> Option<String> {
     if !Path::new("../../.git").exists() {
         return None;
     }
     for file in ["HEAD", "logs/HEAD"] {
         let path = git(&["rev-parse", "--git-path", file])?;
-        // A path that does not exist would have this script run at every build.
+        // A path that does not exist would rerun this script at every build.
         if Path::new(&path).exists() {
             println!("cargo::rerun-if-changed={path}");
         }
@@ -39,7 +39,7 @@ fn checked_out() -> Option<String> {
     shortened(&git(&["rev-parse", "HEAD"])?)
 }
 
-/// The first twelve digits, where it is a commit at all.
+/// The first twelve digits, if it is a commit.
 fn shortened(commit: &str) -> Option<String> {
     let commit = commit.trim();
     let is_commit = commit.len() >= 12 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -47,7 +47,7 @@ fn shortened(commit: &str) -> Option<String> {
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
-    // A checkout that belongs to another user, as in a container, is still ours to read.
+    // A checkout that belongs to another user, as in a container, may still be read.
     let output = Command::new("git").args(["-c", "safe.directory=*"]).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_string())

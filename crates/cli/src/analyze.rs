@@ -1,4 +1,4 @@
-//! `headroom analyze TRACE…`: what a profiler's trace says, and what to do about it.
+//! `headroom analyze TRACE…`: analyses a profiler's trace and recommends changes.
 
 pub mod existing;
 pub mod measuring;
@@ -102,7 +102,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(exit_code(&analyses, arguments.fail_on))
 }
 
-/// Prints one analysis unchanged, or several in turn with the differences between their runs.
+/// Prints one analysis as it is, or several in turn with the differences between their runs.
 pub fn print(analyses: &[Analysis], why: &[String], format: Format) -> Result<()> {
     if let [analysis] = analyses {
         let shown = show(analysis, format);
@@ -131,12 +131,12 @@ pub fn print(analyses: &[Analysis], why: &[String], format: Format) -> Result<()
     Ok(())
 }
 
-/// Reads, measures and joins with the source.
+/// Reads and measures the traces, and joins the findings with the source.
 pub fn analysis_of(paths: &[PathBuf], source: &[PathBuf], thresholds: Thresholds) -> Result<Analysis> {
     measured(&read_traces(paths, GzipRatio::Usual)?, source, About::default(), thresholds)
 }
 
-/// Measures, and joins with the source.
+/// Measures the traces and joins the findings with the source.
 pub fn measured(traces: &[Trace], source: &[PathBuf], about: About, thresholds: Thresholds) -> Result<Analysis> {
     let mut analysis = measuring::measured(traces, about, thresholds)?;
     if !source.is_empty() {
@@ -152,7 +152,7 @@ impl SeveralRuns {
     }
 }
 
-/// Ties findings to lines of the scripts.
+/// Attaches findings to source lines.
 pub fn join_with_source(analysis: &mut Analysis, source: &[PathBuf]) -> Result<()> {
     if let Some(missing) = source.iter().find(|path| !path.exists()) {
         bail!("--source {}: there is no such file or folder", Path::new(missing).display());

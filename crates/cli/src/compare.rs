@@ -1,4 +1,4 @@
-//! `headroom compare A B`: what changed between two traces, and gates on it.
+//! `headroom compare A B`: reports what changed between two traces, and applies limits to it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `headroom device`: measures this machine's peaks and keeps the best of them.
+//! `headroom device`: measures this machine's peaks and saves the best ones.
 
 mod link;
 
@@ -51,7 +51,7 @@ pub struct Arguments {
     shown: Shown<Plain>,
 }
 
-/// `company` is filled where this is one of several ranks; who calls parts with it.
+/// Runs the command. `company` is filled where this is one of several ranks; the caller leaves the group with `part`.
 pub fn run(arguments: Arguments, company: &mut Option<RankGroup>) -> anyhow::Result<ExitCode> {
     let device: DeviceSpec = arguments.device.parse()?;
     *company = ranks::connected(device, RANK_TIMEOUT)?;
@@ -126,7 +126,7 @@ fn products(ordinal: usize, shapes: &[String], shown: Shown<Plain>) -> anyhow::R
     print_rates(rates, 28, shown)
 }
 
-/// The quantity that was measured, and its rate.
+/// Prints each measured quantity and its rate.
 fn print_rates(rates: Vec<(String, f64)>, width: usize, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
     let record: Vec<_> = rates.iter().map(|(what, rate)| json!({ "what": what, "flops_per_sec": rate })).collect();
     let line = |(what, rate): &(String, f64)| format!("{what:<width$} {}\n", metric(*rate, "FLOP/s"));
@@ -153,7 +153,7 @@ fn attention(ordinal: usize, shapes: &[String], shown: Shown<Plain>) -> anyhow::
     print_rates(rates, 51, shown)
 }
 
-/// Products per precision, memory, launches and replays of a GPU, with its datasheet's figures where they are known.
+/// Measures GEMMs per precision, memory, launches and replays of a GPU, and adds its datasheet's figures where known.
 pub fn measure_gpu(facts: &cuda::Facts, ordinal: usize) -> anyhow::Result<DeviceRecord> {
     let peaks = cuda::measure_peaks(&cuda_options(ordinal))?;
     let (major, minor) = facts.capability;
@@ -192,7 +192,8 @@ pub fn measure_gpu(facts: &cuda::Facts, ordinal: usize) -> anyhow::Result<Device
     })
 }
 
-/// Warns if other programs took part of the machine. Memory used for measuring does not count for the run that follows.
+/// Measures the CPU's peaks. Warns if other programs used part of the machine. Memory used for measuring does not count
+/// towards the run that follows.
 pub fn measure_now(machine: &Machine, threads: usize) -> anyhow::Result<DeviceRecord> {
     let isa = Isa::detect();
     let watch = LoadWatch::start();
@@ -215,7 +216,7 @@ pub fn measure_now(machine: &Machine, threads: usize) -> anyhow::Result<DeviceRe
     Ok(record)
 }
 
-/// Peak of the units of that many cores, at their measured clock.
+/// The theoretical peak of that many cores at their measured clock.
 fn datasheet(threads: usize, isa: Isa) -> Option<DatasheetPeak> {
     let (vendor, family, model) = processor_model()?;
     let units = units(&Processor { vendor, family, model })?;

@@ -1,4 +1,4 @@
-//! `headroom eval`: how well a checkpoint predicts data it was not trained on.
+//! `headroom eval`: measures how well a checkpoint predicts data it was not trained on.
 
 use crate::failure::RunFailed;
 use crate::shown::{Plain, Shown};
@@ -73,7 +73,7 @@ pub struct Arguments {
 const BATCHES_OF_A_GENERATOR: u64 = 4;
 const USUAL_SHAPE: BatchShape = BatchShape { batch_size: 8, seq_len: 128 };
 
-/// Between signs of life.
+/// Interval between signs of life.
 const SIGNS: Duration = Duration::from_secs(10);
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -83,7 +83,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         "--device null computes nothing, so there is no loss\n  help: --device cpu or cuda"
     );
     let checkpoint = Checkpoint::open(&arguments.from)?;
-    // A Hugging Face folder has no state, and says nothing of how it was trained.
+    // A Hugging Face folder has no state, and does not say how it was trained.
     let state = match arguments.from.join(STATE_FILE).exists() {
         true => Some(checkpoint.state()?),
         false => None,
@@ -176,7 +176,7 @@ fn precision(arguments: &Arguments, before: &Resumed, device: DeviceSpec) -> any
     Ok(precision)
 }
 
-/// The source that is read, and words for which part of it that is.
+/// The source to read, and a description of the part that is read.
 struct Chosen {
     source: Source,
     part: String,

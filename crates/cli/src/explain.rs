@@ -1,4 +1,4 @@
-//! `headroom explain CODE`: a rule's page.
+//! `headroom explain CODE`: shows a rule's page.
 
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let Some((code, name, page)) = found else {
         bail!("no rule {code}: `headroom explain` without a code lists all");
     };
-    // A page is Markdown; only JSON says what it is of.
+    // A page is Markdown; only JSON says which rule it belongs to.
     arguments.shown.print(&json!({ "code": code, "name": name, "page": page }), |_| page.to_string())?;
     Ok(ExitCode::SUCCESS)
 }

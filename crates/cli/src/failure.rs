@@ -1,4 +1,4 @@
-//! Errors at the last stop: printed once, and turned into an exit code.
+//! The last stop of errors: prints them once and maps them to an exit code.
 
 use crate::output;
 use headroom_engine::EngineError;
@@ -14,12 +14,12 @@ const BAD_INPUT: u8 = 2;
 /// The run itself failed.
 const RUN_FAILED: u8 = 3;
 
-/// Marks an error of the run itself: the input was fine, and what happened then was not.
+/// Marks an error of the run itself: the input was fine, but the run failed.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct RunFailed(pub String);
 
-/// Prints the error and says what the process exits with.
+/// Prints the error and returns the process's exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     output::error(&message(error));
     ExitCode::from(code(error))
@@ -30,7 +30,7 @@ pub fn message(error: &anyhow::Error) -> String {
     let mut message = error.to_string();
     for cause in error.chain().skip(1) {
         let cause = cause.to_string();
-        // A transparent error repeats its source's words.
+        // A transparent error repeats its source's message.
         if !message.contains(&cause) {
             message = format!("{message}: {cause}");
         }

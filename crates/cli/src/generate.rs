@@ -1,4 +1,4 @@
-//! `headroom generate`: text from a checkpoint.
+//! `headroom generate`: generates text from a checkpoint.
 
 use crate::failure::RunFailed;
 use crate::output;
@@ -68,7 +68,7 @@ struct Generated {
     prompt_tokens: Vec<i32>,
     tokens: Vec<i32>,
     text: String,
-    /// Why it ended: `max_tokens`, `end_token` or `longest`.
+    /// Why generation ended: `max_tokens`, `end_token` or `longest`.
     end: &'static str,
     seconds: f64,
     tokens_per_second: f64,
@@ -155,14 +155,14 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// May the last character still be incomplete?
+/// Whether the last character is complete.
 #[derive(Clone, Copy, PartialEq)]
 enum Whole {
     Yes,
     No,
 }
 
-/// Prints the new part of the text. An incomplete character waits for the next token.
+/// Prints the new part of the text. An incomplete character is held back until the next token.
 fn show(vocabulary: &Vocabulary, tokens: &[i32], shown: &mut String, whole: Whole) -> anyhow::Result<()> {
     let text = vocabulary.text(tokens)?;
     let ready = if whole == Whole::Yes { text.as_str() } else { text.trim_end_matches('\u{FFFD}') };
@@ -206,7 +206,7 @@ fn vocabulary(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Vocabul
     found.map_or(Ok(Vocabulary::Bytes), read)
 }
 
-/// Tokens that end a text, by the model's configuration.
+/// Tokens that end a text, from the model's configuration.
 fn end_tokens(checkpoint: &Checkpoint) -> Vec<i64> {
     match checkpoint.config().entries.get("eos_token_id") {
         Some(Value::Array(all)) => all.iter().filter_map(Value::as_i64).collect(),

@@ -1,4 +1,5 @@
-//! `headroom k1`: selective updates against dense and random ones, at equal steps and at equal updated parameters.
+//! `headroom k1`: compares selective updates with dense and random ones, at equal steps and at equal updated
+//! parameters.
 
 mod cost;
 pub mod speed;
@@ -197,9 +198,10 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every rule under both budgets from every seed; none when told to stop. Also the entropies of all sources.
+/// Runs every rule under both budgets from every seed; `None` when asked to stop. Also returns the entropies of all
+/// sources.
 ///
-/// The first rule changes from seed to seed, so that a machine that slows down favours none.
+/// The first rule changes from seed to seed, so that a machine that slows down does not favour any of them.
 fn run_all(
     design: &Design,
     updates: &[Update],
@@ -225,7 +227,7 @@ fn run_all(
     Ok(Some((runs, floors)))
 }
 
-/// The rules of the experiment, the control first.
+/// The rules of the experiment, with the control first.
 fn updates(arguments: &Arguments, nodes: usize) -> anyhow::Result<Vec<Update>> {
     let k = arguments.k as usize;
     ensure!(
@@ -254,7 +256,7 @@ fn design(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Design> 
     })
 }
 
-/// The same settings, as `train` has them.
+/// The same settings as a `train` request.
 fn train_request(arguments: &Arguments, size: &str) -> anyhow::Result<TrainRequest> {
     Ok(TrainRequest {
         data: Some("markov".into()),

@@ -1,5 +1,5 @@
-//! Records that the command keeps between runs, in the user's cache folder: the best peaks ever measured of this machine
-//! and of each GPU.
+//! Records that the command keeps between runs in the user's cache folder: the best peaks ever measured on this machine
+//! and on each GPU.
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_record::atomic::{FileError, write_json};
@@ -17,23 +17,23 @@ pub fn folder() -> Option<PathBuf> {
         .or_else(|| set("HOME").map(|home| home.join(".cache/headroom")))
 }
 
-/// A device's name as part of a file's.
+/// A device's name, made safe for a file name.
 pub fn slug(device: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     device.chars().map(plain).collect()
 }
 
-/// A GPU's own file, by its name.
+/// The file of a GPU, by its name.
 fn gpu_file(name: &str) -> Option<PathBuf> {
     Some(folder()?.join(format!("device-{}.json", slug(name))))
 }
 
-/// The kept record of a GPU; none where there is none, or it is of another layout or part.
+/// The saved record of a GPU; `None` if there is none, or if it has another layout or is of another part.
 pub fn load_gpu(name: &str) -> Option<DeviceRecord> {
     read(&gpu_file(name)?).filter(|record| record.kind == "cuda" && record.name == name)
 }
 
-/// One file for the threads that a run has by itself, and one for each other number of them.
+/// The file for a number of threads: one for the default number, and one for each other number.
 fn device_file(threads: u64) -> Option<PathBuf> {
     let own = folder()?.join(DEVICE_FILE);
     let other = own.with_file_name(format!("device-{threads}-threads.json"));
@@ -41,13 +41,13 @@ fn device_file(threads: u64) -> Option<PathBuf> {
     Some(if usual { own } else { other })
 }
 
-/// Also missing where it was measured on a busy machine, as earlier versions kept it.
+/// Reads a record. Records measured on a busy machine, which earlier versions saved, are ignored.
 fn read(path: &PathBuf) -> Option<DeviceRecord> {
     let record: DeviceRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     is_to_keep(&record).then_some(record)
 }
 
-/// The kept record; none where there is none, or it is of another layout, machine, level of instructions or number of
+/// The saved record; `None` if there is none, or if it has another layout, machine, instruction set level or number of
 /// threads.
 pub fn load_device(cpu_name: &str, threads: usize) -> Option<DeviceRecord> {
     let record = read(&device_file(threads as u64)?)?;
@@ -55,13 +55,13 @@ pub fn load_device(cpu_name: &str, threads: usize) -> Option<DeviceRecord> {
     (same && record.threads == threads as u64).then_some(record)
 }
 
-/// Keeps the better of this record and what was kept before, figure by figure. Gives back what is kept now, and where; no
-/// place where there is no folder for it, or where the record is not to be relied on: that is kept with none.
+/// Saves the better of this record and the saved one, figure by figure. Returns the record that is saved now, and its
+/// path. The path is `None` if there is no cache folder, or if the record is unreliable and there is no saved one.
 pub fn save_device(record: DeviceRecord) -> Result<(DeviceRecord, Option<PathBuf>), FileError> {
     let path = if record.kind == "cuda" { gpu_file(&record.name) } else { device_file(record.threads) };
     let Some(path) = path else { return Ok((record, None)) };
     let best = match (read(&path), is_to_keep(&record)) {
-        // A measurement of a quiet machine stands by itself.
+        // A measurement from a quiet machine is kept as it is.
         (Some(before), false) => return Ok((before, Some(path))),
         (None, false) => return Ok((record, None)),
         (Some(before), true) => record.best_of(&before),
@@ -74,12 +74,12 @@ pub fn save_device(record: DeviceRecord) -> Result<(DeviceRecord, Option<PathBuf
     Ok((best, Some(path)))
 }
 
-/// Figures of this layout that can be relied on.
+/// Whether the record has this layout and is reliable.
 fn is_to_keep(record: &DeviceRecord) -> bool {
     record.schema_version == headroom_record::SCHEMA_VERSION && record.doubt().is_none()
 }
 
-/// Keeps a measurement of messages between ranks; gives back where, if there is a folder for it.
+/// Saves a measurement of messages between ranks; returns its path if there is a cache folder.
 pub fn save_link(between: Between, record: &LinkRecord) -> Result<Option<PathBuf>, FileError> {
     let Some(folder) = folder() else { return Ok(None) };
     fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
@@ -88,7 +88,7 @@ pub fn save_link(between: Between, record: &LinkRecord) -> Result<Option<PathBuf
     Ok(Some(path))
 }
 
-/// The measurement between so many ranks; else between the number nearest to it, which is said in the record.
+/// The measurement between this many ranks, else between the nearest number of ranks, which the record states.
 pub fn load_link(between: Between, ranks: usize) -> Option<LinkRecord> {
     let folder = folder()?;
     let names = fs::read_dir(&folder).ok()?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! The `headroom` command: arguments in, results on stdout, progress on stderr, an exit code that means something.
+//! The `headroom` command: results on stdout, progress on stderr, and a meaningful exit code.
 
 mod analyze;
 mod compare;
@@ -124,7 +124,7 @@ impl Command {
     }
 }
 
-/// Runs the command that this process was started with.
+/// Runs the command this process was started with.
 pub fn main() -> ExitCode {
     signals::report_file_size_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -181,7 +181,7 @@ pub fn main() -> ExitCode {
     code
 }
 
-/// The command; commands that write their flags to a file also receive the flags they were given.
+/// Parses the command; commands that write their flags to a file also receive the flags as given.
 fn parsed(words: &[OsString], when: When) -> Result<Cli, clap::Error> {
     let mut command = Cli::command().color(match when {
         When::Auto => ColorChoice::Auto,
@@ -199,7 +199,7 @@ fn parsed(words: &[OsString], when: When) -> Result<Cli, clap::Error> {
     Ok(cli)
 }
 
-/// Help, the version, or why the arguments make no sense.
+/// Prints help, the version, or why the arguments are invalid.
 fn show(asked: &clap::Error) -> ExitCode {
     if asked.kind() == ErrorKind::DisplayVersion {
         let said = output::exactly(&version::with_devices(&asked.to_string()));

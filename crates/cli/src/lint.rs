@@ -1,4 +1,4 @@
-//! `headroom lint PATH…`: training scripts and what in them costs time at every step.
+//! `headroom lint PATH…`: finds what costs time at every step of a training script.
 
 mod arguments;
 mod outcome;
@@ -38,7 +38,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     once(&arguments).map(Outcome::exit_code)
 }
 
-/// Reads, shows and writes once.
+/// Reads, reports and writes once.
 fn once(arguments: &Arguments) -> Result<Outcome> {
     let configurations = arguments.configurations()?;
     let scripts = if arguments.is_stdin() {
@@ -73,7 +73,7 @@ fn once(arguments: &Arguments) -> Result<Outcome> {
     Outcome::of(&report, fixed, arguments, &configurations, &scripts)
 }
 
-/// Files that could not be read count among those that were asked about.
+/// Adds files that could not be read to those that were asked about.
 fn add_unread(report: &mut SourceReport, scripts: &Scripts) {
     report.files += scripts.unread.len();
     report.problems.extend(scripts.unread.iter().cloned());
@@ -97,7 +97,7 @@ fn add_noqa(arguments: &Arguments, scripts: &Scripts, selection: &Selection) -> 
     Ok(if all_read { Outcome::Done } else { Outcome::NotRead })
 }
 
-/// Says which files were not fully read; true where all were.
+/// Reports the files that were not fully read; returns true if all were.
 fn note_problems<'p>(problems: impl Iterator<Item = &'p (String, Problem)>) -> bool {
     let mut all_read = true;
     for (path, problem) in problems {
@@ -107,7 +107,7 @@ fn note_problems<'p>(problems: impl Iterator<Item = &'p (String, Problem)>) -> b
     all_read
 }
 
-/// Shows what the fixes would change; the answer is no where they would change something.
+/// Shows what the fixes would change; the outcome is `Found` if they would change something.
 fn differences(arguments: &Arguments, scripts: &Scripts, repairs: &Repairs) -> Result<Outcome> {
     let shown = repairs.files.iter().map(|file| formats::difference(&file.path, &file.before, &file.after));
     writing::result_exactly(arguments.output_file.as_deref(), &shown.collect::<String>())?;
@@ -160,7 +160,7 @@ fn show(arguments: &Arguments, report: &SourceReport) -> Result<()> {
     }
 }
 
-/// Joins the traces to the findings: each gets the share that was measured.
+/// Joins the traces to the findings: each gets its measured share.
 fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input]) -> Result<()> {
     let traces = one_run(read_traces(traces, GzipRatio::Usual)?, "--trace")?;
     let mut analysis = measured(&traces, About::default(), thresholds(&[])?)?;
@@ -172,7 +172,7 @@ fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input])
     Ok(())
 }
 
-/// The report on the scripts at `paths`, and the scripts.
+/// Reports on the scripts at `paths`, and returns the scripts too.
 pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Vec<Input>)> {
     check_threads()?;
     let configurations = Configurations::nearest();
@@ -184,7 +184,8 @@ pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Vec<Input>)> {
     Ok((report, scripts.inputs))
 }
 
-/// Deep trees need deep stacks, and a process may have too little memory for one.
+/// Checks that a thread for reading scripts can start: deep trees need deep stacks, and a process may have too little
+/// memory for one.
 pub fn check_threads() -> Result<()> {
     check_stack().map_err(|error| {
         let help = "free memory, or raise this process's limit (ulimit -v)";
@@ -192,14 +193,14 @@ pub fn check_threads() -> Result<()> {
     })
 }
 
-/// The command line's choice of rules; where it makes none, that of each file's configuration.
+/// The command line's choice of rules, or that of each file's configuration.
 fn selection(arguments: &Arguments, configurations: &Configurations, scripts: &Scripts) -> Result<Selection> {
     let Arguments { select, ignore, pedantic, .. } = arguments;
     let choice = Choice { select: select.clone(), ignore: ignore.clone(), pedantic: *pedantic };
     let of_file = |folder: &Path, file: &Path| -> Result<Selection> {
         Ok(configurations.of_folder(folder)?.selection(&choice, file)?)
     };
-    // Rules that nobody knows are an error also where there is no file.
+    // Unknown rules are an error even if there is no file.
     let mut by_path = vec![(String::new(), of_file(Path::new("."), Path::new(""))?)];
     for (index, file) in scripts.files.iter().enumerate().filter(|(index, _)| scripts.projects.is_asked(*index)) {
         let chosen = of_file(file.parent().unwrap_or(Path::new("/")), file)?;

@@ -1,4 +1,4 @@
-//! `headroom lsp`: lint in an editor, over standard input and output.
+//! `headroom lsp`: serves lint to an editor over standard input and output.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         );
     }
     super::lint::check_threads()?;
-    // The command line is meant from the folder it was given in.
+    // Paths on the command line are relative to the folder it was given in.
     let whole = |path: &PathBuf| std::path::absolute(path).with_context(|| format!("cannot find {}", path.display()));
     let trace = trace.iter().map(whole).collect::<Result<Vec<PathBuf>>>()?;
     let settings = Settings::given(select, ignore, pedantic, trace);

@@ -1,7 +1,7 @@
-//! `headroom mcp [FOLDER…]`: the answers for an agent, by the Model Context Protocol on standard input and output.
+//! `headroom mcp [FOLDER…]`: answers an agent over the Model Context Protocol on standard input and output.
 //!
-//! Every tool is a command of this same program, run as a process of its own ([`command`]) on paths that lie in the folders
-//! given ([`folders`]), whose document is cut to a bounded answer ([`bounds`]).
+//! Every tool is a command of this same program, run as a separate process ([`command`]) on paths inside the given
+//! folders ([`folders`]). Its document is cut to a bounded answer ([`bounds`]).
 
 mod bounds;
 mod command;
@@ -47,7 +47,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         .build()
         .context("cannot start the server's runtime")?;
     let code = runtime.block_on(serve(Server::new(folders, running, program)));
-    // Standard input may never end: nobody waits for the thread that reads it.
+    // Standard input may never end, so the thread that reads it is not joined.
     runtime.shutdown_background();
     code
 }
@@ -58,7 +58,7 @@ async fn serve(server: Server) -> Result<ExitCode> {
     let stop = std::sync::Mutex::new(Some(stop));
     let interrupt = signals::listen(move || {
         if let Some(stop) = stop.lock().ok().and_then(|mut stop| stop.take()) {
-            // Nobody waits any more where the client has left.
+            // Fails only if the client has left and nothing waits any more.
             let _ = stop.send(());
         }
     })?;

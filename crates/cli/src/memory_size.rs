@@ -1,4 +1,4 @@
-//! Amounts of memory as people write them: `4GiB`, `512MB`, `1000000`.
+//! Memory sizes as people write them: `4GiB`, `512MB`, `1000000`.
 
 use anyhow::{Context, bail, ensure};
 

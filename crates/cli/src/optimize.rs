@@ -1,4 +1,4 @@
-//! `headroom optimize`: ranks, predicts, applies pass after pass, measures, checks the gates.
+//! `headroom optimize`: ranks bottlenecks, predicts gains, applies pass after pass, measures, and checks the gates.
 
 mod patch;
 mod phase_3;
@@ -142,7 +142,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     run_own(&arguments, entry)
 }
 
-/// Our own model.
+/// Optimizes our own model.
 fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let output_dir = arguments.output_dir();
     let machine = Machine::detect();
@@ -177,7 +177,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
         return Ok(ExitCode::SUCCESS);
     }
     let peaks = match (&on.gpu, on.kind) {
-        // Version 1 is what is profiled, and it is launched call by call.
+        // Version 1 is profiled, and it is launched call by call.
         (Some(gpu), DeviceSpec::Cuda(ordinal)) => Peaks::of_gpu(gpu, ordinal, step.precision, &PassList::none())?,
         _ => Peaks::of_machine(&machine, setting.opening.threads, step.precision)?,
     };
@@ -237,7 +237,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     Ok(if is_failure(&record.gates, arguments.undecided) { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// The kept list on as many ranks as were asked for, predicted from its measured step.
+/// Predicts the kept list on the requested numbers of ranks, from its measured step.
 fn among_ranks(
     arguments: &Arguments,
     step: &StepConfig,
@@ -283,10 +283,10 @@ fn try_precisions(
     Ok(record)
 }
 
-/// Precisions have this part of the passes' time, on top of it.
+/// Precisions get this fraction of the passes' time, in addition to it.
 const SHARE_OF_PRECISIONS: u32 = 6;
 
-/// Is the answer no? An undecided gate counts as no only on request.
+/// Whether the answer is no. An undecided gate counts as no only on request.
 fn is_failure(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> bool {
     gates.values().any(|gate| gate.result == "fail" || gate.result == "undecided" && undecided.is_failure())
 }
@@ -294,10 +294,10 @@ fn is_failure(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> boo
 const UNDECIDED_HELP: &str =
     "\n  help: use an otherwise idle machine, or more --time; --undecided fail makes this exit 1";
 
-/// The model and machine that the ladder is climbed on.
+/// The device that the ladder is climbed on.
 struct On {
     kind: DeviceSpec,
-    /// Its name for people.
+    /// Its display name.
     name: String,
     gpu: Option<cuda::Facts>,
 }
@@ -314,7 +314,7 @@ impl On {
         Ok(On { kind, name, gpu })
     }
 
-    /// Bytes that are free for models.
+    /// Bytes of memory that are free for models.
     fn room(&self) -> Option<usize> {
         match &self.gpu {
             Some(gpu) => Some(gpu.free_bytes),
@@ -323,13 +323,14 @@ impl On {
     }
 }
 
-/// Rounds over those before the first look, three doublings later: an interval that is still wide will not become narrow.
+/// Ratio of the most rounds to those before the first look, which is three doublings: an interval that is still wide
+/// will not get narrow.
 const DOUBLINGS: usize = 8;
 
-/// An hour, whatever is asked: no sum of times overflows.
+/// An hour at most, whatever is requested, so that sums of times cannot overflow.
 const MOST_SECONDS: u64 = 3600;
 
-/// The kept list's figures.
+/// The headline figures of the kept list.
 fn headline(record: &ValidationRecord, step: &StepConfig) -> Headline {
     let kept = record.kept_row();
     Headline {
@@ -379,14 +380,14 @@ fn step_of(arguments: &Arguments, on: &On) -> anyhow::Result<StepConfig> {
         precision: Precision::Fp32,
         target: on.kind.target(),
     };
-    // Precisions alone hold two models of the asked shape at a time, which the device itself refuses where they do not fit.
+    // Precisions alone hold two models of the requested shape at a time; the device refuses them if they do not fit.
     if arguments.passes.is_none() {
         check_memory(arguments, &step, on)?;
     }
     Ok(step)
 }
 
-/// The gates hold two models at a time, one of them at twice the batch and length.
+/// Checks the memory of the gates, which hold two models at a time, one at twice the batch and length.
 fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Result<()> {
     use headroom_training::memory::MemoryNeed;
     use headroom_training::program::{Keep, training_program};
@@ -405,7 +406,7 @@ fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Re
     Ok(())
 }
 
-/// Bytes that models may take: the limit, else what is free.
+/// Bytes that models may take: the limit, else the free memory.
 fn room(arguments: &Arguments, on: &On) -> anyhow::Result<Option<usize>> {
     let limit = arguments.memory_limit.as_deref().map(parse_bytes).transpose()?;
     Ok(limit.or(on.room()))

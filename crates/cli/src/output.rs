@@ -1,4 +1,4 @@
-//! Standard output for results, standard error for everything else. A reader that went away is not a failure of the run.
+//! Standard output for results, standard error for everything else. A closed pipe is not a failure of the run.
 
 pub mod colour;
 
@@ -8,10 +8,10 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Number of this process among those that train one model; rank 0 speaks for all.
+/// This process's rank among those that train one model; only rank 0 prints.
 static RANK: OnceLock<usize> = OnceLock::new();
 
-/// From now on this process speaks as the rank of this number.
+/// Makes this process print as the given rank from now on.
 pub fn set_output_rank(rank: usize) {
     let _ = RANK.set(rank);
 }
@@ -20,7 +20,7 @@ fn is_silent() -> bool {
     RANK.get().is_some_and(|rank| *rank > 0)
 }
 
-/// Prints a result for people: with colour where they sit at a terminal.
+/// Prints a result for people, in colour on a terminal.
 pub fn text(text: &str) -> Result<(), FileError> {
     match colour::is_on() {
         true => exactly(&colour::painted(&printable(text))),
@@ -28,13 +28,13 @@ pub fn text(text: &str) -> Result<(), FileError> {
     }
 }
 
-/// Prints a result; control characters, which can come from names in a trace, are written out. The reader of a pipe may
-/// have left (`| head -1`); a full disk behind a redirection is an error.
+/// Prints a result. Control characters, which can come from names in a trace, are escaped. The reader of a pipe may
+/// have left (`| head -1`), but a full disk behind a redirection is an error.
 pub fn result(text: &str) -> Result<(), FileError> {
     exactly(&printable(text))
 }
 
-/// Prints what another program reads byte by byte: a script, a patch.
+/// Prints output that another program reads byte by byte: a script, a patch.
 pub fn exactly(text: &str) -> Result<(), FileError> {
     if is_silent() {
         return Ok(());
@@ -48,14 +48,14 @@ pub fn exactly(text: &str) -> Result<(), FileError> {
     }
 }
 
-/// Prints a line for the person who waits; where nobody can read it, nothing is lost.
+/// Prints a line for the waiting user; if it cannot be written, nothing is lost.
 pub fn note(line: &str) {
     if !is_silent() {
         let _ = writeln!(io::stderr().lock(), "{}", printable(line));
     }
 }
 
-/// Prints why this process ends, whichever rank it is.
+/// Prints why this process ends, on any rank.
 pub fn error(message: &str) {
     let who = RANK.get().map_or(String::new(), |rank| format!("rank {rank}: "));
     let line = format!("{who}error: {message}");

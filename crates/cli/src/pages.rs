@@ -1,4 +1,4 @@
-//! `headroom pages FOLDER`: man pages of all commands and completions of all shells, as packages have them.
+//! `headroom pages FOLDER`: writes man pages of all commands and completions for all shells, in the layout of packages.
 
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::Shell;
@@ -18,7 +18,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     command.build();
     write_pages(&command, "headroom", &folder(&arguments.folder, "share/man/man1")?)?;
     for shell in Shell::value_variants() {
-        // Where each shell looks by itself; the others' files are for those who copy them.
+        // Folders that shells search by default; other shells' files have to be copied by hand.
         let (place, name) = match shell {
             Shell::Bash => ("share/bash-completion/completions", "headroom"),
             Shell::Zsh => ("share/zsh/site-functions", "_headroom"),
@@ -33,7 +33,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A page for the command and one for each below it, as `git` does: headroom.1, headroom-lint.1, headroom-runs-list.1.
+/// Writes a page for the command and one per subcommand, as `git` does: headroom.1, headroom-lint.1,
+/// headroom-runs-list.1.
 fn write_pages(command: &Command, name: &str, folder: &Path) -> anyhow::Result<()> {
     let page = clap_mangen::Man::new(command.clone().display_name(name.to_string())).title(name.to_uppercase());
     let mut text = Vec::new();

@@ -1,4 +1,5 @@
-//! `headroom profile`, and `train` with a profiler on: chosen steps recorded, the whole run folder and the report written.
+//! `headroom profile`, and `train` with a profiler on: records selected steps, and writes the whole run folder and the
+//! report.
 
 pub mod arguments;
 pub mod files;
@@ -53,12 +54,13 @@ pub struct Profiler {
     bus: Option<String>,
     /// This process among those that train together.
     distributed: Distributed,
-    /// Clocks and power while the run goes on, or why they are not known.
+    /// Clocks and power during the run, or why they are unknown.
     watch: Rc<RefCell<Option<Result<Watch, String>>>>,
 }
 
 impl Profiler {
-    /// Looks up or measures the machine's peaks, so that the run itself is left alone. Returns `None` where nothing is to be recorded.
+    /// Looks up or measures the machine's peaks before the run, so as not to disturb it. Returns `None` if nothing is
+    /// to be recorded.
     pub fn prepare(
         arguments: &Arguments,
         settings: &Settings,
@@ -103,8 +105,8 @@ impl Profiler {
         *self.watch.borrow_mut() = self.bus.as_deref().map(Watch::start);
     }
 
-    /// The trace of the recorded steps, analysed; `None` where the run ended before the first of them. Raises the machine's peak
-    /// where the run's own products did better.
+    /// Analyses the trace of the recorded steps; `None` if the run ended before the first of them. Raises the machine's
+    /// peak if the run's own GEMMs were faster.
     pub fn analyse(
         &self,
         (outcome, record): (&Outcome, &PerformanceRecord),
@@ -141,7 +143,7 @@ impl Profiler {
         format!("trace_step_{}_{last}.json", self.steps.start())
     }
 
-    /// Figures that the recording knows better than the loop's own clock.
+    /// Replaces figures that the recording knows better than the loop's own clock.
     pub fn amend(&self, record: &mut PerformanceRecord, trainer: &Trainer, analysed: Option<&Analysed>) {
         let watched = self.watch.take();
         let (Some(Analysed { analysis, .. }), Some(recording)) = (analysed, &trainer.recording) else { return };
@@ -163,7 +165,8 @@ impl Profiler {
         summary.profiling_overhead_ci95_high = interval.map(|(_, high)| high);
     }
 
-    /// A rank beside rank 0 leaves its trace in that one's folder, under the name that readers of a folder of ranks look for.
+    /// Writes the trace of a rank other than 0 into rank 0's folder, under the name that readers of multi-rank folders
+    /// expect.
     pub fn write_trace_alone(
         &self,
         folder: &Path,
@@ -186,7 +189,7 @@ impl Profiler {
         files::write_trace_alone(folder, &profiled, about, self.redact)
     }
 
-    /// Writes every file that was asked for, and the headline figures into the run's row; returns what the terminal shows.
+    /// Writes every requested file, and the headline figures into the run's row; returns the text for the terminal.
     pub fn write(
         &self,
         folder: &Path,
@@ -227,7 +230,7 @@ fn properties(gpu: &cuda::Facts) -> DeviceProperties {
     }
 }
 
-/// In a person's words; nothing on a CPU, where there is one way only.
+/// How kernels were timed, in words; `None` on a CPU, where there is only one way.
 fn how_timed(analysis: &Analysis) -> Option<String> {
     let how = match analysis.run.as_ref()?.header.timing {
         Timing::ReplayedKernels => "replayed as in the rest of the run",
@@ -262,8 +265,8 @@ fn state_of(health: &Health) -> GpuState {
     }
 }
 
-/// Steps that count for nothing: those asked for, and on a GPU that replays its steps those in which it captures them and
-/// times ways to replay them, where the run is long enough for both.
+/// Steps that are not counted: the requested ones, and on a GPU that replays its steps those in which it captures them and
+/// tries ways to replay them, if the run is long enough for both.
 pub fn warm_up(arguments: &Arguments, settings: &Settings) -> u64 {
     const SETTLING: u64 = 16;
     let after = (settings.last_step - settings.first_step).saturating_sub(arguments.profiling.profile_steps);
@@ -272,7 +275,7 @@ pub fn warm_up(arguments: &Arguments, settings: &Settings) -> u64 {
     arguments.output.warmup_steps.max(settling)
 }
 
-/// After the warm-up, and never the first step where the run has another.
+/// The steps to record: after the warm-up, and never the first step if the run has another.
 fn recorded_steps(arguments: &Arguments, settings: &Settings) -> anyhow::Result<RangeInclusive<u64>> {
     let (before, last) = (settings.first_step, settings.last_step);
     let skipped = warm_up(arguments, settings).max(1).min((last - before).saturating_sub(1));

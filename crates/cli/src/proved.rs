@@ -1,5 +1,5 @@
-//! Precisions that the ladder proved: for every device a file of those that held their gates, by model, batch and sequence.
-//! `--precision auto` takes what it finds here.
+//! Precisions proved by the ladder: a file per device with those that passed their gates, by model, batch and sequence.
+//! `--precision auto` uses them.
 
 use crate::kept;
 use headroom_engine::cpu::isa::Isa;
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 
 /// Subject of a proof: the device, the model and its batch shape.
 pub struct Question<'a> {
-    /// As `--device` names its kind.
+    /// The kind, as `--device` names it.
     pub kind: &'static str,
-    /// The device, as people know it.
+    /// The device's display name.
     pub device: &'a str,
     pub size: &'a str,
     pub model: &'a ModelConfig,
     pub shape: BatchShape,
 }
 
-/// The code that computes on a device; another one asks for a new proof.
+/// Identifies the code that computes on a device; different code needs a new proof.
 pub fn code_of(kind: &str) -> String {
     match kind {
         "cuda" => compile::fingerprint(),
@@ -31,7 +31,7 @@ pub fn code_of(kind: &str) -> String {
     }
 }
 
-/// The same words for the same model.
+/// A canonical description of a model.
 pub fn model_named(model: &ModelConfig) -> String {
     let ModelConfig {
         family,
@@ -49,7 +49,7 @@ pub fn model_named(model: &ModelConfig) -> String {
         positions,
         branching,
     } = model;
-    // A LLaMA goes without its name: proofs of versions that knew no other family stay good.
+    // The name is omitted for a LLaMA, so that proofs from versions without other families stay valid.
     let family = if family.name == "llama" { String::new() } else { format!("{}, ", family.name) };
     let scaled = rope_scaling.map_or_else(String::new, |scaling| format!(", {scaling:?}"));
     let tree = if branching.is_empty() { String::new() } else { format!(", branching {branching:?}") };
@@ -69,7 +69,7 @@ fn read(path: &Path) -> Vec<PrecisionsRecord> {
     std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
-/// Keeps a proof in place of an earlier one of the same model and shape; where, unless there is no folder for it.
+/// Saves a proof, replacing an earlier one of the same model and shape. Returns its path if there is a cache folder.
 pub fn keep(record: &PrecisionsRecord) -> Result<Option<PathBuf>, FileError> {
     let Some(path) = file(&record.device) else { return Ok(None) };
     if let Some(folder) = path.parent() {

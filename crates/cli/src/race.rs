@@ -1,4 +1,4 @@
-//! `headroom race`: keeps models warm and answers timing requests, one a line, so that a benchmark can take turns with
+//! `headroom race`: keeps models warm and answers timing requests, one per line, so that a benchmark can alternate with
 //! another program. A request is `tiny v1-fp32 10`: ten timed steps; the answer is one JSON line. `small:1x2048` is a
 //! size with another batch and sequence.
 
@@ -31,10 +31,10 @@ pub struct Arguments {
     warmup: u64,
 }
 
-/// Batches that are gone through again and again, as the peer does.
+/// Number of batches that are cycled through, as in the peer.
 const BATCHES: u64 = 64;
 
-/// Far beyond any race: the learning rate is constant.
+/// Far beyond any race, so that the learning rate is constant.
 const LAST_STEP: u64 = u64::MAX;
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -93,7 +93,7 @@ fn answer(
     }))
 }
 
-/// The model and machine of a race.
+/// The device and threads of a race.
 struct On {
     device: DeviceSpec,
     threads: usize,
@@ -103,7 +103,7 @@ struct Race {
     trainer: Trainer,
     batches: Vec<Batch>,
     shape: BatchShape,
-    /// FLOPs that a step needs, and bytes that its calls move at least.
+    /// FLOPs that a step needs, and the minimum bytes that its calls move.
     model_flops: u64,
     plan_bytes: u64,
     loss: f32,
@@ -149,7 +149,7 @@ impl Race {
         Ok(Race { trainer, batches, shape, model_flops, plan_bytes, loss: f32::NAN })
     }
 
-    /// On a GPU what was taken of it; else what the process grew by.
+    /// On a GPU the bytes allocated on it, else the growth of the process.
     fn peak_bytes(&self, on: &On, at_start: u64) -> u64 {
         match on.device {
             DeviceSpec::Cuda(_) => (self.trainer.device.arena_bytes() + self.trainer.device.scratch_bytes()) as u64,
@@ -157,12 +157,12 @@ impl Race {
         }
     }
 
-    /// How steps are replayed, where there are several ways.
+    /// How steps are replayed, if there are several ways.
     fn notes(&self) -> Vec<String> {
         self.trainer.device.notes().into_iter().filter(|note| note.starts_with("replays: ")).collect()
     }
 
-    /// Seconds of each step by the host's own clock, waited for, as the peer times its own.
+    /// Seconds of each step on the host's clock, including the wait for its end, as the peer times its own.
     fn timed(&mut self, steps: usize) -> anyhow::Result<Vec<f64>> {
         let mut times = Vec::with_capacity(steps);
         for _ in 0..steps {

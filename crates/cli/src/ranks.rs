@@ -1,4 +1,4 @@
-//! This process among others that train the same model: joined at the start, agreed with, and left together.
+//! This process as one of several ranks that train a model: joining, agreeing with the others, and leaving together.
 
 mod agreement;
 mod neighbours;
@@ -24,26 +24,26 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Rank 0 says what is wrong; the others give it the time before they end.
+/// Rank 0 reports what is wrong; the others wait this long before they end.
 const FOR_RANK_0: Duration = Duration::from_secs(2);
 
-/// Time for a launcher to pass on the last words of a rank.
+/// Time for a launcher to forward a rank's last output.
 const BEFORE_THE_END: Duration = Duration::from_millis(200);
 
 pub struct RankGroup {
     pub launched: Launched,
     ranks: Arc<Ranks>,
-    /// All ranks came to the end of the run together, whatever it was.
+    /// Whether all ranks reached the end of the run together, whatever the result.
     ended: Cell<bool>,
 }
 
-/// Joins the others, where a launcher started several. From then on rank 0 alone speaks, but for errors.
+/// Joins the others if a launcher started several. From then on only rank 0 prints, except for errors.
 pub fn join(arguments: &Arguments) -> anyhow::Result<Option<RankGroup>> {
     let device: DeviceSpec = arguments.machine.device.parse()?;
     connected(device, arguments.machine.rank_timeout)
 }
 
-/// The device of one rank, as `--device` names it: `cuda` is each rank's own GPU among those of its machine.
+/// The device of one rank, as `--device` names it: `cuda` means the rank's own GPU on its machine.
 pub fn device_of(named: &str, launched: &Launched) -> String {
     match (named, launched.local_rank) {
         ("cuda", Some(own)) => format!("cuda:{own}"),
@@ -51,7 +51,8 @@ pub fn device_of(named: &str, launched: &Launched) -> String {
     }
 }
 
-/// Refuses a command that is one process's where a launcher started several. A job's own variables are set in any shell of its machines.
+/// Refuses a single-process command if a launcher started several. A job's own variables are set in every shell on its
+/// machines.
 pub fn check_alone(command: Option<&'static str>) -> anyhow::Result<()> {
     let (Some(command), Some(launched)) = (command, launch::from_environment()?) else { return Ok(()) };
     ensure!(
@@ -63,7 +64,7 @@ pub fn check_alone(command: Option<&'static str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same for any command.
+/// Like [`join`], for any command.
 pub fn connected(device: DeviceSpec, timeout_seconds: u64) -> anyhow::Result<Option<RankGroup>> {
     let Some(launched) = launch::from_environment()? else { return Ok(None) };
     output::set_output_rank(launched.rank);
@@ -99,12 +100,12 @@ impl RankGroup {
         Arc::clone(&self.ranks)
     }
 
-    /// As the opening says it.
+    /// The line that the opening prints.
     pub fn line(&self) -> String {
         format!("{}, started by {}, through {}", self.launched.size, self.launched.by.name(), self.ranks.library())
     }
 
-    /// Refuses what ranks would disagree about: flags, data, checkpoint or binary.
+    /// Refuses a run whose ranks disagree about flags, data, checkpoint or binary.
     pub fn agree(&self, arguments: &Arguments, settings: &Settings, sources: &Sources) -> anyhow::Result<()> {
         ensure!(
             !matches!(sources.training, Source::BatchFile(_)),
@@ -120,8 +121,8 @@ impl RankGroup {
         }
     }
 
-    /// This rank's share of its machine, whatever launcher started it. Keeps to CPUs that no other rank uses, unless more threads were asked
-    /// for than there are such.
+    /// This rank's share of its machine, whichever launcher started it. Pins the process to CPUs that no other rank
+    /// uses, unless more threads were requested than there are such CPUs.
     pub fn settle(&self, threads: Option<usize>) -> Result<Share, RanksError> {
         let seat = RankPlacement::here(affinity::allowed_cpus());
         let said = self.ranks.gather(&seat.to_bytes())?;
@@ -133,7 +134,8 @@ impl RankGroup {
         Ok(share)
     }
 
-    /// Refuses a plan whose exchanges are not those of the others: they would wait for each other, or add up different tensors.
+    /// Refuses a plan with other exchanges than the other ranks': they would wait for each other, or sum different
+    /// tensors.
     pub fn agree_on_plan(&self, graph: &Graph) -> anyhow::Result<()> {
         match self.first_other(agreement::of_plan(graph))? {
             Some(rank) => self.refuse(&format!("rank {rank} plans different exchanges from rank 0")),
@@ -141,7 +143,7 @@ impl RankGroup {
         }
     }
 
-    /// Refuses to start from other weights than the others.
+    /// Refuses to start from weights that differ between ranks.
     pub fn agree_on_weights(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
         match self.first_other(agreement::of_weights(trainer))? {
             Some(rank) => self.refuse(&format!("rank {rank} starts from different weights than rank 0")),
@@ -149,7 +151,7 @@ impl RankGroup {
         }
     }
 
-    /// Before weights are saved: those of all ranks are the same, or nothing is.
+    /// Checked before saving: all ranks must have the same weights, or nothing is saved.
     pub fn same_weights(&self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
         let handover = |error: RanksError| CheckpointError::Handover(error.into());
         match self.first_other(agreement::of_weights(trainer)).map_err(handover)? {
@@ -165,7 +167,7 @@ impl RankGroup {
         }
     }
 
-    /// The first rank whose number is not rank 0's.
+    /// The first rank whose value differs from rank 0's.
     fn first_other(&self, mine: u64) -> Result<Option<usize>, RanksError> {
         let said = self.ranks.gather(&mine.to_le_bytes())?;
         Ok(said.iter().position(|words| *words != said[0]))
@@ -173,18 +175,18 @@ impl RankGroup {
 
     fn refuse(&self, what: &str) -> anyhow::Result<()> {
         if self.rank() > 0 {
-            // The same words from everybody would help nobody.
+            // The same message from every rank would not help.
             thread::sleep(FOR_RANK_0);
         }
         bail!("{what}\n  help: every rank needs the same flags, files and program")
     }
 
-    /// Is the newest evaluation one to keep the checkpoint of? Rank 0 says so.
+    /// Whether to keep the checkpoint of the newest evaluation. Rank 0 decides.
     pub fn better(&self, rank_0_says: Option<bool>) -> Result<bool, RanksError> {
         Ok(self.ranks.largest(rank_0_says.unwrap_or(false).into())? > 0)
     }
 
-    /// The folder that rank 0 writes into, once it has it; until then it may measure the machine.
+    /// The folder that rank 0 writes into, once known; until then rank 0 may be measuring the machine.
     pub fn folder(&self, of_rank_0: Option<&Path>) -> anyhow::Result<PathBuf> {
         let mine = of_rank_0.map_or(String::new(), |folder| folder.display().to_string());
         let said = self.ranks.gather(mine.as_bytes())?;
@@ -197,17 +199,17 @@ impl RankGroup {
         Distributed { backend: backend.into(), rank: self.launched.rank as u32, world_size: self.launched.size as u32 }
     }
 
-    /// After a save that rank 0 made: the others wait for it.
+    /// Waits for a save by rank 0.
     pub fn saved(&self) -> Result<(), RanksError> {
         self.ranks.gather(&[]).map(|_| ())
     }
 
-    /// All ranks came to the run's end: a failure is everybody's, and nobody is to be ended for it.
+    /// Records that all ranks reached the end of the run: a failure is shared, and no rank needs to be killed for it.
     pub fn ended_together(&self) {
         self.ended.set(true);
     }
 
-    /// The rank that computes longest for its steps, where it stands out; every rank asks.
+    /// The rank that computes longest, if it stands out; a collective call.
     pub fn slowest(&self, steps: usize) -> Result<Option<String>, RanksError> {
         let nanos = self.ranks.worked().as_nanos() as u64;
         let said = self.ranks.gather(&nanos.to_le_bytes())?;
@@ -216,12 +218,12 @@ impl RankGroup {
         Ok(straggler(&seconds, steps))
     }
 
-    /// Leaves together with the others, or ends all of them where this one failed by itself.
+    /// Leaves together with the others, or ends all of them if this one failed alone.
     pub fn part(self, failed: Option<u8>) {
         let RankGroup { mut ranks, ended, .. } = self;
         match (failed.filter(|_| !ended.get()), Arc::get_mut(&mut ranks)) {
             (Some(code), _) => {
-                // A launcher that is told to end all ranks may drop what they printed just before.
+                // A launcher that is asked to end all ranks may drop what they printed just before.
                 thread::sleep(BEFORE_THE_END);
                 ranks.abort(code.into());
             }
@@ -235,13 +237,13 @@ impl RankGroup {
     }
 }
 
-/// A rank whose steps take this much longer than those of the others stands out.
+/// A rank stands out if its steps take this much longer than the others'.
 const STANDS_OUT: f64 = 1.08;
 
-/// And by at least so many seconds in all: the first steps of a run differ by their caches alone.
+/// And by at least this many seconds in total: the first steps of a run differ by their caches alone.
 const LEAST_SECONDS: f64 = 1.0;
 
-/// Seconds of work of every rank for all steps: the longest, compared with the median of the others.
+/// Finds a straggler: compares the longest total work of a rank with the median of the others.
 fn straggler(seconds: &[f64], steps: usize) -> Option<String> {
     let (rank, &most) = seconds.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1))?;
     let mut others: Vec<f64> =

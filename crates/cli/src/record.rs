@@ -1,4 +1,4 @@
-//! `headroom record -- python train.py …`: a trace of some steps of a PyTorch script, which is run as it is.
+//! `headroom record -- python train.py …`: traces some steps of an unmodified PyTorch script.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -74,7 +74,7 @@ pub struct Note {
     #[serde(default)]
     phase: String,
     error: Option<String>,
-    /// The script profiles itself, and the hook stepped aside.
+    /// The script has its own profiler, so the hook stepped aside.
     #[serde(default)]
     own_profiler: bool,
 }
@@ -93,7 +93,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let folder = Folder::claim(arguments.output_dir.as_deref(), arguments.overwrite)?;
     let hooks = tempfile::tempdir().context("cannot make a temporary folder for the hook")?;
     std::fs::write(hooks.path().join("sitecustomize.py"), HOOK).context("cannot write the hook")?;
-    // Beside the hook, so that nothing but traces ever lies in the user's folder.
+    // Next to the hook, so that only traces are written to the user's folder.
     let notes = hooks.path().join("notes");
     std::fs::create_dir(&notes).context("cannot make a temporary folder for the hook's notes")?;
 
@@ -141,7 +141,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for line in left_out(&notes, &arguments) {
         output::note(&line);
     }
-    // The traces' headers hold the true time, so that `analyze` of the folder says the same.
+    // The traces' headers hold the true step time, so that `analyze` on the folder gives the same result.
     let runs = SeveralRuns::of(read_traces(&traces, GzipRatio::Usual)?)?;
     let analyses = runs.measured(&arguments.source, About::default(), &analyze::thresholds(&[])?)?;
     analyze::print(&analyses, &runs.why, arguments.shown.format())?;
@@ -170,7 +170,7 @@ fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
         if let Some(status) = child.try_wait().context("cannot wait for the script")? {
             return Ok(status);
         }
-        // Ctrl-C on a terminal reaches the script by itself, and a second one would be a second interrupt to it.
+        // Ctrl-C on a terminal also reaches the script, and forwarding it would interrupt the script twice.
         let due = interrupt.signal() == SIGTERM || interrupt.give_up.load(Ordering::Relaxed);
         if interrupt.is_asked() && due && !told {
             told = true;
@@ -183,7 +183,7 @@ fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
     }
 }
 
-/// A process that is gone already needs no signal.
+/// Signals the process; one that has already ended needs no signal.
 #[cfg(unix)]
 fn send(child: &mut Child, signal: i32) {
     use rustix::process::{Pid, Signal, kill_process};
@@ -193,13 +193,13 @@ fn send(child: &mut Child, signal: i32) {
     }
 }
 
-/// Other systems have no such request: the script is killed.
+/// Kills the script: other systems have no such request.
 #[cfg(not(unix))]
 fn send(child: &mut Child, _signal: i32) {
     let _ = child.kill();
 }
 
-/// Where one recording goes: a folder without other traces.
+/// The folder of one recording, without other traces.
 struct Folder {
     path: PathBuf,
     /// Traces of an earlier recording, which the new one replaces.
@@ -242,7 +242,7 @@ impl Folder {
         bail!("runs/ holds a thousand recordings from this very second\n  help: name one with --output-dir")
     }
 
-    /// A new recording replaces the earlier one; without a new one, everything stays.
+    /// Keeps the new recording and removes the earlier one; without a new one, everything stays.
     fn keep_if(mut self, recorded: bool, traces: &[PathBuf]) {
         if recorded {
             self.made.clear();
@@ -254,13 +254,13 @@ impl Folder {
     }
 }
 
-/// Where the hook puts the light trace that belongs to a trace.
+/// The path of the light trace that belongs to a trace.
 fn light_of(trace: &Path) -> PathBuf {
     let name = trace.file_name().unwrap_or_default();
     trace.with_file_name("light").join(name)
 }
 
-/// Removes folders that were made but stayed empty.
+/// Removes folders that were created but stayed empty.
 impl Drop for Folder {
     fn drop(&mut self) {
         remove_folders(&self.made);
@@ -275,7 +275,7 @@ fn traces_in(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The hook's own name for a trace: `rank0.4711.pt.trace.json`.
+/// Whether the trace has the hook's name: `rank0.4711.pt.trace.json`.
 fn is_a_recording(trace: &Path) -> bool {
     let name = trace.file_name().unwrap_or_default().to_string_lossy();
     let words = name.strip_prefix("rank").and_then(|name| name.strip_suffix(".pt.trace.json"));
@@ -302,7 +302,7 @@ pub fn read_notes(folder: &Path) -> Result<Vec<Note>> {
     Ok(notes)
 }
 
-/// The reason why there is no trace, earliest failure first.
+/// Why there is no trace, earliest failure first.
 fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitStatus) -> anyhow::Error {
     let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
     if !status.success() {
@@ -337,7 +337,7 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
             "the script took {steps} optimizer steps, and {needed} are needed: nothing was recorded\n  help: lower --warmup-steps or --timed-steps, or let it train longer"
         )
     };
-    // The command, not the run, is what has to change.
+    // The command has to change, not the run.
     anyhow::anyhow!(message)
 }
 

@@ -1,7 +1,7 @@
-//! The run registry: an embedded database with one row per run, safe for many writers at the same time.
+//! The run registry: an embedded database with one row per run, safe for concurrent writers.
 //!
-//! `Entry` is what a command writes its own row through; it never fails a run. `Registry` is what `runs`, `regress` and
-//! the dashboard read.
+//! A command writes its own row through `Entry`, which never fails a run. `runs`, `regress` and the dashboard read
+//! through `Registry`.
 
 mod entry;
 mod process;
@@ -24,7 +24,7 @@ use thiserror::Error;
 
 pub const REGISTRY_FILE: &str = "runs.sqlite";
 
-/// How long a writer waits for the others.
+/// How long a writer waits for others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Error)]
@@ -62,7 +62,7 @@ pub struct Registry {
     path: PathBuf,
 }
 
-/// Advice on a database that cannot be used.
+/// Help for a database that cannot be used.
 fn advice(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
@@ -76,8 +76,8 @@ fn advice(error: &rusqlite::Error) -> &'static str {
     }
 }
 
-/// `HEADROOM_HOME`, else the system's folder for this user's data: unlike measured peaks, runs cannot be had again, so
-/// they do not belong in a cache.
+/// `HEADROOM_HOME`, else the user's data folder: unlike measured peaks, runs cannot be reproduced, so they do not
+/// belong in a cache.
 pub fn folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("HEADROOM_HOME")
@@ -85,14 +85,14 @@ pub fn folder() -> Option<PathBuf> {
         .or_else(|| set("HOME").map(|home| home.join(".local/share/headroom")))
 }
 
-/// Refuses a name that another run has before anything is trained. A registry that cannot be read refuses nothing.
+/// Refuses a name that another run has, before anything is trained. An unreadable registry refuses nothing.
 pub fn check_name(name: Option<&str>) -> Result<(), RegistryError> {
     let (Some(name), Ok(registry)) = (name, Registry::open()) else { return Ok(()) };
     registry.is_free(name, None)
 }
 
 impl Registry {
-    /// This user's, made or migrated where needed.
+    /// Opens this user's registry, created or migrated if needed.
     pub fn open() -> Result<Registry, RegistryError> {
         Registry::open_at(&folder().ok_or(RegistryError::NoFolder)?.join(REGISTRY_FILE))
     }
@@ -114,12 +114,13 @@ impl Registry {
         &self.path
     }
 
-    /// A new row, running; its number.
+    /// Inserts a new row for a running run; returns its id.
     pub fn begin(&self, start: &RunStart) -> Result<i64, RegistryError> {
         rows::insert(&self.connection, start).map_err(self.failed())
     }
 
-    /// How a run ended, in one transaction: a crash leaves the row as it was, or whole. False where there is no such row.
+    /// Records how a run ended, in one transaction: after a crash the row is either unchanged or complete. False if
+    /// there is no such row.
     pub fn end(
         &mut self,
         id: i64,
@@ -132,13 +133,13 @@ impl Registry {
         ended.map_err(self.failed())
     }
 
-    /// Newest first. A run whose process is gone is set down as interrupted.
+    /// Lists runs, newest first. A run whose process is gone is marked as interrupted.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunRow>, RegistryError> {
         rows::settle(&self.connection).map_err(self.failed())?;
         rows::list(&self.connection, filter).map_err(self.failed())?.into_iter().collect()
     }
 
-    /// By number, by name, or `newest`. A row that does not read is in nobody's way but its own.
+    /// Finds a run by number, by name, or `newest`. An unreadable row affects only itself.
     pub fn find(&self, which: &str) -> Result<RunRow, RegistryError> {
         rows::settle(&self.connection).map_err(self.failed())?;
         let mut all = rows::list(&self.connection, &Filter::default()).map_err(self.failed())?.into_iter();
@@ -153,12 +154,12 @@ impl Registry {
         found.unwrap_or_else(|| Err(RegistryError::NoSuchRun(which.into())))
     }
 
-    /// Seconds of each step that counted, in order; empty where a run has none.
+    /// Seconds of each counted step, in order; empty if a run has none.
     pub fn step_seconds(&self, id: i64) -> Result<Vec<f64>, RegistryError> {
         rows::step_seconds(&self.connection, id).map_err(self.failed())
     }
 
-    /// Gives a run its name, or takes it away.
+    /// Names a run, or removes its name.
     pub fn name(&self, id: i64, name: Option<&str>) -> Result<(), RegistryError> {
         if let Some(name) = name {
             self.is_free(name, Some(id))?;
@@ -170,7 +171,7 @@ impl Registry {
         rows::set_version(&self.connection, id, version).map_err(self.failed())
     }
 
-    /// An error where the name cannot be this run's.
+    /// Fails if the run cannot have this name.
     fn is_free(&self, name: &str, id: Option<i64>) -> Result<(), RegistryError> {
         if name.trim().is_empty() || name.parse::<i64>().is_ok() || name == "newest" {
             return Err(RegistryError::BadName(name.into()));
@@ -181,7 +182,7 @@ impl Registry {
         }
     }
 
-    /// The row alone; files are the caller's business.
+    /// Deletes only the row; the caller handles files.
     pub fn delete(&self, id: i64) -> Result<(), RegistryError> {
         rows::delete(&self.connection, id).map_err(self.failed())
     }

@@ -1,4 +1,5 @@
-//! `headroom regress`: a run against a kept one, by interval over their step times; the exit code is the answer.
+//! `headroom regress`: compares a run with a saved one, by the interval of their step times; the exit code is the
+//! answer.
 
 mod turns;
 
@@ -148,7 +149,7 @@ fn steps_of(registry: &Registry, run: &RunRow) -> anyhow::Result<Vec<f64>> {
     Ok(steps)
 }
 
-/// Differences that make two times say nothing about the code.
+/// Differences that make the two times incomparable.
 fn differences(baseline: &RunRow, run: &RunRow) -> Vec<String> {
     let (old, new) = (&baseline.start, &run.start);
     let mut found = vec![];
@@ -165,7 +166,7 @@ fn differences(baseline: &RunRow, run: &RunRow) -> Vec<String> {
     found
 }
 
-/// Differences in passes and versions, which a gate exists to judge; they are named.
+/// Differences in passes and versions, which a gate exists to judge; they are only listed.
 fn notes(baseline: &RunRow, run: &RunRow, mut differences: Vec<String>) -> Vec<String> {
     let (old, new) = (&baseline.start, &run.start);
     let pairs = [

@@ -1,4 +1,4 @@
-//! `headroom runs`: the registry of runs, listed, shown, compared, named, deleted and exported.
+//! `headroom runs`: lists, shows, compares, names, deletes and exports the registry's runs.
 
 mod delete;
 

@@ -86,7 +86,7 @@ pub struct Arguments {
     shown: Shown<Plain>,
 }
 
-/// Averages leave these out.
+/// Averages exclude these steps.
 pub const WARMUP_STEPS: u64 = 2;
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -183,7 +183,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
 }
 
-/// A folder of its own, without a sweep in it.
+/// Creates the folder, which must not contain a sweep.
 fn new_folder(arguments: &Arguments, file: &str) -> anyhow::Result<PathBuf> {
     let folder = match &arguments.output_dir {
         Some(folder) => folder.clone(),
@@ -200,7 +200,7 @@ fn stopped(entry: &mut Entry, interrupt: &Interrupt) -> ExitCode {
     interrupt.exit_code()
 }
 
-/// The request to the process that takes the steps.
+/// The request to the process that runs the steps.
 fn train_request(arguments: &Arguments, shape: Option<BatchShape>) -> anyhow::Result<TrainRequest> {
     Ok(TrainRequest {
         size: arguments.size.clone(),
@@ -219,7 +219,7 @@ fn train_request(arguments: &Arguments, shape: Option<BatchShape>) -> anyhow::Re
 
 fn available(settings: &Settings) -> anyhow::Result<usize> {
     let free = memory_available_bytes().map(|bytes| bytes as usize);
-    // The null device is asked what would fit into this machine.
+    // For the null device, the question is what would fit into this machine.
     match room(settings).or(free) {
         Some(bytes) => Ok(bytes),
         None => bail!("this system does not say how much memory is free\n  help: --memory-limit 8GiB"),

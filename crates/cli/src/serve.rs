@@ -1,4 +1,4 @@
-//! `headroom serve`: the dashboard, on loopback, under a random token, read-only unless asked.
+//! `headroom serve`: the dashboard, on loopback only, behind a random token, read-only by default.
 
 mod cache;
 mod catalog;
@@ -40,7 +40,7 @@ pub struct Arguments {
     allow_changes: bool,
 }
 
-/// Whether pages may change what lies on disk.
+/// Whether pages may change files on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     ReadOnly,
@@ -85,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     })
 }
 
-/// The address has been printed: a desktop without an opener loses nothing.
+/// Opens the browser. The address has been printed, so a desktop without an opener loses nothing.
 fn open_browser(address: &str) {
     let opener = match std::env::consts::OS {
         "macos" => "open",

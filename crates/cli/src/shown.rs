@@ -1,4 +1,4 @@
-//! How a result is shown: `--format`, and `--json` for short, alike on every command that prints one.
+//! How a result is shown: `--format`, and `--json` for short, the same on every command that prints one.
 
 use crate::output;
 use clap::ValueEnum;
@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Formats of a command; one of them is JSON.
 pub trait Choice: ValueEnum + Copy + PartialEq + Send + Sync + 'static {
     const JSON: Self;
-    /// The name of the default: clap would keep a value once for all types.
+    /// The name of the default: clap would cache one value for all types.
     const USUAL: &'static str;
 }
 

@@ -1,4 +1,4 @@
-//! Ctrl-C, the request to terminate and the limit of file sizes: what each means for the command that runs.
+//! Handles Ctrl-C, the request to terminate, and the file size limit.
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// `timeout` asks a process and then its whole group: the same request, twice within an instant.
+/// `timeout` signals a process and then its whole group: the same request, twice within an instant.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
-/// How long a step may go on after the request; one that takes longer is left between two of its calls.
+/// How long a step may continue after the request; a longer one is abandoned between two of its calls.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A request to end, as far as it got.
+/// The state of a request to end.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
-    /// Ends after the step, or whatever else is a whole.
+    /// Ends after the step, or after another complete unit of work.
     pub stop: Arc<AtomicBool>,
-    /// Patience is over: what is being computed is given up.
+    /// Patience is over: the current computation is abandoned.
     pub give_up: Arc<AtomicBool>,
     /// Zero, or the signal that asked first.
     signal: Arc<AtomicI32>,
@@ -27,7 +27,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// The exit code shells know: 130 for Ctrl-C, 143 for a request to terminate; success where nobody asked.
+    /// The exit code that shells know: 130 for Ctrl-C, 143 for a request to terminate; success without a request.
     pub fn exit_code(&self) -> ExitCode {
         match self.signal() {
             0 => ExitCode::SUCCESS,
@@ -39,7 +39,7 @@ impl Interrupt {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// For those who listen for two.
+    /// Whether there was a second request, for commands that listen for two.
     pub fn is_asked_twice(&self) -> bool {
         self.twice.load(Ordering::Relaxed)
     }
@@ -50,8 +50,8 @@ impl Interrupt {
     }
 }
 
-/// Listens from now on. The first request sets the flags and calls `asked`; a second one, more than a moment later, ends the
-/// process at once.
+/// Starts listening. The first request sets the flags and calls `asked`; a second one, more than a moment later, ends
+/// the process at once.
 pub fn listen(asked: impl Fn() + Send + 'static) -> anyhow::Result<Interrupt> {
     listen_and(asked, |signal| {
         #[expect(clippy::exit, reason = "asked for twice; files are whole at any moment")]
@@ -59,7 +59,7 @@ pub fn listen(asked: impl Fn() + Send + 'static) -> anyhow::Result<Interrupt> {
     })
 }
 
-/// As `listen`, for a command that has a process of its own to end first: the second request is only told.
+/// Like [`listen`], for a command that has a child process to end first: the second request is only recorded.
 pub fn listen_for_two(asked: impl Fn() + Send + 'static) -> anyhow::Result<Interrupt> {
     listen_and(asked, |_| {})
 }
@@ -96,14 +96,14 @@ fn listen_and(
     Ok(interrupt)
 }
 
-/// Requests to end, one after the other; blocks between them.
+/// An iterator over requests to end; blocks between them.
 #[cfg(unix)]
 fn arriving() -> std::io::Result<impl Iterator<Item = i32> + Send + 'static> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     Ok(std::iter::from_fn(move || signals.forever().next()))
 }
 
-/// The same where the system calls a handler on a thread of its own: flags are looked at some times per second.
+/// The same where the system calls a handler on its own thread: the flags are polled several times per second.
 #[cfg(not(unix))]
 fn arriving() -> std::io::Result<impl Iterator<Item = i32> + Send + 'static> {
     const GLANCE: Duration = Duration::from_millis(50);
@@ -134,11 +134,11 @@ fn end_patience_later(give_up: &Arc<AtomicBool>) {
     }
 }
 
-/// Makes a write past the limit of file sizes (`ulimit -f`) an error that can be told, instead of the end of the process.
-/// Programs that are started from here have the system's default again.
+/// Turns a write past the file size limit (`ulimit -f`) into a reportable error, instead of the end of the process.
+/// Child processes get the system's default again.
 #[cfg(unix)]
 pub fn report_file_size_limit() {
-    // Where it cannot be had, the system's default stays: the process is ended by the signal.
+    // If this fails, the system's default stays: the signal ends the process.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
 }
 

@@ -1,4 +1,5 @@
-//! `headroom study`: sizes × versions, each run a process of its own; one table, the analysis, and files that survive a kill.
+//! `headroom study`: sizes × versions, each run in a separate process; one table, the analysis, and files that survive
+//! a kill.
 
 pub mod child;
 mod collect;
@@ -117,7 +118,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     }
 }
 
-/// Runs one row to its end and saves it; false when the study is to stop.
+/// Runs one row to its end and saves it; false if the study is to stop.
 fn run_one(study: &mut Study, index: usize, parent: Option<i64>, stop: &AtomicBool) -> anyhow::Result<bool> {
     let count = study.record.runs.len();
     let row = &study.record.runs[index];
@@ -179,7 +180,7 @@ fn run_one(study: &mut Study, index: usize, parent: Option<i64>, stop: &AtomicBo
     Ok(true)
 }
 
-/// The analysis by version, from the rows and more plans of each size; then every file.
+/// Analyses each version from the rows and further plans of each size; then writes every file.
 fn conclude(study: &mut Study, stop: &AtomicBool) -> anyhow::Result<()> {
     study.set_scaling_factors();
     let request = study.record.request.clone();
@@ -201,7 +202,7 @@ fn conclude(study: &mut Study, stop: &AtomicBool) -> anyhow::Result<()> {
     study.write_reports()
 }
 
-/// The fastest finished run stands for the study.
+/// The largest finished run stands for the study.
 fn headline(record: &StudyRecord) -> Headline {
     let finished = record.runs.iter().filter(|run| run.status == StudyStatus::Finished);
     let largest = finished.max_by_key(|run| run.planned.parameters);

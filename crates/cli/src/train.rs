@@ -1,4 +1,4 @@
-//! `headroom train`: configuration, memory check, the run, and its summary.
+//! `headroom train`: configuration, memory check, run and summary.
 
 pub mod arguments;
 mod attribution;
@@ -70,7 +70,7 @@ use tensorboard::Events;
 
 const READY: &str = "The machine is ready: device, memory, folder and three steps were tried, nothing was saved\n";
 
-/// `headroom profile`: everything is recorded and reported.
+/// `headroom profile`: records and reports everything.
 pub fn run_profiled(
     mut arguments: Arguments,
     entry: &mut Entry,
@@ -80,7 +80,7 @@ pub fn run_profiled(
     run(arguments, entry, company)
 }
 
-/// `company` is filled where this is one of several ranks; who calls parts with it.
+/// Runs the command. `company` is filled where this is one of several ranks; the caller leaves the group with `part`.
 pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<RankGroup>) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &arguments.profiling.analyze_existing {
         return existing::run(folder, arguments.output.folder());
@@ -125,7 +125,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Ran
     if arguments.training.show_tree {
         return show_tree::run(&settings, format);
     }
-    // The norm of the gradients is one of a profile's scalars; a run that nobody looks at does without.
+    // The gradient norm is one of a profile's scalars; an unobserved run does without it.
     let norm = arguments.profiling.is_on() || arguments.output.gradient_norm || arguments.output.tensorboard.is_some();
     let keep = if norm { Keep::GradientNorm } else { Keep::OnlyTheLoss };
     let planned = Planned::new(&settings, &sources, keep)?;
@@ -228,7 +228,7 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Ran
         }
         company.ended_together();
     }
-    // The other ranks of a machine do not count as other programs.
+    // Other ranks on the machine do not count as other programs.
     let other_load = load.filter(|_| company.is_none()).and_then(|load| load.others());
     let spikes = std::mem::take(&mut progress.spikes);
     let printed = progress.finish();
@@ -301,7 +301,7 @@ fn open_checkpoints(
     Ok(Some(Checkpoints::open(path, keep, &run_folder.path, resumed_folder, if_taken)?))
 }
 
-/// Evaluations so far. A folder that is not the resumed run's has no best checkpoint yet.
+/// The evaluations so far. A folder other than the resumed run's has no best checkpoint yet.
 fn patience(settings: &Settings, checkpoints_are_resumed: bool) -> Patience {
     match settings.keep_best && !checkpoints_are_resumed {
         true => Patience { best: None, ..settings.patience },
@@ -322,7 +322,7 @@ fn events(folder: &Path, arguments: &Arguments, settings: &Settings, need: &Memo
     Events::create(folder, &host, about)
 }
 
-/// Batches on their way, and those that every evaluation uses.
+/// Prefetched batches, and those that every evaluation uses.
 struct Input {
     training: Prefetcher,
     evaluation: Option<EvaluationSet>,
@@ -344,11 +344,12 @@ impl Input {
     }
 }
 
-/// How often a run goes back before it ends, and what is left of the rate each time.
+/// How often a run may go back before it ends, and the factor on the learning rate each time.
 const MOST_TIMES_BACK: usize = 3;
 const LOWER_RATE: f64 = 0.5;
 
-/// Where the loss has left its course: the last checkpoint is loaded, the rate lowered, and the data read again from there.
+/// Goes back after a loss spike: loads the last checkpoint, lowers the learning rate, and reads the data again from
+/// there.
 fn go_back(
     outcome: &Outcome,
     arguments: &Arguments,
@@ -382,10 +383,10 @@ fn schedule(arguments: &Arguments, settings: &Settings) -> Schedule {
     }
 }
 
-/// Shapes of products and the algorithm that was chosen for each by measurement, on a device that chooses.
+/// GEMM shapes and the algorithm chosen for each by measurement, on a device that chooses.
 const CHOICES_FILE: &str = "products.txt";
 
-/// Results of a run beside its outcome.
+/// Results of a run besides its outcome.
 #[derive(Clone, Copy)]
 struct RunResults<'a> {
     profiler: Option<&'a Profiler>,
@@ -396,7 +397,7 @@ struct RunResults<'a> {
     command: &'a str,
 }
 
-/// Writes and shows the summary.
+/// Writes and prints the summary.
 fn conclude(
     folder: &mut RunFolder,
     settings: &Settings,
@@ -426,7 +427,7 @@ fn conclude(
         Format::Json => output::result(&format!("{}\n", json!({ "summary": record })))?,
     }
     kept?;
-    // Two runs give the same bytes where they made the same choices: those are noted.
+    // Two runs give the same bytes if they made the same choices, so these are recorded.
     let choices = trainer.device.notes();
     if !choices.is_empty() {
         write_atomically(&folder.path.join(CHOICES_FILE), (choices.join("\n") + "\n").as_bytes())?;
@@ -453,7 +454,7 @@ fn conclude(
     Ok(())
 }
 
-/// Do all ranks come to this end at the same place?
+/// Whether all ranks reach this end at the same place.
 fn ends_together(end: &End) -> bool {
     !matches!(end, End::Failed(error) if !error.is_agreed())
 }
@@ -478,7 +479,7 @@ fn how_it_ended(
         End::GivenUp => output::note(&format!("interrupted: step {} was abandoned; nothing is saved", step + 1)),
         End::Failed(RunError::Data(error)) => return Err(error.into()),
         End::Failed(error @ RunError::OtherRank { .. }) => return Err(error.into()),
-        // Saving had been tried and found possible; a change since then is not a fault of the input.
+        // Saving was checked before and possible; a change since then is not a fault of the input.
         End::Failed(error) => return Err(RunFailed(error.to_string()).into()),
     }
     Ok(interrupt.exit_code())

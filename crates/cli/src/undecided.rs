@@ -1,4 +1,4 @@
-//! Verdict on a gate whose interval leaves it open.
+//! How to count a gate that its interval leaves undecided.
 
 /// Exit code of an undecided gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -8,7 +8,7 @@ pub enum Undecided {
 }
 
 impl Undecided {
-    /// Does this make the answer no?
+    /// Whether this makes the answer no.
     pub fn is_failure(self) -> bool {
         self == Undecided::Fail
     }

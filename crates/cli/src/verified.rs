@@ -1,4 +1,4 @@
-//! Verification notes: per GPU, the kernels that held against their references, and whether its kind was ever verified.
+//! Verification notes: per GPU, how its kernels compared with their references, and whether its kind was ever verified.
 
 use crate::kept;
 use headroom_engine::cuda::{self, compile};
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Kinds of GPUs on which every kernel was checked against its reference, with the part used.
+/// Kinds of GPUs on which every kernel was checked against its reference, with the GPU used.
 const KNOWN: [((u32, u32), &str); 1] = [((9, 0), "NVIDIA H200")];
 
-/// Kept beside the measured peaks.
+/// Saved with the measured peaks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
     pub timestamp: String,
     pub device: String,
     /// Fingerprint of the sources of all kernels.
     pub kernels: String,
-    /// Generation of the tensor-core kernels: the device's own, or an older one that was asked for.
+    /// Generation of the tensor-core kernels: the device's own, or an older one that was requested.
     pub level: String,
     pub checks: usize,
     pub failed: usize,
@@ -27,7 +27,7 @@ fn file(device: &str, level: &str) -> Option<PathBuf> {
     Some(kept::folder()?.join(format!("verified-{}-{level}.json", kept::slug(device))))
 }
 
-/// A failure to save it is not a reason to fail a verification.
+/// Saves the result. A failure to save does not fail a verification.
 pub fn keep(facts: &cuda::Facts, checks: usize, failed: usize) {
     let level = facts.level.to_string();
     let Some(path) = file(&facts.name, &level) else { return };
@@ -50,12 +50,12 @@ fn load(facts: &cuda::Facts) -> Option<Verified> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
-/// A line about this GPU.
+/// A line about this GPU's verification.
 pub fn said(facts: &cuda::Facts) -> String {
     told(load(facts).as_ref(), facts.capability, &compile::fingerprint())
 }
 
-/// Advice to verify first, where neither this GPU nor its kind was ever verified.
+/// Advice to verify first, if neither this GPU nor its kind was ever verified.
 pub fn advice(facts: &cuda::Facts) -> Option<String> {
     let known = KNOWN.iter().any(|(capability, _)| *capability == facts.capability);
     (!known && load(facts).is_none()).then(|| {

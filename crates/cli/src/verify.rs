@@ -1,4 +1,5 @@
-//! `headroom device --verify`: holds every kernel and whole steps of a device against references, and prints what differs.
+//! `headroom device --verify`: compares every kernel and whole steps of a device with references, and prints the
+//! differences.
 
 use crate::shown::{Plain, Shown};
 use crate::train::start::opening;
@@ -10,7 +11,7 @@ use headroom_experiments::exactness::{self, Check};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// Losses that are compared at each size.
+/// The number of losses compared at each size.
 const LOSSES: usize = 20;
 
 pub fn run(device: DeviceSpec, sizes: &[String], shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
@@ -35,7 +36,7 @@ pub fn run(device: DeviceSpec, sizes: &[String], shown: Shown<Plain>) -> anyhow:
             json!({ "what": what, "difference": difference, "tolerance": tolerance, "holds": check.holds() })
         };
         groups.push(json!({ "title": title, "checks": checks.iter().map(of_check).collect::<Vec<_>>() }));
-        // Checks take a while, and people may watch.
+        // Checks take a while, so each group is printed when done.
         if !shown.is_json() {
             output::text(&text)?;
         }

@@ -1,4 +1,4 @@
-//! `headroom --version`: version, commit and features of this build, and the devices that it finds.
+//! `headroom --version`: version, commit and features of this build, and the devices it finds.
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cuda;
@@ -7,11 +7,11 @@ use headroom_engine::machine::Machine;
 /// For `-V`, and the first line of `--version`.
 pub const SHORT: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("HEADROOM_COMMIT"), ")");
 
-/// All that is known without asking the machine.
+/// Everything known without querying the machine.
 pub const LONG: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("HEADROOM_COMMIT"), ")\nbuilt for ", env!("HEADROOM_TARGET"),);
 
-/// Everything that a bug report needs: `asked` is the version as clap shows it.
+/// Everything that a bug report needs; `asked` is the version text from clap.
 pub fn with_devices(asked: &str) -> String {
     let mut lines = vec![asked.trim_end().to_string()];
     // `-V` is one line, for programs that compare it.
@@ -37,7 +37,7 @@ fn gpus() -> Vec<String> {
     match cuda::listed() {
         Ok(names) if names.is_empty() => vec!["cuda: the driver shows no device".into()],
         Ok(names) => names.iter().enumerate().map(|(at, name)| format!("cuda:{at}: {name}")).collect(),
-        // The first line says it; what was looked for is said by those who asked for the device.
+        // The first line is enough here; commands that need the device print the details.
         Err(error) => vec![format!("cuda: {}", error.to_string().lines().next().unwrap_or_default())],
     }
 }

@@ -1,4 +1,4 @@
-//! `headroom workshop`: record sheets for the course of `docs/workshop`, and marks of a student's folder.
+//! `headroom workshop`: record sheets for the course of `docs/workshop`, and marks for a student's folder.
 
 mod check;
 mod course;

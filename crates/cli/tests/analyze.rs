@@ -1,4 +1,4 @@
-//! `headroom analyze` and `compare` as programs use them.
+//! Tests `headroom analyze` and `compare` as programs use them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -211,7 +211,7 @@ fn a_trace_that_was_made_to_hang_is_analyzed() {
     for format in ["text", "json", "markdown", "html"] {
         assert!(headroom(&["analyze", &path.to_string_lossy(), "--format", format]).status.success(), "{format}");
     }
-    // Spans like stairs, waits deep within others, a thread and a name of its own for every event.
+    // Staircase spans, deeply nested waits, and a separate thread and name for every event.
     let event = |category: &str, name: &str, thread: usize, start: usize, duration: usize| {
         format!(
             r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":{thread},"ts":{start},"dur":{duration}}}"#

@@ -1,4 +1,4 @@
-//! `headroom optimize` as its users meet it: every test runs the binary and reads what it left.
+//! `headroom optimize` from its users' side: every test runs the binary and reads its files.
 
 use headroom_engine::Target;
 use headroom_graph::Precision;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// Small and short: what is measured here means nothing, what is written must be right.
+/// Small and short: the measurements are meaningless, but the files must be right.
 fn optimize(folder: &Path, more: &[&str]) -> Output {
     let quick = [
         "--size",
@@ -48,7 +48,7 @@ fn place() -> TempDir {
 fn everything_is_written_and_agrees() {
     let place = place();
     let done = optimize(place.path(), &["--ablation", "--output-dir", "out"]);
-    // A gate may fail on so small a model; anything else may not.
+    // A gate may fail on such a small model; nothing else may.
     assert!(matches!(done.status.code(), Some(0 | 1)), "{}", said(&done));
     let folder = place.path().join("out");
     let record: Value = serde_json::from_slice(&fs::read(folder.join("validation.json")).unwrap()).unwrap();
@@ -92,7 +92,7 @@ fn the_recommended_list_is_the_best_one_measured_and_the_same_everywhere() {
     let versions = record["versions"].as_array().unwrap();
     let kept = versions.last().unwrap();
     assert_eq!((&kept["name"], &kept["passes"]), (&"kept".into(), &record["kept"]));
-    // A list that is as fast within the noise may be left for one in less memory: within a hundredth.
+    // A list that is equally fast within the noise may lose to one with less memory: within a hundredth.
     for row in versions {
         let (own, other) = (number(kept, "measured_speedup"), number(row, "measured_speedup"));
         assert!(own >= 0.989 * other, "{} at {other} beats the kept list at {own}", row["name"]);
@@ -144,11 +144,11 @@ fn phase_3_follows_the_passes_and_the_reference_points_are_timed() {
         let gates = row["gates"].as_object().unwrap();
         assert!(gates.contains_key("determinism") && gates.contains_key("throughput"), "{row:#}");
     }
-    // A precision is part of the recommendation where it was proved, as that was allowed here.
+    // A proved precision is part of the recommendation, since that was allowed here.
     let (bf16, proved) = (&rows[0], &precisions["precisions"][0]);
     assert_eq!((&bf16["measured_speedup"], &bf16["kept"]), (&proved["measured_speedup"], &proved["proved"]));
     assert!((1e-6..0.1).contains(&number(bf16, "gradient_difference")), "bf16 is neither exact nor wrong: {bf16:#}");
-    // Recomputing is exact and takes calls; the least memory of so small a model is not among its activations.
+    // Recomputing is exact and costs calls; such a small model's minimum memory is not in its activations.
     let again = &rows[1];
     assert!(number(again, "gradient_difference") < 1e-5, "{again:#}");
     assert!(number(again, "memory_after_mb") <= number(again, "memory_before_mb"), "{again:#}");
@@ -174,7 +174,7 @@ fn phase_3_follows_the_passes_and_the_reference_points_are_timed() {
         let (low, high) = (number(point, "ci95_low"), number(point, "ci95_high"));
         assert!(low > 0.0 && (low..=high).contains(&number(point, "samples_per_sec")), "{point:#}");
     }
-    // At the asked shape they are the race's own figures.
+    // At the requested shape they are the race's own figures.
     assert_eq!(points[2]["speedup"], record["versions"].as_array().unwrap().last().unwrap()["measured_speedup"]);
     let text = fs::read_to_string(folder.join("optimize.md")).unwrap();
     for shown in [&text, &said(&done)] {
@@ -202,7 +202,7 @@ fn operators_findings_and_the_step_are_of_one_step() {
     let share = findings.iter().find(|row| row["asks_for"][0] == "fuse-optimizer").unwrap();
     let share = share["percent_of_step"].as_f64().unwrap();
     assert!((share - 100.0 * of("adamw") / step).abs() < 0.5, "{share}% of the step, {} s of {step} s", of("adamw"));
-    // Version 1 is the one that `train` runs and `study` plans: nothing is added to it.
+    // Version 1 is what `train` runs and `study` plans: nothing is added to it.
     let size = Size::named("nano").unwrap();
     let version_1 = StepConfig {
         model: size.model(),

@@ -1,5 +1,5 @@
-//! Answers that rules ask for once per finding and that are the same for a whole function, kept: asked anew, they would take time with
-//! the square of the function's length.
+//! Caches answers that rules ask for once per finding but that hold for a whole function. Recomputed each time, they
+//! would take time quadratic in the function's length.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,26 +18,26 @@ pub struct Found<'a> {
     pub expression: &'a Expr,
     pub is_store: bool,
     pub statement: &'a Stmt,
-    /// Inside another function.
+    /// Whether the use is inside an inner function.
     pub is_inner: bool,
 }
 
-/// For what the host reads a value back.
+/// Why the host reads a value back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
-    /// Asked whether it is a number at all: a run goes on, or not.
+    /// Checks that the value is finite: the run continues or stops.
     Finite,
-    /// Goes to a log, a meter or a dictionary of results: nothing of the step waits for it.
+    /// Goes to a log, a meter or a dictionary of results: nothing in the step depends on it.
     Log,
-    /// Leaves out work that the device could do unasked.
+    /// Skips work that the device could do without asking.
     Skip,
-    /// Stops, or passes over, what must not be trained on.
+    /// Stops on, or skips, data that must not be trained on.
     Guard,
-    /// Goes to something that is not followed.
+    /// Goes somewhere the analysis does not follow.
     Other,
-    /// A size, a place or a branch: the host goes on with the number.
+    /// A size, an index or a branch condition: the host needs the number to continue.
     Needed,
-    /// Looks something up that the host keeps.
+    /// Looks up something that the host stores.
     Key,
 }
 
@@ -60,18 +60,18 @@ impl<'a> Asked<'a> {
         kept(&self.streams, function, || Rc::new(find()))
     }
 
-    /// The purpose of a name that is assigned at this place, followed so deep.
+    /// The purpose of a name assigned at this place, for a given depth of following.
     pub fn purpose(&self, place: (FunctionId, TextRange, usize), find: impl FnOnce() -> Purpose) -> Purpose {
         kept(&self.purposes, place, find)
     }
 
-    /// Whether the host waits in a function's step in any case.
+    /// Whether the host waits in a function's step anyway.
     pub fn waits(&self, function: FunctionId, step: Option<ContextId>, find: impl FnOnce() -> bool) -> bool {
         kept(&self.waits, (function, step), find)
     }
 }
 
-/// Asking may ask for more: nothing is borrowed meanwhile.
+/// Returns the cached value or computes it. `find` may ask again, so nothing is borrowed while it runs.
 fn kept<K: std::hash::Hash + Eq + Copy, V: Clone>(
     of: &RefCell<FxHashMap<K, V>>,
     key: K,

@@ -1,4 +1,5 @@
-//! Evidence that a hand-written attention compares every position with every other, at sequence length squared.
+//! Evidence that hand-written attention compares every position with every other, so that it costs sequence length
+//! squared.
 
 use rustc_hash::FxHashSet;
 
@@ -10,15 +11,15 @@ use super::program::{Product, Program};
 use super::symbols::FunctionId;
 use super::uses::uses_of;
 
-/// Queries and keys are made of one and the same input, position by position. Where they are not, nothing says how many
-/// queries there are: one for a pool, a few for a resampler.
+/// Whether queries and keys derive from the same input, position by position. Where they do not, the number of queries
+/// is unknown: one for a pooling layer, a few for a resampler.
 pub fn is_of_length_squared(program: &Program, product: &Product) -> bool {
     let function = program.notes.contexts.get(product.context).function;
     let Some((queries, keys)) = operands(program, function, product.weights) else { return false };
     let (queries, keys) = (Derivation::of(program, function, queries), Derivation::of(program, function, keys));
     let is_plain = !queries.is_odd && !keys.is_odd && (!queries.ends_open || queries.is_moved);
     let is_one = queries.inputs.len() == 1 && keys.inputs.len() == 1;
-    // `forward(q, k, v)`: what projects them stands elsewhere, and this is all that is done to them.
+    // `forward(q, k, v)`: the projections are elsewhere, and this function does nothing else to the inputs.
     let is_handed = !queries.is_bound && !keys.is_bound;
     is_plain && is_one && (is_handed || queries.inputs == keys.inputs)
 }
@@ -71,12 +72,12 @@ impl<'a> Visitor<'a> for Finder<'a> {
     }
 }
 
-/// The input that a value is made of, and what was done to it on the way.
+/// The input that a value derives from, and the operations applied on the way.
 #[derive(Default)]
 struct Derivation<'a> {
     /// Parameters of the function.
     inputs: FxHashSet<&'a str>,
-    /// Made in the function, and not only handed in.
+    /// Computed in the function, not only passed in.
     is_bound: bool,
     /// One position alone, channels in place of positions, windows, or parts of unequal size.
     is_odd: bool,
@@ -85,7 +86,7 @@ struct Derivation<'a> {
     is_moved: bool,
 }
 
-/// Names are followed through assignments this often.
+/// At most this many names are followed through assignments.
 const MOST_NAMES: usize = 24;
 
 impl<'a> Derivation<'a> {
@@ -99,7 +100,7 @@ impl<'a> Derivation<'a> {
             let mut parts = Parts::default();
             parts.visit_expr(expression);
             for call in parts.calls {
-                // The keys' own transposition is a part of the product.
+                // The keys' own transposition belongs to the product.
                 derivation.look_at(call, std::ptr::eq(expression, value));
             }
             for subscript in parts.firsts {
@@ -136,7 +137,7 @@ impl<'a> Derivation<'a> {
             "permute" if !is_operand => {
                 let last = arguments.last().copied().flatten();
                 let moves_last = last.is_some_and(|last| last >= 0 && last + 1 != arguments.len() as i64);
-                // Three axes are a feature map's: its positions were last.
+                // Three axes mean a feature map, whose positions were last.
                 self.is_odd |= moves_last && arguments.len() > 3 || arguments.len() > 5;
                 self.is_moved = true;
             }
@@ -155,7 +156,7 @@ impl<'a> Derivation<'a> {
     }
 }
 
-/// The value that a statement binds a name to: its own part of a tuple, where both sides are tuples.
+/// The value that a statement binds a name to: the matching element where both sides are tuples.
 fn value_for<'a>(statement: &'a Stmt, name: &str) -> Option<&'a Expr> {
     let Stmt::Assign(assign) = statement else { return None };
     let is_it = |target: &Expr| matches!(target, Expr::Name(target) if target.id.as_str() == name);
@@ -163,7 +164,7 @@ fn value_for<'a>(statement: &'a Stmt, name: &str) -> Option<&'a Expr> {
         (Expr::Tuple(targets), Expr::Tuple(values)) if targets.elts.len() == values.elts.len() => {
             targets.elts.iter().zip(&values.elts).find(|(target, _)| is_it(target)).map(|(_, value)| value)
         }
-        // `B, N, C = x.shape` says nothing of what is in it.
+        // `B, N, C = x.shape` says nothing about the contents.
         (_, value) if is_shape(value) => None,
         (_, value) => Some(value),
     }
@@ -189,7 +190,7 @@ fn whole_number(expression: &Expr) -> Option<i64> {
     }
 }
 
-/// Names and method calls of an expression, sizes left out, and what a first position is taken of.
+/// Names and method calls in an expression, without sizes, and the values whose first position is taken.
 #[derive(Default)]
 struct Parts<'a> {
     names: Vec<&'a str>,

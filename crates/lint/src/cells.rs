@@ -1,11 +1,11 @@
-//! Findings of a notebook by its cells. Rules count lines and bytes through all cells together.
+//! Places a notebook's findings in its cells. Rules count lines and bytes across all cells together.
 
 use ruff_text_size::TextRange;
 
 use super::file::SourceFile;
 use super::rule::SourceFinding;
 
-/// Puts the finding and its edits into the lines and bytes of their cells; one of a script stays as it is.
+/// Converts the finding and its edits to the lines and bytes of their cells. A script's finding stays as it is.
 pub fn show(file: &SourceFile, finding: &mut SourceFinding) {
     file.place_in_cell(&mut finding.place, finding.range.start());
     let Some(first) = finding.fix.edits.iter().map(|edit| edit.range.start()).min() else { return };

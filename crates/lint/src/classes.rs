@@ -1,4 +1,4 @@
-//! A class's kind, by what it derives from, and the values that its attributes hold.
+//! The kind of a class, from its base classes, and the values its attributes hold.
 
 use rustc_hash::FxHashMap;
 
@@ -10,16 +10,16 @@ use super::value::Value;
 
 pub struct ClassFacts<'a> {
     pub kind: ClassKind,
-    /// Those among the given files.
+    /// Base classes among the given files.
     pub bases: Vec<ClassId>,
     pub attributes: FxHashMap<&'a str, Value>,
-    /// Methods of the classes that derive from it, by name.
+    /// Methods of derived classes, by name.
     pub below: FxHashMap<&'a str, Vec<FunctionId>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassKind {
-    /// A torch module; a Lightning module is told apart because its trainer moves data and batches logs.
+    /// A torch module. Lightning modules are separate because their trainer moves the data and batches the logs.
     Module,
     Lightning,
     Dataset,
@@ -27,9 +27,9 @@ pub enum ClassKind {
     /// `torch.autograd.Function`.
     Gradient,
     Loader,
-    /// A trainer of a library that is derived from: it calls `training_step` and `compute_loss` at every step.
+    /// A subclass of a library's trainer, which calls `training_step` and `compute_loss` at every step.
     Trainer,
-    /// Something that such a trainer, or a runner, calls at every step.
+    /// Something that such a trainer or a runner calls at every step.
     Callback,
     Other,
 }
@@ -57,24 +57,26 @@ pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFact
             }
         }
     }
-    // Maps have no order of their own; findings must not depend on it.
+    // Hash maps have no stable order, and findings must not depend on it.
     for methods in classes.iter_mut().flat_map(|class| class.below.values_mut()) {
         methods.sort_unstable();
     }
     classes
 }
 
-/// Methods of one name that no class but modules, or one family of classes, has.
+/// Methods whose name only modules, or only one family of classes, define.
 pub struct OnlyMethods {
     pub methods: Vec<FunctionId>,
-    /// Whether all their classes derive from one another or from one class: then even an unknown object is told by them.
+    /// Whether all their classes derive from one another or from one class: then the name identifies them even on an
+    /// unknown object.
     pub is_of_family: bool,
 }
 
-/// More definitions of a name than these do not tell what is meant.
+/// A name with more definitions than this is ambiguous.
 const MOST_DEFINITIONS: usize = 6;
 
-/// Methods that are told by their names: `compute_scores`, `get_pairs`. Short and common names may be a library's.
+/// Methods that their name alone identifies: `compute_scores`, `get_pairs`. Short and common names may belong to a
+/// library.
 pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> FxHashMap<&'a str, OnlyMethods> {
     let mut found: FxHashMap<&str, Vec<(ClassId, FunctionId)>> = FxHashMap::default();
     for (class, symbol) in symbols.classes.iter().enumerate() {
@@ -82,7 +84,7 @@ pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> Fx
             found.entry(name).or_default().push((class, *method));
         }
     }
-    // `show_gradients`: asked for now and then.
+    // `show_gradients`: called only now and then.
     let shows = |name: &str| {
         matches!(
             name.split('_').next(),
@@ -144,7 +146,7 @@ const IS_OF_MODULES: &[&str] = &[
     "step_update",
 ];
 
-/// A method whose body does nothing: classes that derive from its class write it.
+/// Whether the method's body does nothing, so that derived classes must override it.
 pub fn is_left_open(function: &Function) -> bool {
     let does_nothing = |statement: &Stmt| match statement {
         Stmt::Pass(_) | Stmt::Raise(_) => true,
@@ -155,7 +157,7 @@ pub fn is_left_open(function: &Function) -> bool {
     function.class.is_some() && function.body.iter().all(does_nothing)
 }
 
-/// The attributes' and methods' search order: the class, then its bases among the given files, each once.
+/// Lookup order of attributes and methods: the class, then its bases among the given files, each once.
 pub fn lineage(classes: &[ClassFacts], class: ClassId) -> Vec<ClassId> {
     let mut order = vec![class];
     let mut at = 0;

@@ -3,7 +3,7 @@
 use ruff_python_ast::token::{TokenKind, Tokens};
 use ruff_text_size::{Ranged, TextRange};
 
-/// The comments that may silence something.
+/// Comments that may silence a finding.
 pub fn silencing_comments(text: &str, tokens: &Tokens) -> Vec<TextRange> {
     let comments = tokens.iter().filter(|token| token.kind() == TokenKind::Comment).map(Ranged::range);
     let says = |range: &TextRange| {
@@ -13,7 +13,7 @@ pub fn silencing_comments(text: &str, tokens: &Tokens) -> Vec<TextRange> {
     comments.filter(says).collect()
 }
 
-/// The text after `word` in a comment, whatever the case.
+/// The text after `word` in a comment, ignoring case.
 pub fn after<'c>(comment: &'c str, word: &str) -> Option<&'c str> {
     let at = comment.to_ascii_lowercase().find(word)?;
     comment.get(at + word.len()..)

@@ -1,4 +1,4 @@
-//! `[tool.headroom]` of pyproject.toml, or the same keys at the top of headroom.toml.
+//! Reads `[tool.headroom]` of pyproject.toml, or the same keys at the top level of headroom.toml.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -26,17 +26,17 @@ pub struct Configuration {
     pub fail_on: Option<FailOn>,
     #[serde(default)]
     per_file_ignores: BTreeMap<String, Vec<String>>,
-    /// When trace rules fire: `TR104 = "5%"`.
+    /// Thresholds of trace rules: `TR104 = "5%"`.
     #[serde(default)]
     thresholds: BTreeMap<String, toml::Value>,
     #[serde(default)]
     per_path_ignores: BTreeMap<String, Vec<String>>,
-    /// Where the file lies: paths in it are meant from there.
+    /// The folder of the file: its paths are relative to it.
     #[serde(skip)]
     folder: PathBuf,
 }
 
-/// From which severity on a finding makes `lint` say no.
+/// The least severity at which `lint` fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailOn {
@@ -48,7 +48,7 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// The least severity that counts, if any does.
+    /// The least severity that counts, or `None` if none does.
     pub fn least(self) -> Option<Severity> {
         match self {
             FailOn::Low => Some(Severity::Low),
@@ -60,7 +60,7 @@ impl FailOn {
     }
 }
 
-/// The rules that somebody asked for, beside what files configure. Where `select` is empty, the configuration's holds.
+/// Rules requested by the caller, apart from the configured ones. An empty `select` falls back to the configuration's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     pub select: Vec<String>,
@@ -69,7 +69,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The choice alone, where no configuration holds.
+    /// The selection from this choice alone, without any configuration.
     pub fn selection(&self) -> Result<Selection, ConfigurationError> {
         Configuration::default().selection(self, Path::new(""))
     }
@@ -86,7 +86,7 @@ pub enum ConfigurationError {
 }
 
 impl ConfigurationError {
-    /// With why, for a reader who sees one text.
+    /// The message with its cause, for readers who see a single text.
     pub fn with_causes(&self) -> String {
         match self {
             ConfigurationError::Read { source, .. } => format!("{self}: {source}"),
@@ -122,7 +122,8 @@ impl Configuration {
         Ok(read)
     }
 
-    /// From the first headroom.toml or pyproject.toml in the path's folder or above it; of both in one, ours.
+    /// Reads the first headroom.toml or pyproject.toml in the path's folder or above. headroom.toml wins where a folder
+    /// has both.
     pub fn nearest(path: &Path) -> Result<Configuration, ConfigurationError> {
         let start = if path == Path::new("-") { Path::new(".") } else { path };
         let Ok(start) = std::fs::canonicalize(start) else { return Ok(Configuration::default()) };
@@ -132,13 +133,13 @@ impl Configuration {
             .map_or_else(|| Ok(Configuration::default()), |file| Configuration::read(&file))
     }
 
-    /// Whether a file or folder, by its whole path, is left out.
+    /// Whether a file or folder, given by its full path, is excluded.
     pub fn excludes(&self, path: &Path) -> bool {
         let path = self.relative(path);
         self.exclude.iter().any(|pattern| matches_path(pattern, &path))
     }
 
-    /// Rules that are ignored in the file, by its whole path.
+    /// Rules ignored in the file, given by its full path.
     pub fn ignored_at(&self, path: &Path) -> Vec<String> {
         let path = self.relative(path);
         let patterns = self.per_file_ignores.iter().chain(&self.per_path_ignores);
@@ -146,7 +147,7 @@ impl Configuration {
         self.ignore.iter().cloned().chain(ignored).collect()
     }
 
-    /// The rules for a file, by its whole path: the choice's, and where it makes none, the configuration's.
+    /// The rules for a file, given by its full path: the choice's, or the configuration's where the choice has none.
     pub fn selection(&self, choice: &Choice, file: &Path) -> Result<Selection, ConfigurationError> {
         let select = if choice.select.is_empty() { &self.select } else { &choice.select };
         let ignore: Vec<String> = choice.ignore.iter().cloned().chain(self.ignored_at(file)).collect();
@@ -154,7 +155,7 @@ impl Configuration {
         Ok(if choice.pedantic { selection.pedantic() } else { selection })
     }
 
-    /// When trace rules fire, as texts: `("TR104", "5%")`.
+    /// Thresholds of trace rules as text: `("TR104", "5%")`.
     pub fn thresholds(&self) -> impl Iterator<Item = (&str, String)> {
         self.thresholds.iter().map(|(key, value)| match value {
             toml::Value::String(text) => (key.as_str(), text.clone()),
@@ -172,7 +173,7 @@ impl Configuration {
     }
 }
 
-/// The files that may hold a folder's configuration, the one that wins first.
+/// The files that may configure a folder, in order of precedence.
 pub fn files_of(folder: &Path) -> [PathBuf; 2] {
     [OWN_FILE, "pyproject.toml"].map(|name| folder.join(name))
 }
@@ -181,9 +182,9 @@ fn file_in(folder: &Path) -> Option<PathBuf> {
     files_of(folder).into_iter().find(|file| file.is_file() && within::allows(file))
 }
 
-/// The configuration of every file: the nearest to it, so that it does not matter which folder was asked about.
+/// The configuration of every file: the nearest one, independent of the folder that was asked about.
 pub struct Configurations {
-    /// In place of all others.
+    /// Replaces all others.
     only: Option<Rc<Configuration>>,
     by_folder: RefCell<HashMap<PathBuf, Rc<Configuration>>>,
 }
@@ -197,7 +198,7 @@ impl Configurations {
         Configurations { only: Some(Rc::new(configuration)), by_folder: RefCell::default() }
     }
 
-    /// For the files in a folder, by its whole path.
+    /// The configuration for files in a folder, given by its full path.
     pub fn of_folder(&self, folder: &Path) -> Result<Rc<Configuration>, ConfigurationError> {
         if let Some(only) = &self.only {
             return Ok(Rc::clone(only));

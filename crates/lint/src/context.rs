@@ -1,4 +1,4 @@
-//! Under what a piece of code runs: the loops, guards and blocks around it, from the inside out.
+//! The loops, guards and blocks around a piece of code, from the inside out.
 
 use std::cmp::Reverse;
 
@@ -14,37 +14,37 @@ pub enum Frame {
     Body,
     Loop(LoopKind),
     Guard(Guard),
-    /// Code after `model.eval()`, or `no_grad` around a loop of its own: batches are evaluated.
+    /// Code after `model.eval()`, or `no_grad` around a loop of its own: an evaluation over batches.
     Evaluation,
-    /// `no_grad` around a part of a step: an average of weights, a norm, a teacher's answer.
+    /// `no_grad` around part of a step: a weight average, a norm, a teacher's output.
     WithoutGraph,
     Handler,
-    /// `with …:` blocks that matter to a rule by name.
+    /// `with …:` blocks that some rule recognizes by name.
     With,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopKind {
     Plain,
-    /// Over parameters, optimizers or a handful of modules: a part of the step, not steps.
+    /// A loop over parameters, optimizers or a handful of modules: part of one step, not a loop of steps.
     WithinStep,
     Parameters,
 }
 
-/// Evidence in an `if` of how often its branch runs.
+/// How often an `if` suggests that its branch runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
-    /// Nothing is known: taken to run every time.
+    /// Nothing is known: assumed to run every time.
     Open,
-    /// Holds wherever a script trains: the other side of a branch that is known to be cold, a test for a tensor, the rank
-    /// that logs.
+    /// True whenever a script trains: the other side of a branch known to be cold, a test for a tensor, the rank that
+    /// logs.
     Taken,
     Cadence,
     /// At most once: filling a cache, or a branch that ends the run.
     Once,
     OptIn,
     Evaluation,
-    /// The branch for libraries that lack something.
+    /// The fallback for libraries that lack a feature.
     Fallback,
 }
 
@@ -61,11 +61,11 @@ pub struct Context {
     pub parent: Option<ContextId>,
     pub frame: Frame,
     pub function: FunctionId,
-    /// The loop or branch that makes it.
+    /// The loop or branch that creates the context.
     pub range: TextRange,
-    /// Whether a backward pass or an optimizer's step is reached inside, not through an inner loop.
+    /// Whether a backward pass or an optimizer step is reached inside, not counting inner loops.
     pub trains: bool,
-    /// Whether what is reached updates parameters, and not only asks for gradients.
+    /// Whether the code reached updates parameters instead of only computing gradients.
     pub updates: bool,
 }
 
@@ -84,7 +84,7 @@ impl Contexts {
         self.all.len() - 1
     }
 
-    /// How many there are: those added later have larger numbers.
+    /// The number of contexts: later ones get larger ids.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -93,7 +93,7 @@ impl Contexts {
         self.all[id].frame = frame;
     }
 
-    /// Runs every few steps, though it trains.
+    /// Marks a context that trains but runs only every few steps.
     pub fn cool(&mut self, id: ContextId) {
         self.all[id].trains = false;
     }
@@ -111,8 +111,8 @@ impl Contexts {
         self.all.iter().enumerate()
     }
 
-    /// Marks what lies around a training call, up to the loop whose turn is the step. Returns whether the function's
-    /// own body was reached, so that calling the function is itself a step.
+    /// Marks the contexts around a training call, up to the loop whose iteration is the step. Returns whether the
+    /// function's own body was reached, so that calling the function is itself a step.
     pub fn mark_training(&mut self, from: ContextId, part: Part) -> bool {
         let mut at = Some(from);
         while let Some(id) = at {
@@ -127,10 +127,10 @@ impl Contexts {
     }
 }
 
-/// The contexts of one function by where they stand in the text: each lies within another one or beside it.
+/// The contexts of one function by their place in the text: each is nested in another or beside it.
 #[derive(Clone, Default)]
 pub struct Nested {
-    /// Outer ones first; where two have the same range, the one that was found later is the inner one.
+    /// Outer contexts first; where two have the same range, the later one is the inner one.
     rows: Vec<Row>,
     /// The function's own body, which covers everything.
     body: Option<(ContextId, TextSize)>,
@@ -167,7 +167,7 @@ impl Nested {
         nested
     }
 
-    /// The innermost one that covers `range`.
+    /// The innermost context that covers `range`.
     pub fn innermost(&self, range: TextRange) -> Option<ContextId> {
         let before = self.rows.partition_point(|row| row.range.start() <= range.start());
         std::iter::successors(before.checked_sub(1), |at| self.rows[*at].around)
@@ -178,7 +178,7 @@ impl Nested {
 }
 
 impl Guard {
-    /// Whether what is under it runs seldom or never while training.
+    /// Whether the code under it runs rarely or never during training.
     pub fn cools(self) -> bool {
         !matches!(self, Guard::Open | Guard::Taken)
     }
@@ -188,9 +188,9 @@ impl Guard {
 #[derive(Default)]
 pub struct Heat {
     pub(super) hot: Vec<bool>,
-    /// Functions that are a step by themselves, whoever calls them: hooks of trainers.
+    /// Functions that are a step by themselves, whoever calls them: trainer hooks.
     pub steps: Vec<FunctionId>,
-    /// Functions that a loop of steps or a trainer's hook among the files reaches through calls that run at every step.
+    /// Functions that a loop of steps or a trainer's hook in the given files reaches through calls made at every step.
     pub driven: Vec<bool>,
     pub(super) evaluation: Vec<bool>,
     /// Indices into the program's calls.

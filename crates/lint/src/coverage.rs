@@ -1,4 +1,4 @@
-//! Counts of the code there was to look at: a report without findings says more with them.
+//! Counts the code that was checked, so that a report without findings says how much was looked at.
 
 use super::context::{Frame, LoopKind};
 use super::ids::FileId;
@@ -6,11 +6,11 @@ use super::program::{FunctionKind, Program};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Loops whose turns are training steps, and functions that somebody out of sight calls at every step.
+    /// Loops whose iterations are training steps, and functions that unseen code calls at every step.
     pub steps: usize,
     pub forward_passes: usize,
     pub loaders: usize,
-    /// Trainers of libraries that run steps of their own, by name: their loops are not among the files.
+    /// Library trainers that run their own steps, by name: their loops are not in the given files.
     pub trainers: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ impl Coverage {
     }
 }
 
-/// Counts only what stands in files that are asked about.
+/// Counts only code in files that are asked about.
 pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
     let file_of = |function: usize| program.sources.symbols.functions[function].file;
     let is_step_loop = |frame: Frame, trains: bool| frame == Frame::Loop(LoopKind::Plain) && trains;

@@ -1,4 +1,4 @@
-//! The files to read: those named, those of folders, and the rest of the projects they belong to.
+//! Finds the files to read: those named, those in folders, and the rest of their projects.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,14 @@ use super::configuration::{self, ConfigurationError, Configurations};
 use super::roots::{Roots, SKIPPED, is_script};
 use super::{Belonging, Input, Problem, Projects};
 
-/// Folders with one of these are made by programs: virtual environments and caches.
+/// Folders that contain one of these are generated: virtual environments and caches.
 const MADE: &[&str] = &["pyvenv.cfg", "CACHEDIR.TAG"];
 
-/// A project beyond this many scripts is left out of sight: only what is asked about is read of it.
+/// A project with more scripts than this is not read as a whole, only the files asked about.
 const MOST_FILES: usize = 20_000;
 
-/// Scripts, and beside each the place it was read from: what findings show of a path that is not UTF-8 leads elsewhere.
+/// Scripts, each with the path it was read from: the displayed form of a path that is not UTF-8 does not lead back to
+/// the file.
 #[derive(Default)]
 pub struct Scripts {
     pub files: Vec<PathBuf>,
@@ -21,11 +22,11 @@ pub struct Scripts {
     pub projects: Projects,
     /// Paths that were asked about and could not be read.
     pub unread: Vec<(String, Problem)>,
-    /// The input that came from standard input.
+    /// The index of the file read from standard input.
     pub from_stdin: Option<usize>,
 }
 
-/// Files in the order of their whole paths, each once; those that are asked about with the path they are shown by.
+/// Files ordered by full path, each once; those asked about carry the path to display.
 #[derive(Default)]
 pub struct Listing {
     files: Vec<(PathBuf, Listed)>,
@@ -38,7 +39,7 @@ struct Listed {
 }
 
 impl Listing {
-    /// Every file whose change may change an answer: scripts, configurations, and what was not there yet.
+    /// Every file whose change may change an answer: scripts, configurations, and files that did not exist yet.
     pub fn watched(&self) -> impl Iterator<Item = PathBuf> {
         let roots: BTreeSet<&PathBuf> = self.files.iter().map(|(_, listed)| &listed.root).collect();
         let parents = self.files.iter().filter_map(|(file, _)| file.parent());
@@ -48,7 +49,7 @@ impl Listing {
         self.files.iter().map(|(file, _)| file.clone()).chain(configurations)
     }
 
-    /// Every file once. Of two that are the same the first stays: those that are asked about come before the others.
+    /// Keeps every file once. The first of two equal entries stays: files that are asked about come before the others.
     fn sort(&mut self) {
         self.files.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.files.dedup_by(|(later, _), (earlier, _)| later == earlier);
@@ -93,7 +94,7 @@ pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listin
     Ok(listing)
 }
 
-/// Files given by the paths they are shown by and their whole paths, whether they exist or not, and their projects.
+/// Lists files given as (displayed path, full path), whether they exist or not, and their projects.
 pub fn list_named(
     files: impl IntoIterator<Item = (PathBuf, PathBuf)>,
     configurations: &Configurations,
@@ -107,7 +108,7 @@ pub fn list_named(
     Ok(listing)
 }
 
-/// The other files of every project that something is asked about in.
+/// Adds the other files of every project that contains a file asked about.
 fn add_surroundings(
     listing: &mut Listing,
     roots: &mut Roots,
@@ -120,7 +121,7 @@ fn add_surroundings(
             continue;
         }
         for file in around.files {
-            // A folder below may be a project of its own.
+            // A subfolder may be a project of its own.
             if roots.of_folder(file.parent().unwrap_or(&root)) == root {
                 listing.files.push((file, Listed { shown: None, root: root.clone() }));
             }
@@ -130,12 +131,13 @@ fn add_surroundings(
     Ok(())
 }
 
-/// Reads what is listed. A file that is only around may be unreadable; one that is asked about is an error of the run.
+/// Reads the listed files. A file that is only context may be unreadable; an unreadable file that is asked about is an
+/// error of the run.
 pub fn read(listing: Listing) -> Scripts {
     read_by(listing, |whole| std::fs::read(whole))
 }
 
-/// The same with `bytes` in the place of one file.
+/// Like [`read`], with `bytes` as the content of one file.
 pub fn read_with(listing: Listing, replaced: &Path, bytes: Vec<u8>) -> Scripts {
     let content = |whole: &Path| if whole == replaced { Ok(bytes.clone()) } else { std::fs::read(whole) };
     let mut scripts = read_by(listing, content);
@@ -143,7 +145,7 @@ pub fn read_with(listing: Listing, replaced: &Path, bytes: Vec<u8>) -> Scripts {
     scripts
 }
 
-/// The same with the bytes that `content` gives for a file's whole path.
+/// Like [`read`], with the bytes that `content` returns for a file's full path.
 pub fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<u8>>) -> Scripts {
     let roots = listing.roots();
     let bases: Vec<&Path> = roots.iter().map(|root| above(root)).collect();
@@ -165,7 +167,7 @@ pub fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<
     scripts
 }
 
-/// A project that is itself a package is imported by its folder's name: that belongs to its modules' names.
+/// A project that is itself a package is imported by its folder's name, so that name is part of its module names.
 fn above(root: &Path) -> &Path {
     let is_package = root.join("__init__.py").exists();
     root.parent().filter(|_| is_package).unwrap_or(root)
@@ -181,7 +183,7 @@ struct Found {
     unread: Vec<(PathBuf, std::io::Error)>,
 }
 
-/// Every script below a folder, given by its whole path; ends once there are more than `most`.
+/// Collects every script below a folder, given by its full path; stops once there are more than `most`.
 fn walk(
     folder: &Path,
     configurations: &Configurations,
@@ -200,7 +202,7 @@ fn walk(
     for entry in entries {
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
-        // Links are not followed: they may lead round in circles.
+        // Symbolic links are not followed: they may form cycles.
         let Ok(kind) = entry.file_type() else { continue };
         let is_open = kind.is_dir() && !name.starts_with('.') && !SKIPPED.contains(&name.as_ref());
         let is_wanted = is_open || kind.is_file() && is_script(&name);

@@ -1,4 +1,4 @@
-//! The edits that rules ask for: a keyword more, a guard around a statement, a line after the imports.
+//! Edits that rules request: another keyword, a guard around a statement, a line after the imports.
 
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
@@ -8,7 +8,7 @@ use super::file::SourceFile;
 use super::fix::Edit;
 use super::program::Program;
 
-/// How often a guarded line still runs where the script has no cadence of its own.
+/// A guarded line runs once per this many steps where the script has no cadence of its own.
 pub const CADENCE: u32 = 50;
 
 /// `f(a, b)` becomes `f(a, b, keyword)`; an existing keyword of that name gets the new value.
@@ -23,7 +23,7 @@ pub fn set_keyword(call: &ExprCall, name: &str, value: &str) -> Edit {
     }
 }
 
-/// Takes the statement out, its line with it; the only one of its block becomes `pass`.
+/// Removes the statement with its line; the only statement of a block becomes `pass`.
 pub fn remove_statement(file: &SourceFile, statement: &Stmt) -> Edit {
     let range = statement.range();
     let is_alone = block_around(&file.syntax.body, range).is_none_or(|block| block.len() == 1);
@@ -38,7 +38,7 @@ pub fn remove_statement(file: &SourceFile, statement: &Stmt) -> Edit {
     Edit::replace(TextRange::new(start, end), "")
 }
 
-/// Puts the statement under `if condition:`. None where its text cannot be moved to the right as it is.
+/// Puts the statement under `if condition:`. Returns `None` where its text cannot be indented as it is.
 pub fn guard_statement(file: &SourceFile, statement: &Stmt, condition: &str) -> Option<Edit> {
     let range = statement.range();
     let before = file.slice(TextRange::new(file.line_start(range.start()), range.start()));
@@ -50,7 +50,7 @@ pub fn guard_statement(file: &SourceFile, statement: &Stmt, condition: &str) -> 
     Some(Edit::replace(range, format!("if {condition}:\n{before}    {moved}")))
 }
 
-/// `step % 50 == 0` by the name that counts the turns of the loop of steps around.
+/// `step % 50 == 0`, with the name that counts the iterations of the enclosing loop of steps.
 pub fn cadence_condition(program: &Program, context: ContextId) -> Option<String> {
     let step_loop = program.step_loop(context)?;
     let around = program.loop_at(step_loop)?;
@@ -64,7 +64,7 @@ pub fn cadence_condition(program: &Program, context: ContextId) -> Option<String
     Some(format!("{} % {CADENCE} == 0", counter.id.as_str()))
 }
 
-/// A line of its own behind the last import of the file's head; none where `torch` is not imported by that name.
+/// Inserts a line after the last import at the top of the file; `None` where `torch` is not imported by that name.
 pub fn after_imports(file: &SourceFile, line: &str) -> Option<Edit> {
     let body = &file.syntax.body;
     let imports_torch = body.iter().any(|statement| {

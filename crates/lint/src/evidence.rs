@@ -1,4 +1,4 @@
-//! How sure it is that a line runs at every step: where the step is, and which branches lie between.
+//! Estimates how certainly a line runs at every step: where the step is, and which branches lie between.
 
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
@@ -6,19 +6,19 @@ use ruff_text_size::{Ranged, TextRange};
 use super::context::{ContextId, Frame, Guard, LoopKind};
 use super::program::{Call, FunctionKind, Program};
 
-/// A script whose loops turn no more often than this tries itself out.
+/// A script whose loops run at most this many iterations is a trial run.
 const MOST_TRIAL_STEPS: i64 = 100;
 
-/// From where a line is known to be part of a step.
+/// How a line is known to be part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the loop of steps itself.
     Loop,
     /// In a trainer's hook, or in a function that is one whole step.
     Hook,
-    /// In what one of those reaches through calls.
+    /// In code that one of those reaches through calls.
     Reached,
-    /// In a module's `forward` or a loss: whoever trains it is not among the files.
+    /// In a module's `forward` or a loss whose training code is not in the given files.
     Module,
     Elsewhere,
 }
@@ -35,7 +35,8 @@ impl Program<'_> {
         }
     }
 
-    /// Under a branch of unknown outcome, between the step and the line. A branch that holds the training call is the step.
+    /// Whether a branch of unknown outcome lies between the step and the line. A branch that holds the training call is
+    /// the step.
     pub fn is_under_branch(&self, context: ContextId) -> bool {
         self.notes
             .contexts
@@ -44,7 +45,8 @@ impl Program<'_> {
             .any(|(_, around)| around.frame == Frame::Guard(Guard::Open) && !around.trains)
     }
 
-    /// In a script's own loop of a few steps: `for step in range(10)` below a module, to see whether it runs.
+    /// Whether the line is in a script's own loop of a few steps: `for step in range(10)` below a module, to see
+    /// whether it runs.
     pub fn is_trial(&self, context: ContextId) -> bool {
         if self.function_of(context).definition.is_some() || self.step_loop(context).is_none() {
             return false;
@@ -55,7 +57,7 @@ impl Program<'_> {
         all.is_some_and(|all| all <= MOST_TRIAL_STEPS)
     }
 
-    /// How often a loop over `range(…)` turns, where that is known.
+    /// The number of iterations of a loop over `range(…)`, where it is known.
     fn turns_of(&self, context: ContextId, iterated: &Expr) -> Option<i64> {
         let Expr::Call(call) = iterated else { return None };
         let noted = self.call_at(context, call.range())?;
@@ -69,12 +71,12 @@ impl Program<'_> {
         }
     }
 
-    /// The call that stands at `range` of the context's file.
+    /// The call at `range` in the context's file.
     fn call_at(&self, context: ContextId, range: TextRange) -> Option<&Call<'_>> {
         self.places.call_by_range.get(&(self.file_of(context), range)).map(|index| &self.notes.calls[*index])
     }
 
-    /// Inside `with torch.cuda.stream(…)`: a read there waits for that stream alone.
+    /// Whether the range is inside `with torch.cuda.stream(…)`: a read there waits for that stream alone.
     pub fn is_on_side_stream(&self, context: ContextId, range: TextRange) -> bool {
         let function = self.notes.contexts.get(context).function;
         let opens = |call: &Call| match call.statement {

@@ -1,4 +1,4 @@
-//! One Python file: its text, its tree as far as it parses, and where things are.
+//! One Python file: its text, its syntax tree as far as it parses, and its line index.
 
 use ruff_python_ast::token::Tokens;
 use ruff_python_ast::{ModModule, PySourceType};
@@ -11,29 +11,29 @@ use super::notebook::{self, Cell};
 use super::{Belonging, Input, comments, nesting, topics};
 use crate::finding::Place;
 
-/// Files beyond this are generated data, not scripts.
+/// Larger files are generated data, not scripts.
 const MOST_BYTES: usize = 8 << 20;
 
 pub struct SourceFile {
-    /// As it is shown in findings.
+    /// The path as findings show it.
     pub path: String,
     pub text: String,
     pub syntax: ModModule,
-    /// Topics that its words speak of, one bit per topic of `groups`.
+    /// Topics mentioned in its text, one bit per topic of `groups`.
     pub words: u64,
-    /// Comments that may silence findings. Other tokens are not kept: they take more room than the tree.
+    /// Comments that may silence findings. Other tokens are dropped: they take more memory than the tree.
     pub silencing: Vec<TextRange>,
-    /// `a/b/c.py` as `[a, b, c]`; a package's `__init__` names the package.
+    /// `a/b/c.py` as `[a, b, c]`; a package's `__init__` stands for the package.
     pub module: Vec<String>,
     /// The first place that does not parse, and why; the rest of the file is still read.
     pub problem: Option<Problem>,
-    /// Whether it was not read at all.
+    /// Whether the file was not read at all.
     pub refused: bool,
-    /// Whether the bytes were UTF-8. Text that was repaired on the way in must not be written back.
+    /// Whether the bytes were UTF-8. Text that was repaired while reading must not be written back.
     pub exact: bool,
-    /// Whether findings in it are wanted, or it is read only for what it says of others.
+    /// Whether findings in it are wanted; otherwise it is read only for what it reveals about other files.
     pub asked: bool,
-    /// Cells that the text of a notebook is made of.
+    /// The cells of a notebook.
     cells: Option<Vec<Cell>>,
     lines: LineIndex,
 }
@@ -42,12 +42,12 @@ pub struct SourceFile {
 pub struct Problem {
     /// In a notebook: the cell, and the line in it.
     pub cell: Option<u32>,
-    /// Zero where the file as a whole is meant.
+    /// Zero if the whole file is meant.
     pub line: u32,
     pub message: String,
 }
 
-/// Whether it is known that a file can be read without exhausting the stack.
+/// Whether a file is known to parse without exhausting the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     Unknown,
@@ -60,7 +60,7 @@ impl Problem {
         Problem { cell: None, line: 0, message: message.into() }
     }
 
-    /// Where it is in the file at `path`, as far as it is known.
+    /// Where the problem is in the file at `path`, as far as known.
     pub fn place(&self, path: &str) -> String {
         match (self.cell, self.line) {
             (Some(cell), 0) => format!("{path}:cell {cell}"),
@@ -124,7 +124,7 @@ impl SourceFile {
         file
     }
 
-    /// The file with the edits made; none where they touch each other or cross a cell.
+    /// The file after the edits; `None` where they overlap or cross a cell.
     pub fn edited(&self, edits: &[Edit]) -> Option<SourceFile> {
         let (text, cells) = match &self.cells {
             None => (apply(&self.text, edits)?, None),
@@ -145,7 +145,7 @@ impl SourceFile {
         }
     }
 
-    /// The cell around `offset`, if this is a notebook, and the line, there or in the file.
+    /// The cell around `offset` if this is a notebook, and the line within the cell or file.
     pub fn line_in_cell(&self, offset: TextSize) -> (Option<u32>, u32) {
         let line = self.line(offset);
         match self.cell_at(offset) {
@@ -160,7 +160,7 @@ impl SourceFile {
         cells.get(cells.partition_point(|cell| cell.range.end() < offset)).or(cells.last())
     }
 
-    /// The place of something at `offset`, by the lines of its cell.
+    /// Converts the place of something at `offset` to the lines of its cell.
     pub fn place_in_cell(&self, place: &mut Place, offset: TextSize) {
         let (cell, line) = self.line_in_cell(offset);
         let lines = place.end_line.saturating_sub(place.line);
@@ -171,12 +171,12 @@ impl SourceFile {
         self.text.get(usize::from(range.start())..usize::from(range.end())).unwrap_or_default()
     }
 
-    /// The line, from 1, on which `offset` lies.
+    /// The line, from 1, that contains `offset`.
     pub fn line(&self, offset: TextSize) -> u32 {
         line_number(&self.lines, offset)
     }
 
-    /// The text of line `number` (from 1), its line end left out.
+    /// The text of line `number` (from 1), without its line ending.
     pub fn line_text(&self, number: u32) -> &str {
         let Some(number) = OneIndexed::new(number as usize) else { return "" };
         if number.get() > self.lines.line_count() {
@@ -185,14 +185,14 @@ impl SourceFile {
         self.slice(self.lines.line_range(number, &self.text)).trim_end_matches(['\n', '\r'])
     }
 
-    /// Behind the last character of line `number`, before its line end.
+    /// The offset after the last character of line `number`, before its line ending.
     pub fn line_end(&self, number: u32) -> TextSize {
         let Some(number) = OneIndexed::new(number as usize) else { return TextSize::default() };
         let range = self.lines.line_range(number, &self.text);
         range.start() + TextSize::of(self.slice(range).trim_end_matches(['\n', '\r']))
     }
 
-    /// The tokens, which are not kept, once more.
+    /// Tokenizes again: tokens are not stored.
     pub fn tokens(&self) -> Tokens {
         parse(&self.text, self.cells.as_deref()).tokens().clone()
     }
@@ -201,7 +201,7 @@ impl SourceFile {
         self.lines.line_start(self.lines.line_index(offset), &self.text)
     }
 
-    /// The white space before the first word of the line that `offset` is on.
+    /// The white space before the first word of the line that contains `offset`.
     pub fn indentation(&self, offset: TextSize) -> &str {
         let line = self.slice(TextRange::new(self.line_start(offset), offset));
         &line[..line.len() - line.trim_start().len()]
@@ -229,7 +229,7 @@ pub fn is_notebook(path: &str) -> bool {
     path.ends_with(".ipynb")
 }
 
-/// Why a file is not read at all.
+/// Why a file is not read at all, if so.
 fn refusal(text: &str, cells: Option<&[Cell]>) -> Option<String> {
     if text.len() > MOST_BYTES {
         return Some(format!("{} MiB, files larger than {} MiB are not read", text.len() >> 20, MOST_BYTES >> 20));
@@ -244,7 +244,7 @@ fn refusal(text: &str, cells: Option<&[Cell]>) -> Option<String> {
     is_deep.then(|| format!("nested more than {} levels deep: not read", nesting::MOST_LEVELS))
 }
 
-/// Every cell must be whole by itself; together they are one module.
+/// Parses the text. Every cell must be complete by itself; together they are one module.
 fn parse(text: &str, cells: Option<&[Cell]>) -> Parsed<ModModule> {
     match cells {
         None => parse_unchecked_source(text, PySourceType::Python),
@@ -258,7 +258,7 @@ fn parse(text: &str, cells: Option<&[Cell]>) -> Parsed<ModModule> {
 pub fn module_of(path: &str) -> Vec<String> {
     let trimmed = path.strip_suffix(".py").or_else(|| path.strip_suffix(".pyi")).unwrap_or(path);
     let parts = trimmed.split(['/', '\\']).filter(|part| !part.is_empty() && *part != ".");
-    // A dot inside a folder's name would read as a level of its own.
+    // A dot inside a folder's name would read as a package level.
     let mut parts: Vec<String> = parts.map(|part| part.replace('.', "_")).collect();
     if parts.last().is_some_and(|last| last == "__init__") {
         parts.pop();

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use std::fmt;
 
-/// The root cause of a finding. A source rule suspects a cause, a trace rule measures it; findings with the same
-/// cause at the same place are one.
+/// The root cause of a finding. A source rule suspects a cause, a trace rule measures it; findings with the same cause
+/// at the same place are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -33,7 +33,7 @@ pub enum Cause {
     DeviceStalled,
     DeviceCopies,
     Recomputed,
-    /// Not speed: stability, or what a log says.
+    /// Not about speed: stability, or the accuracy of a log.
     Practice,
 }
 
@@ -47,7 +47,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// By measured cost, as a share of the step.
+    /// Severity from the measured cost, as a share of the step.
     pub fn of_share(share: f64) -> Severity {
         match share {
             share if share >= 0.25 => Severity::Critical,
@@ -79,7 +79,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// How much work the advice is.
+/// How much work it takes to follow the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
@@ -88,7 +88,7 @@ pub enum Effort {
     High,
 }
 
-/// How sure the finding is.
+/// How certain the finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
@@ -97,11 +97,11 @@ pub enum Confidence {
     High,
 }
 
-/// Where in the source: lines and columns count from 1, columns in characters, the end exclusive.
+/// A place in the source: lines and columns count from 1, columns in characters, the end is exclusive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Place {
     pub file: String,
-    /// In a notebook: the cell, counted from 1 with text cells among them. Lines are the cell's own.
+    /// In a notebook: the cell, counted from 1 including text cells. Lines are relative to the cell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cell: Option<u32>,
     pub line: u32,

@@ -1,4 +1,4 @@
-//! A repair: edits of byte ranges of the original text, and how they are applied.
+//! A fix: edits to byte ranges of the original text, and how they are applied.
 
 use std::collections::BTreeMap;
 
@@ -8,21 +8,21 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Safety {
-    /// Described, never applied.
+    /// Only described, never applied.
     Shown,
-    /// Applied only when asked for: the rule's page says what may change.
+    /// Applied only on request: the rule's page says what may change.
     Unsafe,
-    /// Keeps the meaning.
+    /// Preserves the meaning.
     Safe,
 }
 
-/// Remedy for a finding, in words and, where a machine can apply it, as edits.
+/// The fix for a finding, in words and, where a machine can apply it, as edits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fix {
     pub safety: Safety,
     pub title: String,
     pub edits: Vec<Edit>,
-    /// The lines that the edits touch, as they were and as they become.
+    /// The lines that the edits touch, before and after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview: Option<Preview>,
 }
@@ -32,7 +32,7 @@ pub struct Edit {
     #[serde(serialize_with = "as_offsets")]
     pub range: TextRange,
     pub text: String,
-    /// In a finding of a notebook: the cell whose bytes the range counts.
+    /// In a notebook's finding: the cell that the range's bytes are relative to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cell: Option<u32>,
 }
@@ -50,12 +50,12 @@ impl Fix {
         Fix { safety: Safety::Shown, title: title.into(), edits: Vec::new(), preview: None }
     }
 
-    /// Edits that keep the meaning; without any, the fix is only shown.
+    /// Edits that preserve the meaning; without edits the fix is only shown.
     pub fn safe(title: impl Into<String>, edits: Vec<Edit>) -> Fix {
         Fix::with(Safety::Safe, title, edits)
     }
 
-    /// Edits that may change the meaning; without any, the fix is only shown.
+    /// Edits that may change the meaning; without edits the fix is only shown.
     pub fn unsafe_(title: impl Into<String>, edits: Vec<Edit>) -> Fix {
         Fix::with(Safety::Unsafe, title, edits)
     }
@@ -76,7 +76,7 @@ impl Edit {
     }
 }
 
-/// The text with all edits made; none where two of them touch.
+/// The text with all edits applied; `None` where two of them overlap.
 pub fn apply(text: &str, edits: &[Edit]) -> Option<String> {
     let mut ordered: Vec<&Edit> = edits.iter().collect();
     ordered.sort_by_key(|edit| (edit.range.start(), edit.range.end()));
@@ -97,10 +97,10 @@ pub fn apply(text: &str, edits: &[Edit]) -> Option<String> {
     Some(result)
 }
 
-/// Those of several fixes of one file that can be made together: the first come first.
+/// The fixes of one file that can be applied together: earlier ones take precedence.
 pub fn compatible<'f>(fixes: impl Iterator<Item = &'f Fix>) -> Vec<&'f Fix> {
     let mut taken: Vec<&Fix> = Vec::new();
-    // Edits that are taken, by where they start: they lie apart, so that neighbours tell.
+    // Accepted edits by start. They do not overlap, so checking the two neighbours is enough.
     let mut places: BTreeMap<TextSize, TextSize> = BTreeMap::new();
     for fix in fixes {
         let clashes = |edit: &Edit| {
@@ -117,7 +117,7 @@ pub fn compatible<'f>(fixes: impl Iterator<Item = &'f Fix>) -> Vec<&'f Fix> {
     taken
 }
 
-/// Whether `later` starts inside `earlier`, or both insert at one place.
+/// Whether `later` starts inside `earlier`, or both start at the same place.
 fn touches(earlier: &Edit, later: &Edit) -> bool {
     let (one, two) = (earlier.range, later.range);
     if one.start() > two.start() {

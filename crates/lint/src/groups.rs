@@ -1,4 +1,4 @@
-//! Topics of a file together with those of the files it is imported with.
+//! Topics of a file combined with those of the files it is imported with.
 
 use rustc_hash::FxHashSet;
 
@@ -20,18 +20,19 @@ pub fn gather(program: &mut Program) {
             importers[*other].push(file);
         }
     }
-    // Programs that a file runs in: whatever leads to it, with all that they lead to themselves.
+    // The programs that a file runs in: everything that leads to it, with everything those lead to.
     let down = spread(&own, &imports);
     let programs = programs(program, &imports);
     program.groups = Groups { masks: spread(&down, &importers), own, programs };
 }
 
-/// A program brings its own few models and files. Who imports more chooses from a library, or is one.
+/// A program has a few models and files of its own. A file that imports more than this selects from a library, or is
+/// one.
 const MOST_MODELS: usize = 64;
 const MOST_FILES: usize = 48;
 
-/// For every file, whether it is part of a program: a file with a loop of steps, or a trainer's hook, imports it, and not a
-/// whole library with it.
+/// For every file, whether it is part of a program: a file with a loop of steps or a trainer's hook imports it, without
+/// importing a whole library.
 fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
     let mut models = vec![0; imports.len()];
     for (class, symbol) in program.sources.symbols.classes.iter().enumerate() {
@@ -46,7 +47,7 @@ fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
         .chain(program.heat.steps.iter().copied())
         .map(|function| program.sources.symbols.functions[function].file)
         .collect();
-    // `main.py` brings the loop of `engine.py` and the models together.
+    // `main.py` combines the loop of `engine.py` with the models.
     let importers = (0..imports.len()).filter(|file| imports[*file].iter().any(|imported| entries.contains(imported)));
     let mut entries: Vec<FileId> = importers.chain(entries.iter().copied()).collect();
     entries.sort_unstable();
@@ -64,7 +65,7 @@ fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
     found
 }
 
-/// Every file's bits together with those of all it leads to.
+/// Every file's bits combined with those of all files it leads to.
 fn spread(own: &[u64], edges: &[Vec<FileId>]) -> Vec<u64> {
     let mut masks = own.to_vec();
     loop {

@@ -1,8 +1,8 @@
-//! Code that runs once per optimizer step.
+//! Finds the code that runs once per optimizer step.
 //!
-//! A loop is a loop of steps when a backward pass or an optimizer's step is reached inside it and not through an inner
-//! loop. Code that such a loop, a `forward` or a loss calls is hot too, five calls deep. Guards that hold the training call
-//! themselves cool nothing.
+//! A loop is a loop of steps when a backward pass or an optimizer step is reached inside it and not through an inner
+//! loop. Code that such a loop, a `forward` or a loss calls is hot too, five calls deep. A guard around the training
+//! call itself does not make its branch cold.
 
 use super::classes::{ClassKind, is_left_open};
 use super::context::{ContextId, Frame, Guard, Heat, LoopKind, Part};
@@ -20,7 +20,7 @@ pub fn measure(program: &mut Program) {
     cool_every_few_steps(program, &steps);
     let trains = functions_that_train(program);
     for (function, facts) in program.functions.iter_mut().enumerate() {
-        // An evaluation that only asks for gradients (attributions, attacks) stays one.
+        // An evaluation that only computes gradients (attributions, attacks) stays an evaluation.
         let is_training = match facts.kind {
             FunctionKind::Evaluation => trains[function] && passes[function].update,
             FunctionKind::Kept => trains[function],
@@ -47,8 +47,8 @@ pub fn measure(program: &mut Program) {
     program.heat.driven = driven(program, &calls);
 }
 
-/// `sample_noise`, `eval_metrics`: drawn and measured by their names, and yet parts of a step where a step calls them.
-/// Answers whether there were any that were not known before.
+/// `sample_noise`, `eval_metrics`: their names suggest sampling and measuring, but they are part of a step where a step
+/// calls them. Returns whether any were new.
 fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> bool {
     let mut found = false;
     // `self.model(x)`, `model.eval()`
@@ -62,13 +62,13 @@ fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> boo
         let is_of_plain = |class: crate::symbols::ClassId| program.sources.classes[class].kind == ClassKind::Other;
         let is_free = symbol.class.is_none_or(is_of_plain) && !runs_models[function];
         let name = symbol.name;
-        // `eval_metrics(output, target)`: measures what the step itself has, and runs no model.
+        // `eval_metrics(output, target)`: measures values the step already has, and runs no model.
         let runs_model = |(name, value): (&&str, &Value)| {
             matches!(value, Value::Model(_) | Value::Loader(_)) || is_model_name(name) || is_loader_name(name)
         };
         let is_handed_tensors = || facts.passed.values().any(Value::is_on_device);
         let measures = is_free && is_handed_tensors() && !facts.passed.iter().any(runs_model);
-        // `self._validate(emissions, mask)` in a `forward`: checks of what the step is handed.
+        // `self._validate(emissions, mask)` in a `forward`: checks the step's inputs.
         let is_of_module = symbol.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
         let checks = is_of_module && !runs_models[function] && name.trim_start_matches('_').starts_with("validate");
         let is_part = is_drawing_name(name) || measures || checks;
@@ -80,9 +80,9 @@ fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> boo
     found
 }
 
-/// `if i % n_critic == 0:` around a backward pass of its own, beside a whole step that always runs in the same loop: it
-/// runs every few steps, or where it is asked for. A branch that only updates what was gathered outside of it, or that
-/// stands for another, is the step itself.
+/// `if i % n_critic == 0:` around its own backward pass, beside a whole step that always runs in the same loop: it runs
+/// every few steps, or only on request. A branch that only applies gradients accumulated outside it, or that replaces
+/// another branch, is the step itself.
 fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
     let trains =
         |call: &&Call| is_training_call(call) || matches!(call.callee, Callee::Function(function) if steps[function]);
@@ -117,7 +117,7 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
     }
 }
 
-/// Marks the contexts of training calls, through functions that train when they are called.
+/// Marks the contexts of training calls, including calls of functions that train.
 fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<bool>) {
     let is_training: Vec<usize> =
         (0..program.notes.calls.len()).filter(|index| is_training_call(&program.notes.calls[*index])).collect();
@@ -132,7 +132,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
     for index in &is_training {
         let call = &program.notes.calls[*index];
         let context = call.context;
-        // A step by its name alone, for its result: `with torch.no_grad(): stats = model.train_step(x)`.
+        // A step by name only, called for its result: `with torch.no_grad(): stats = model.train_step(x)`.
         let is_named = !call.name.ends_with("backward") && !matches!(call.name, "step" | "optimizer_step");
         if is_named && is_without_gradients(program, context) {
             continue;
@@ -146,7 +146,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
     for _ in 0..=MOST_CALLS_DEEP {
         let reach = |call: &Call| {
             let own = program.notes.contexts.get(call.context).function;
-            // Who records no graph goes through another's step for its result alone.
+            // A caller that records no graph runs another's step for its result only.
             if is_without_gradients(program, call.context) {
                 return None;
             }
@@ -178,7 +178,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
     (is_training, steps)
 }
 
-/// `env.step(action)` in a loop of a function that trains as well: what is done for every move is done all the time.
+/// `env.step(action)` in a loop of a function that also trains: work done for every move is done all the time.
 fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
     let moves = |call: &Call| {
         let function = program.notes.contexts.get(call.context).function;
@@ -197,7 +197,7 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
     }
 }
 
-/// Under `torch.no_grad()`, within the function.
+/// Whether the context is under `torch.no_grad()`, within the function.
 fn is_without_gradients(program: &Program, id: ContextId) -> bool {
     let mut outwards = program.notes.contexts.outwards(id);
     outwards.any(|(_, around)| {
@@ -207,7 +207,7 @@ fn is_without_gradients(program: &Program, id: ContextId) -> bool {
     })
 }
 
-/// Functions that an optimizer is handed to run in its step. A call of one elsewhere only looks at its result.
+/// Functions passed to an optimizer to run in its step. Calls of them elsewhere only look at the result.
 fn closures(program: &Program) -> Vec<FunctionId> {
     let steps = program.notes.calls.iter().filter(|call| call.name == "step" && is_training_call(call));
     steps.flat_map(Call::argument_values).flat_map(Value::functions).copied().collect()
@@ -217,8 +217,9 @@ fn is_called(call: &Call, function: FunctionId) -> bool {
     call.callee == Callee::Function(function)
 }
 
-/// A function that is one step, whoever calls it: backward pass and update, by itself or through what it calls, no loop
-/// around, no call of it in sight. One that is handed over (`Engine(train_step)`) is called by whom it is handed to.
+/// Whether the function is one step, whoever calls it: backward pass and update, by itself or through its callees, with
+/// no loop around and no visible call of it. A function passed as a value (`Engine(train_step)`) is called by its
+/// receiver.
 fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) -> bool {
     let symbol = &program.sources.symbols.functions[function];
     let is_step =
@@ -226,25 +227,25 @@ fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) 
     is_step && passes[function].backward && passes[function].update
 }
 
-/// A step by itself: a trainer's hook, or a function that is one whole step.
+/// Whether the function is a step by itself: a trainer's hook, or one whole step.
 fn is_step(program: &Program, function: FunctionId, entry: Option<u8>) -> bool {
     let is_hook = !matches!(program.sources.symbols.functions[function].name, "forward" | "backward" | "forward_train");
     entry == Some(0) && is_hook && program.functions[function].kind != FunctionKind::Loss
 }
 
-/// A function for this file alone, which nothing in it speaks of.
+/// Whether the function is private to its file and unused there.
 fn is_left_over(program: &Program, function: FunctionId) -> bool {
     let symbol = &program.sources.symbols.functions[function];
     let text = &program.sources.files[symbol.file].text;
     symbol.class.is_none() && symbol.name.starts_with('_') && text.matches(symbol.name).count() == 1
 }
 
-/// `training_step`, of whatever trainer calls it.
+/// `training_step`, for any trainer.
 fn is_step_name(name: &str) -> bool {
     matches!(name, "training_step" | "train_step" | "train_batch" | "train_on_batch")
 }
 
-/// Halves of a step that a function runs, its callees included.
+/// The halves of a step that a function runs, including its callees.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Passes {
     backward: bool,
@@ -279,13 +280,13 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
     passes
 }
 
-/// `optimizer.zero_grad()`: who clears the gradients goes on to a step, perhaps by another's hand.
+/// `optimizer.zero_grad()`: code that clears the gradients goes on to a step, perhaps elsewhere.
 fn clears_gradients(call: &Call) -> bool {
     let is_named = || call.receiver_expression().and_then(last_name).is_some_and(is_optimizer_name);
     call.name == "zero_grad" && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
 }
 
-/// Functions with a loop of steps inside: what they do besides happens once, even in a `forward`.
+/// Functions that contain a loop of steps: their other code runs once, even in a `forward`.
 fn functions_with_step_loops(program: &Program) -> Vec<bool> {
     let mut found = vec![false; program.functions.len()];
     for (_, context) in program.notes.contexts.iter() {
@@ -302,12 +303,11 @@ fn functions_that_train(program: &Program) -> Vec<bool> {
     trains
 }
 
-/// The functions a call may run: the one called, those that stand for it in derived classes, and those handed over as
-/// arguments.
+/// The functions a call may run: the callee, its overrides in derived classes, and functions passed as arguments.
 fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = FunctionId> + 'c {
     let called = match call.callee {
         Callee::Function(function) => Some(function),
-        // Making an object of a plain class runs what it is made by.
+        // Instantiating a plain class runs its `__init__`.
         Callee::Class(class) if program.sources.classes[class].kind == ClassKind::Other => {
             program.sources.symbols.classes[class].methods.get("__init__").copied()
         }
@@ -341,7 +341,7 @@ pub fn is_training_call(call: &Call) -> bool {
     }
 }
 
-/// The last word of `self.optimizers[0]`: `optimizers`.
+/// The last name in `self.optimizers[0]`: `optimizers`.
 fn last_name(expression: &ruff_python_ast::Expr) -> Option<&str> {
     use ruff_python_ast::Expr;
     match expression {
@@ -361,7 +361,7 @@ fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
     calls
 }
 
-/// For every function, how many calls away from a step it is; none where no step reaches it.
+/// For every function, its distance from a step in calls; `None` where no step reaches it.
 fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: &[Passes]) -> Vec<Option<u8>> {
     let loops = functions_with_step_loops(program);
     let mut entries: Vec<Option<u8>> = program
@@ -388,7 +388,7 @@ fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: 
     for read in &program.notes.property_reads {
         properties[program.notes.contexts.get(read.0).function].push(*read);
     }
-    // First what loops of steps call, then what those call.
+    // Starts with the callees of step loops, then their callees.
     let mut queue: Vec<FunctionId> = (0..entries.len()).collect();
     for _ in 0..=MOST_CALLS_DEEP {
         let mut next = Vec::new();
@@ -421,7 +421,7 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
     for (_, context) in program.notes.contexts.outwards(id) {
         match context.frame {
             Frame::Evaluation | Frame::Guard(Guard::Evaluation) if !context.trains && !in_step_loop => return false,
-            // Parameters are updated under it: another model was held still. Gradients alone are an evaluation's.
+            // Parameters are updated under it, so some other model was frozen. Gradients alone belong to an evaluation.
             Frame::Evaluation if !context.trains && !updates => return false,
             Frame::Handler if !context.trains && !in_step_loop => return false,
             Frame::Guard(guard) if guard.cools() && !context.trains && !in_step_loop => return false,
@@ -440,7 +440,7 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
     false
 }
 
-/// Functions that a loop of steps or a trainer's hook reaches, by calls that run at every step.
+/// Functions that a loop of steps or a trainer's hook reaches through calls made at every step.
 fn driven(program: &Program, calls: &[Vec<usize>]) -> Vec<bool> {
     let mut found = vec![false; calls.len()];
     let mut is_step = vec![false; calls.len()];
@@ -470,7 +470,7 @@ fn holds_evaluation(program: &Program, id: ContextId) -> bool {
     })
 }
 
-/// Functions that evaluate by name or decorator, or that are only ever called from evaluation.
+/// Functions that evaluate by name or decorator, or that only evaluation calls.
 fn evaluated_functions(program: &Program) -> Vec<bool> {
     let mut evaluated: Vec<bool> =
         program.functions.iter().map(|facts| facts.kind == FunctionKind::Evaluation).collect();

@@ -1,4 +1,4 @@
-//! Numbers of files, functions and classes among those given.
+//! Index types of files, functions and classes.
 
 pub type FileId = usize;
 pub type FunctionId = usize;

@@ -1,7 +1,7 @@
-//! Follows values through every function, in order, and writes down what rules look at.
+//! Follows values through every function, in order, and records what rules look at.
 //!
-//! Each round goes through all functions with what the round before learned of parameters, returns and attributes; the
-//! last one's notes stay. Loops are gone through twice, so that what one turn leaves behind is seen by the next.
+//! Each round visits all functions with what the previous round learned about parameters, returns and attributes; the
+//! last round's notes are kept. Loop bodies are visited twice, so that the second pass sees what the first left behind.
 
 mod annotations;
 mod arguments;
@@ -38,9 +38,9 @@ use super::value::{LoaderId, Tensor, Value};
 
 pub use names::{by_name, is_drawing_name, is_evaluation_name, is_loader_name, is_model_name, is_optimizer_name};
 
-/// Every other round goes backwards, so that what is defined further down is known further up.
+/// Every other round runs backwards, so that later definitions are known earlier in the file.
 const ROUNDS: usize = 3;
-/// Files that few functions are in are gone through more often: what is handed from file to file arrives.
+/// Programs with few functions get more rounds, so that values passed from file to file arrive.
 const MORE_ROUNDS: usize = 5;
 const FEW_FUNCTIONS: usize = 1500;
 
@@ -59,7 +59,7 @@ pub fn interpret(program: &mut Program) {
         for facts in &mut program.functions {
             facts.passed = std::mem::take(&mut facts.gathering);
         }
-        // Notes stay in the order of the files: only a round that went forwards may be the last.
+        // Notes stay in file order, so only a forward round may be the last.
         let is_last = round % 2 == 0 && learned.is_some_and(|learned| learned == settled::digest(program));
         if is_last {
             break;
@@ -74,15 +74,15 @@ pub(super) struct Interpreter<'p, 'a> {
     names: FxHashMap<&'a str, Value>,
     context: ContextId,
     statement: Option<&'a Stmt>,
-    /// False during the first turn of a loop, whose notes the second repeats.
+    /// False during the first pass over a loop, whose notes the second repeats.
     is_recording: bool,
     loop_depth: usize,
-    /// Inside how many `no_grad` blocks.
+    /// The number of enclosing `no_grad` blocks.
     without_graph: usize,
     returns: Option<Value>,
-    /// Names of spans of time, and of the clock's reading that each began with.
+    /// Names of elapsed times, and the clock reading that each started from.
     elapsed_since: FxHashMap<&'a str, &'a str>,
-    /// Names of passes over a loader that are bound before the loop: `bar = tqdm(enumerate(loader))`.
+    /// Names bound to a pass over a loader before the loop: `bar = tqdm(enumerate(loader))`.
     passes_over: FxHashMap<&'a str, Vec<LoaderId>>,
 }
 
@@ -131,7 +131,7 @@ fn is_decorated(definition: &StmtFunctionDef, wanted: fn(&str) -> bool) -> bool 
     })
 }
 
-/// Decorated to record no graph.
+/// Whether a decorator turns off graph recording.
 fn is_without_graph(program: &Program, function: FunctionId) -> bool {
     let wanted = |name: &str| name.contains("no_grad") || name.contains("inference_mode");
     program.sources.symbols.functions[function].definition.is_some_and(|definition| is_decorated(definition, wanted))
@@ -176,25 +176,25 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     }
 }
 
-/// `class ValidEpoch`, `class Evaluator`: what they do is not done at every step.
+/// `class ValidEpoch`, `class Evaluator`: their work is not done at every step.
 fn evaluates_by_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
     ["Valid", "Eval", "Test", "Infer", "Predict"].iter().any(|word| name.starts_with(word))
 }
 
-/// `class PostProcess`, `class BeamSearcher`: modules that turn outputs into answers, which training never asks for.
+/// `class PostProcess`, `class BeamSearcher`: modules that decode outputs, which training never calls.
 fn decodes_by_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
     name.starts_with("PostProcess") || name.ends_with("Searcher") || name.contains("BeamSearch")
 }
 
-/// `global grid`, then `grid = …` and nothing handed back: what is kept so is made when it is missing.
+/// `global grid`, then `grid = …` without a return: the global is filled when it is missing.
 fn fills_global(body: &[Stmt]) -> bool {
     let repeats = |one: &Stmt| matches!(one, Stmt::For(_) | Stmt::While(_) | Stmt::Return(_) | Stmt::AugAssign(_));
     body.iter().any(|one| matches!(one, Stmt::Global(_))) && !body.iter().any(repeats)
 }
 
-/// A loop over something that hands out data, by its name: what is evaluated batch by batch.
+/// Whether the body loops over something that yields data, by its name: an evaluation batch by batch.
 fn goes_over_data(body: &[Stmt]) -> bool {
     body.iter().any(|statement| match statement {
         Stmt::For(repeat) => {
@@ -212,7 +212,7 @@ fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool
     name.ends_with("Loss") && imports_torch(program, function.file)
 }
 
-/// `float` is written where a scalar tensor serves as well.
+/// Whether the annotation is `float`, which is also written for scalar tensors.
 fn is_float(annotation: Option<&Expr>) -> bool {
     matches!(annotation, Some(Expr::Name(name)) if name.id.as_str() == "float")
 }
@@ -243,7 +243,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         result
     }
 
-    /// A tensor as an operation leaves it here: without a graph where none is recorded.
+    /// A tensor as an operation returns it here: without a graph where none is recorded.
     fn tensor(&self, tensor: Tensor) -> Value {
         Value::Tensor(Tensor { graph: tensor.graph && self.without_graph == 0, ..tensor })
     }
@@ -289,7 +289,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         })
     }
 
-    /// `forward`, a loss, a training step: what they are handed lies on the device.
+    /// `forward`, a loss, a training step: their arguments are on the device.
     fn is_tensor_code(&self) -> bool {
         matches!(self.kind(), FunctionKind::Step | FunctionKind::Loss)
     }
@@ -300,14 +300,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let annotated = self.annotated(annotation);
         match facts.passed.get(name).cloned().unwrap_or(Value::Unknown) {
             Value::Unknown | Value::Nothing => {}
-            // A number by its declaration, handed on by somebody whose own arguments are only guessed at.
+            // Declared as a number, but passed by a caller whose own arguments are guesses.
             Value::Tensor(_) if annotated.as_ref().is_some_and(Value::is_sized) && !is_float(annotation) => {}
             Value::Tensor(tensor) if self.is_tensor_code() => {
                 return Value::Tensor(Tensor { home: super::value::Home::Device, ..tensor });
             }
             known => return known,
         }
-        // Nobody in sight says otherwise.
+        // No visible caller says otherwise.
         if !facts.passed.contains_key(name)
             && super::settings::is_loader_option(name)
             && let Some(value) = default.clone().or_else(|| self.option_of(name))

@@ -1,7 +1,7 @@
-//! Files that may know of each other: joined by imports, directly or through others.
+//! Groups files that may refer to each other into islands, connected by imports directly or through others.
 //!
-//! Each island is understood alone. Its trees are dropped when its findings are made, so that a whole folder of libraries
-//! takes no more memory than the largest of them; an island that never speaks of torch is not looked into at all.
+//! Each island is analysed alone. Its trees are dropped once its findings are done, so that a whole folder of libraries
+//! takes no more memory than the largest of them. An island that never mentions torch is skipped.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::resolve::ModuleIndex;
 use super::symbols::{self, FileId};
 use super::{Input, Projects, STACK_BYTES};
 
-/// Up to here the trees of the first look are kept for the second; beyond it files are parsed twice.
+/// Up to this size, the trees of the first pass are kept for the second; beyond it files are parsed twice.
 const KEPT_BYTES: usize = 16 << 20;
 
 pub struct Outline {
@@ -21,12 +21,12 @@ pub struct Outline {
     refused: bool,
     module: Vec<String>,
     imports: Vec<String>,
-    /// Whether anything in it can be a training step, a model or a loader.
+    /// Whether it may contain a training step, a model or a loader.
     concerns_torch: bool,
 }
 
 impl Outline {
-    /// Outline of a file that no import joins to one that is asked about.
+    /// Outline of a file that no import connects to one that is asked about.
     fn unread(input: &Input, within: &str) -> Outline {
         Outline {
             path: input.path.clone(),
@@ -39,7 +39,7 @@ impl Outline {
     }
 }
 
-/// A first look at every file, and the islands worth a second, each with its files.
+/// The outlines of all files, and the islands to analyse, each with its files.
 pub struct Map {
     pub outlines: Vec<Outline>,
     pub islands: Vec<Vec<FileId>>,
@@ -75,15 +75,15 @@ impl Map {
     }
 }
 
-/// Can a thread with such a stack be started? Asked before `in_parallel`, which needs one.
+/// Checks that a thread with such a stack can be started. Call it before `in_parallel`, which needs one.
 pub fn check_stack() -> std::io::Result<()> {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(|| {})?;
-    // It does nothing that could panic.
+    // The thread does nothing that could panic.
     let _ = thread.join();
     Ok(())
 }
 
-/// Does `work` for every item on all processors, each thread with a stack deep enough for deep trees.
+/// Does `work` for every item on all processors, with stacks large enough for deep trees.
 pub fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
     let next = AtomicUsize::new(0);
@@ -124,7 +124,7 @@ fn outline(file: &SourceFile) -> Outline {
     }
 }
 
-/// Those with a file that is asked about, the largest first, so that threads finish together.
+/// Islands with a file that is asked about, the largest first, so that threads finish together.
 fn join(outlines: &[Outline], projects: &Projects) -> Vec<Vec<FileId>> {
     let mut leaders: Vec<FileId> = (0..outlines.len()).collect();
     for project in projects.members() {

@@ -1,4 +1,4 @@
-//! Reads training scripts and says what in them costs time at every step, and how to repair it.
+//! Reads training scripts and reports what costs time at every step, and how to fix it.
 
 mod asked;
 mod attention;
@@ -68,39 +68,39 @@ pub use rule::{CallsPerStep, Measured, Notice, SourceFinding, SourceRule};
 pub use selection::{Selection, SelectionError, matches_path};
 pub use silence::{Silenced, silence};
 
-/// Deep trees are walked by recursion: the thread that does so has room for it.
+/// Stack size of threads that walk deep trees recursively.
 const STACK_BYTES: usize = 256 << 20;
 
-/// A file to read: the path that findings show, and what is in it.
+/// A file to read: the path that findings show, and its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
     pub path: String,
     pub bytes: Vec<u8>,
 }
 
-/// Findings in all files together, in the order of path and line.
+/// Findings in all files, ordered by path and line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceReport {
     pub files: usize,
     pub findings: Vec<SourceFinding>,
-    /// Findings of rules that need a trace to agree before they are shown.
+    /// Findings of rules that are shown only if a trace confirms them.
     pub candidates: Vec<SourceFinding>,
-    /// Pedantic findings that were not asked for. See `SourceFinding::pedantic`.
+    /// Pedantic findings that were not requested. See `SourceFinding::pedantic`.
     pub held_back: Vec<SourceFinding>,
-    /// Files that did not parse whole, or were not read, and why.
+    /// Files that did not parse completely or were not read, and why.
     pub problems: Vec<(String, Problem)>,
-    /// How many findings comments and settings in the source silenced.
+    /// The number of findings silenced by comments and settings in the source.
     pub suppressed: usize,
-    /// Counts of the code there was to look at.
+    /// Counts of the code that was checked.
     pub coverage: Coverage,
 }
 
-/// Reads all files together, so that what one imports from another is followed, and runs the chosen rules.
+/// Reads all files together, so that imports between them are followed, and runs the selected rules.
 pub fn lint(inputs: &[Input], selection: &Selection) -> SourceReport {
     lint_within(inputs, &Projects::of_all(inputs), selection)
 }
 
-/// The same, of what is asked about; the other files are read for what they say of it.
+/// Like [`lint`], for the files asked about; the others are read only as context.
 pub fn lint_within(inputs: &[Input], projects: &Projects, selection: &Selection) -> SourceReport {
     let map = Map::draw(inputs, projects);
     let reports = in_parallel(&map.islands, |island| {
@@ -112,7 +112,7 @@ pub fn lint_within(inputs: &[Input], projects: &Projects, selection: &Selection)
     gather(&map, projects, reports)
 }
 
-/// Findings of an island's files, by the files' numbers among all and, in notebooks, by cells.
+/// Converts an island's findings to the file numbers of the whole input and, in notebooks, to cells.
 fn number(report: &mut SourceReport, island: &[FileId], files: &[SourceFile]) {
     for finding in report.findings.iter_mut().chain(&mut report.candidates).chain(&mut report.held_back) {
         cells::show(&files[finding.file], finding);
@@ -187,7 +187,7 @@ fn understand(files: &[SourceFile]) -> Program<'_> {
     program
 }
 
-/// All names and attributes that an expression speaks of.
+/// All names and attributes in an expression.
 fn names_in(expression: &Expr) -> Vec<&str> {
     struct Names<'a>(Vec<&'a str>);
     impl<'a> Visitor<'a> for Names<'a> {
@@ -205,7 +205,7 @@ fn names_in(expression: &Expr) -> Vec<&str> {
     names.0
 }
 
-/// The expression of a statement that covers exactly `range`.
+/// The expression in a statement that covers exactly `range`.
 fn find_expression(statement: &Stmt, range: TextRange) -> Option<&Expr> {
     struct Finder<'a> {
         range: TextRange,

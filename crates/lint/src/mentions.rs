@@ -1,8 +1,8 @@
-//! Files that an import may lead to, told by their words alone.
+//! Finds files that an import may lead to, from their words alone.
 //!
-//! A project may hold thousands of files beside the few that are asked about. Parsing all of them to learn that most are
-//! never imported would take most of the time. A scan of the import lines names every file that an import could mean, and
-//! some that it does not; files that no scan joins to one that is asked about are not parsed.
+//! A project may hold thousands of files besides the few that are asked about. Parsing all of them to learn that most
+//! are never imported would take most of the time. A scan of the import lines finds every file that an import could
+//! mean, and some that it does not. Files that no scan connects to one that is asked about are not parsed.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::resolve::FOREIGN;
 use super::{Input, Projects, file};
 
-/// Whether each input may be joined by imports to one that is asked about.
+/// Whether imports may connect each input to one that is asked about.
 pub fn within_reach(inputs: &[Input], projects: &Projects) -> Vec<bool> {
     let mut reached: Vec<bool> = (0..inputs.len()).map(|input| projects.is_asked(input)).collect();
     if reached.iter().all(|asked| *asked) {
@@ -49,10 +49,10 @@ pub fn within_reach(inputs: &[Input], projects: &Projects) -> Vec<bool> {
     reached
 }
 
-/// Stands among the words where a package is meant without being named: `from . import steps`.
+/// Marks an import of a package that is not named: `from . import steps`.
 const RELATIVE: &str = ".";
 
-/// All words of every line that has `import` in it, and of the lines that a bracket or a backslash adds to it.
+/// All words of every line that contains `import`, including lines continued by a bracket or a backslash.
 fn words_of_imports<'t>(bytes: &'t [u8], import: &Finder) -> FxHashSet<&'t str> {
     let mut words = FxHashSet::default();
     let mut from = 0;
@@ -68,7 +68,7 @@ fn words_of_imports<'t>(bytes: &'t [u8], import: &Finder) -> FxHashSet<&'t str> 
     words
 }
 
-/// One import, of a library that is never looked for among the files.
+/// Whether this is a single import of a library that is never looked for among the files.
 fn is_of_another_library(import: &[u8]) -> bool {
     let line = import.trim_ascii_start();
     let module = match line.strip_prefix(b"from ") {
@@ -82,7 +82,7 @@ fn is_of_another_library(import: &[u8]) -> bool {
     FOREIGN.iter().any(|library| library.as_bytes() == first) && !import.contains(&b';')
 }
 
-/// The end of the line, unless a bracket is open there or the line goes on behind a backslash.
+/// The end of the line, or of the last line that a bracket or a backslash continues.
 fn end_of_import(bytes: &[u8], from: usize) -> usize {
     let (mut open, mut at) = (false, from);
     while let Some(byte) = bytes.get(at) {
@@ -110,7 +110,7 @@ fn add_words<'t>(line: &'t [u8], words: &mut FxHashSet<&'t str>) {
             if *byte == b'.' && line[..at].ends_with(b"from ") || line[at..].starts_with(b"..") {
                 words.insert(RELATIVE);
             }
-            // `\n` in the text of a notebook is not a letter.
+            // `\n` in a notebook's text is not a letter.
             at += if *byte == b'\\' { 2 } else { 1 };
         }
     }

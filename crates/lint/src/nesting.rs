@@ -1,4 +1,5 @@
-//! How deep an expression nests, found without recursion, so that no input can exhaust the stack of what reads it.
+//! Bounds how deep an expression nests, without recursion, so that no input can exhaust the stack of a recursive
+//! reader.
 
 use ruff_python_ast::PySourceType;
 use ruff_python_ast::token::TokenKind;
@@ -7,18 +8,18 @@ use ruff_python_parser::lexer::lex;
 
 pub const MOST_LEVELS: u32 = 400;
 
-/// State that may still add levels within one bracket, or within the statement outside of all brackets.
+/// State that may still add levels within one bracket, or within the statement outside all brackets.
 #[derive(Clone, Copy, Default)]
 struct Open {
     levels: u32,
-    /// Lambdas whose colon is to come: the commas before it part their parameters.
+    /// Lambdas whose colon is still to come: commas before it separate their parameters.
     lambdas: u32,
-    /// `yield a, yield b`: the second stands inside the first, commas or not.
+    /// `yield a, yield b`: the second nests in the first, commas or not.
     yields: u32,
 }
 
-/// An upper estimate by the parser's own tokens: within one bracket every operator and keyword up to the next comma may add
-/// a level. Text of strings adds none, and the expressions of an f-string count as code.
+/// An upper bound from the parser's own tokens: within one bracket every operator and keyword up to the next comma may
+/// add a level. String text adds none, and the expressions of an f-string count as code.
 pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
     if is_too_short(text) {
         return false;
@@ -48,12 +49,12 @@ pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
             TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace => {
                 if let Some(open) = outer.pop() {
                     around -= open.levels;
-                    // A call or a subscript may follow it.
+                    // A call or a subscript may follow.
                     here = Open { levels: open.levels + 1, ..open };
                 }
             }
             TokenKind::Comma if here.lambdas == 0 => here.levels = here.yields,
-            // The bracket before it was never closed, and the parser gives it up here.
+            // The bracket before it was never closed, and the parser gives up on it here.
             _ if after_line && begins_statement(token) => {
                 outer.clear();
                 (here, around) = (Open::default(), 0);
@@ -85,13 +86,13 @@ pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
     }
 }
 
-/// A text without the bytes for so many operators, brackets or blocks need not be taken apart.
+/// A text too short to hold that many operators, brackets or blocks need not be tokenized.
 fn is_too_short(text: &str) -> bool {
     let opens = |byte: &u8| matches!(byte, b'(' | b'[' | b'{' | b'"' | b'\'');
     text.len() <= MOST_LEVELS as usize * 4 && text.bytes().filter(opens).count() <= MOST_LEVELS as usize
 }
 
-/// Keywords that no expression holds.
+/// Keywords that cannot occur in an expression.
 fn begins_statement(token: TokenKind) -> bool {
     use TokenKind as T;
     matches!(token, T::Def | T::Class | T::Return | T::While | T::With | T::Try | T::Raise | T::Assert | T::Import)

@@ -1,4 +1,5 @@
-//! Jupyter notebooks: their code cells as one text, and a changed text back into the JSON, of which nothing else changes.
+//! Jupyter notebooks: joins their code cells into one text, and writes changed text back into the JSON without changing
+//! anything else.
 
 use std::collections::HashMap;
 
@@ -8,15 +9,15 @@ use serde_json::value::RawValue;
 
 use super::fix::Edit;
 
-/// Cell magics whose cell is Python all the same.
+/// Cell magics whose cell is still Python.
 const PYTHON_MAGICS: &[&str] = &["time", "timeit", "capture", "prun", "debug", "python", "python3"];
 
-/// A cell of Python, and its place in the text that all cells make together.
+/// A Python cell and its place in the joined text of all cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// Counted from 1, text cells among them, as editors count.
+    /// Counted from 1 including text cells, as editors count.
     pub number: u32,
-    /// Between two cells lies one line end that belongs to neither.
+    /// One line ending between two cells belongs to neither.
     pub range: TextRange,
 }
 
@@ -40,14 +41,14 @@ struct Metadata {
     kernelspec: Option<Named>,
 }
 
-/// A kernel names its language in one of two keys.
+/// A kernel gives its language in one of two keys.
 #[derive(Deserialize)]
 struct Named {
     name: Option<String>,
     language: Option<String>,
 }
 
-/// A cell's source as the format has it: lines, or one string.
+/// A cell's source in the format: a list of lines, or one string.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Source {
@@ -55,7 +56,7 @@ enum Source {
     Whole(String),
 }
 
-/// The code of all cells of Python, one after the other, and where each of them lies in it.
+/// The code of all Python cells joined, and where each cell is in it.
 pub fn read(json: &str) -> Result<(String, Vec<Cell>), String> {
     let (mut text, mut cells) = (String::new(), Vec::new());
     for (number, source) in code_cells(json)? {
@@ -70,11 +71,11 @@ pub fn read(json: &str) -> Result<(String, Vec<Cell>), String> {
     Ok((text, cells))
 }
 
-/// The JSON with the cells' code taken from `text`. Only the sources that changed are written anew.
+/// The JSON with the cells' code taken from `text`. Only changed sources are rewritten.
 pub fn write(json: &str, text: &str, cells: &[Cell]) -> Option<String> {
     let sources: HashMap<u32, &RawValue> = code_cells(json).ok()?.into_iter().collect();
     let mut result = json.to_string();
-    // From the back, so that places before stay where they are.
+    // From the back, so that earlier offsets stay valid.
     for cell in cells.iter().rev() {
         let (source, code) = (sources.get(&cell.number)?, text.get(cell.range.to_std_range())?);
         if code_of(source).ok()? != code {
@@ -85,7 +86,7 @@ pub fn write(json: &str, text: &str, cells: &[Cell]) -> Option<String> {
     Some(result)
 }
 
-/// Keeps every edit inside its cell: one that takes the line end behind a cell's last line would join two cells.
+/// Keeps every edit inside its cell: one that removes the line ending after a cell's last line would join two cells.
 pub fn clip(edits: &[Edit], cells: &[Cell]) -> Option<Vec<Edit>> {
     let clipped = |edit: &Edit| {
         let cell = cells
@@ -98,7 +99,7 @@ pub fn clip(edits: &[Edit], cells: &[Cell]) -> Option<Vec<Edit>> {
     edits.iter().map(clipped).collect()
 }
 
-/// Where the cells lie once the edits, each inside one cell, are made.
+/// The cells' ranges after the edits, each of which is inside one cell.
 pub fn moved(cells: &[Cell], edits: &[Edit]) -> Option<Vec<Cell>> {
     let mut shift: i64 = 0;
     let shifted = |offset: TextSize, by: i64| u32::try_from(i64::from(u32::from(offset)) + by).ok().map(TextSize::new);
@@ -135,14 +136,14 @@ fn code_of(source: &RawValue) -> Result<String, String> {
     }
 }
 
-/// A cell that begins with the magic of another language is not read.
+/// Whether the cell is Python: a cell that begins with another language's magic is not read.
 fn is_python(code: &str) -> bool {
     let Some(magic) = code.trim_start().strip_prefix("%%") else { return true };
     let word = magic.split(|end: char| !end.is_alphanumeric()).next().unwrap_or_default();
     PYTHON_MAGICS.contains(&word)
 }
 
-/// `code` as JSON, in the shape and with the white space that the old source has.
+/// `code` as JSON, in the shape and with the white space of the old source.
 fn source_of(old: &RawValue, code: &str) -> Option<String> {
     let raw = old.get();
     if !raw.starts_with('[') {
@@ -158,7 +159,7 @@ fn source_of(old: &RawValue, code: &str) -> Option<String> {
     let before = &raw[1..first.0];
     let between = spans.get(1).map_or_else(|| format!(",{before}"), |second| raw[first.1..second.0].to_string());
     let behind = &raw[last.1..raw.len() - 1];
-    // Lines that stay keep their spelling: `\u00e9` and `é` are the same line.
+    // Unchanged lines keep their spelling: `\u00e9` and `é` are the same line.
     let spelled: HashMap<String, &str> = elements
         .iter()
         .filter_map(|element| Some((serde_json::from_str::<String>(element.get()).ok()?, element.get())))
@@ -171,7 +172,7 @@ fn source_of(old: &RawValue, code: &str) -> Option<String> {
     Some(format!("[{before}{}{behind}]", lines.join(&between)))
 }
 
-/// Where `part`, a piece of `whole`, begins in it.
+/// The offset of `part`, a slice of `whole`, in it.
 fn offset_in(whole: &str, part: &str) -> usize {
     part.as_ptr() as usize - whole.as_ptr() as usize
 }

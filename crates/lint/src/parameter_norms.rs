@@ -1,4 +1,4 @@
-//! The repair of gradient norms that are read one by one: all norms in a few kernels, and one transfer or none.
+//! Fixes gradient norms that are read one by one: computes all norms in a few kernels, with one transfer or none.
 
 use ruff_python_ast::{Expr, Operator, Stmt, StmtFor};
 use ruff_text_size::{Ranged, TextRange};
@@ -17,7 +17,7 @@ pub fn advice() -> Fix {
     Fix::shown(ADVICE)
 }
 
-/// A fix where the loop is one of the shapes people write; the advice elsewhere.
+/// A fix where the loop has one of the usual shapes; advice elsewhere.
 pub fn fix(program: &Program, call: &Call) -> Fix {
     let edits = repair(program, call);
     Fix::unsafe_(ADVICE, edits.unwrap_or_default())
@@ -34,7 +34,7 @@ fn repair(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     norms_into_dictionary(program, call, repeat, &norm).or_else(|| sum_of_squares(program, call, repeat, &norm))
 }
 
-/// Whether a norm is read, or its square.
+/// Whether the norm or its square is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Power {
     Norm,
@@ -63,7 +63,7 @@ impl<'a> GradientNorm<'a> {
             _ => return None,
         };
         let receiver = match receiver {
-            // `norm = p.grad.norm(2)` on the line before: only the direct form is repaired.
+            // Only the direct form is fixed, not `norm = p.grad.norm(2)` on the line before.
             Expr::Call(norm) => norm,
             _ => return None,
         };
@@ -95,7 +95,7 @@ fn is_gradient_norm(call: &ruff_python_ast::ExprCall, parameter: &str) -> bool {
     is_gradient(&norm.value, parameter)
 }
 
-/// `g` of `g.pow(2).sum()`, `(g ** 2).sum()`, `g.square().sum()`.
+/// `g` in `g.pow(2).sum()`, `(g ** 2).sum()`, `g.square().sum()`.
 fn squared(call: &ruff_python_ast::ExprCall) -> Option<&Expr> {
     let Expr::Attribute(sum) = &*call.func else { return None };
     if sum.attr.as_str() != "sum" || !call.arguments.is_empty() {
@@ -138,7 +138,7 @@ fn asks_for_gradient(test: &Expr, parameter: &str) -> bool {
     names.len() == 2 && names.contains(&parameter) && names.contains(&"grad")
 }
 
-/// The only statement of the loop, looked for behind `if p.grad is not None:`.
+/// The only statement of the loop, looked up inside `if p.grad is not None:`.
 fn only_statement<'a>(body: &'a [Stmt], parameter: &str) -> Option<&'a Stmt> {
     match body {
         [Stmt::If(branch)] if branch.elif_else_clauses.is_empty() && asks_for_gradient(&branch.test, parameter) => {
@@ -152,7 +152,7 @@ fn only_statement<'a>(body: &'a [Stmt], parameter: &str) -> Option<&'a Stmt> {
     }
 }
 
-/// `norms[name] = p.grad.norm().item()`; with `sorted(norms.items(), …)[:k]` behind it, nothing is read in the step.
+/// `norms[name] = p.grad.norm().item()`; followed by `sorted(norms.items(), …)[:k]`, nothing is read in the step.
 fn norms_into_dictionary(program: &Program, call: &Call, repeat: &StmtFor, norm: &GradientNorm) -> Option<Vec<Edit>> {
     let name = norm.name.filter(|_| norm.power == Power::Norm)?;
     let Stmt::Assign(assign) = only_statement(&repeat.body, norm.parameter)? else { return None };
@@ -180,8 +180,8 @@ fn norms_into_dictionary(program: &Program, call: &Call, repeat: &StmtFor, norm:
     Some(vec![Edit::replace(repeat.range, on_device + &read)])
 }
 
-/// `top = sorted(norms.items(), key=…, reverse=True)[:k]`, read only under guards: `topk` on the device, names and
-/// values read where they are shown.
+/// `top = sorted(norms.items(), key=…, reverse=True)[:k]`, used only under guards: runs `topk` on the device, and reads
+/// names and values where they are shown.
 fn keep_largest(
     program: &Program,
     context: ContextId,
@@ -232,7 +232,7 @@ fn keep_largest(
         let indent = source.indentation(range.start());
         edits.push(Edit::insert(range.start(), format!("{read}\n{indent}")));
     }
-    // The dictionary itself is read nowhere else: its empty beginning goes, if it stands in the same block.
+    // The dictionary is not read anywhere else: its empty initialization is removed if it is in the same block.
     let body = block_around(&source.syntax.body, repeat.range)?;
     let first = body.iter().find(|statement| {
         matches!(statement, Stmt::Assign(assign) if matches!(assign.targets.as_slice(), [Expr::Name(name)] if name.id.as_str() == dictionary))

@@ -1,5 +1,5 @@
-//! The repair of gradient norms that each part of a model reads by a method of its own: the parts hand out tensors, and who
-//! asks them all reads once.
+//! Fixes gradient norms that each part of a model reads in a method of its own: the parts return tensors, and the
+//! caller of all parts reads once.
 
 use ruff_python_ast::{Expr, Operator, Stmt, StmtFor};
 use ruff_text_size::{Ranged, TextRange};
@@ -8,7 +8,8 @@ use super::fix::Edit;
 use super::program::{Call, Callee, Program};
 use super::uses::uses_of;
 
-/// `total = 0.0`, the loop over parameters, `return math.sqrt(total)`: the whole of a method that one loop over parts asks.
+/// `total = 0.0`, the loop over parameters, `return math.sqrt(total)`: the whole body of a method that one loop over
+/// parts calls.
 pub fn repair(program: &Program, call: &Call, repeat: &StmtFor, gradients: &str) -> Option<Vec<Edit>> {
     let function = program.notes.contexts.get(call.context).function;
     let symbol = &program.sources.symbols.functions[function];
@@ -34,7 +35,7 @@ pub fn repair(program: &Program, call: &Call, repeat: &StmtFor, gradients: &str)
 }
 
 struct Method {
-    /// From the sum's beginning to the return.
+    /// From the initialization of the sum to the return.
     range: TextRange,
     is_root: bool,
 }
@@ -66,7 +67,7 @@ impl Method {
     }
 }
 
-/// `for node in nodes: found[node.number] = node.norm()` into one list of tensors and one transfer.
+/// Turns `for node in nodes: found[node.number] = node.norm()` into one list of tensors and one transfer.
 fn gathered(program: &Program, caller: &Call) -> Option<Edit> {
     let source = program.source(caller.context);
     let around = program.loops_in(program.file_of(caller.context)).rev();

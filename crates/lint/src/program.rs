@@ -1,4 +1,4 @@
-//! Facts about all given files together: who calls whom, with what, under which loops and guards.
+//! Facts about all given files: who calls whom, with what, under which loops and guards.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -26,23 +26,23 @@ pub struct Program<'a> {
     pub asked: Asked<'a>,
 }
 
-/// The files as they are written: trees, symbols, classes, defaults of settings.
+/// The files as written: trees, symbols, classes, defaults of settings.
 pub struct Sources<'a> {
     pub files: &'a [SourceFile],
     pub symbols: Symbols<'a>,
     pub index: ModuleIndex,
     pub classes: Vec<ClassFacts<'a>>,
-    /// Methods that are told by their names alone.
+    /// Methods that their name alone identifies.
     pub only_methods: FxHashMap<&'a str, OnlyMethods>,
     pub settings: Settings<'a>,
 }
 
-/// Notes of one round through all functions; each round begins with none.
+/// Notes of one round through all functions; each round starts empty.
 #[derive(Default)]
 pub struct Notes<'a> {
     pub contexts: Contexts,
     pub calls: Vec<Call<'a>>,
-    /// Where a property of one of the given classes is read, and its function.
+    /// Reads of a property of one of the given classes: where, and the property's function.
     pub property_reads: Vec<(ContextId, FunctionId)>,
     pub tests: Vec<Test<'a>>,
     pub shown: Vec<Shown<'a>>,
@@ -53,22 +53,22 @@ pub struct Notes<'a> {
     pub products: Vec<Product<'a>>,
 }
 
-/// Loaders, optimizers and scalers. Their numbers stay the same from round to round.
+/// Loaders, optimizers and scalers. Their ids stay the same from round to round.
 #[derive(Default)]
 pub struct Constructed<'a> {
     pub loaders: Vec<Loader<'a>>,
     pub loader_ids: FxHashMap<(FileId, TextSize), LoaderId>,
-    /// Loaders that several callers hand to the same attribute, by the one that stands for them.
+    /// Loaders that several callers assign to the same attribute, by the one that stands for them.
     pub alike: FxHashMap<LoaderId, Vec<LoaderId>>,
     /// Calls that make an optimizer or a scaler.
     pub sites: Vec<(FileId, &'a ExprCall)>,
     pub site_ids: FxHashMap<(FileId, TextSize), SiteId>,
 }
 
-/// Where things are, so that a rule never looks through everything.
+/// Indices, so that a rule never has to search everything.
 #[derive(Default)]
 pub struct Places {
-    /// The calls by their place, and the places that `.item()` is called on.
+    /// Calls by place, and the places that `.item()` is called on.
     pub call_by_range: FxHashMap<(FileId, TextRange), usize>,
     pub item_receivers: FxHashSet<(FileId, TextRange)>,
     calls_of_function: Vec<Vec<usize>>,
@@ -87,16 +87,16 @@ pub struct FunctionFacts<'a> {
     pub returns: Option<Value>,
     /// Values that known callers pass, by parameter.
     pub passed: FxHashMap<&'a str, Value>,
-    /// The same, being gathered for the next round.
+    /// The same, collected for the next round.
     pub gathering: FxHashMap<&'a str, Value>,
     /// Names at the function's end, for functions defined inside it.
     pub locals: FxHashMap<&'a str, Value>,
     /// Whether any call of it was seen.
     pub is_called: bool,
-    /// Whether it was an argument of a call: somebody calls it, perhaps out of sight.
+    /// Whether it was an argument of a call: something calls it, perhaps in unseen code.
     pub is_handed_over: bool,
     pub kind: FunctionKind,
-    /// Names a backward pass starts from: what they hold is a loss, wherever it comes from.
+    /// Names a backward pass starts from: they hold a loss, wherever it comes from.
     pub trained: FxHashSet<&'a str>,
     /// All loaders that known callers pass, by parameter.
     pub loaders: FxHashMap<&'a str, Vec<LoaderId>>,
@@ -106,13 +106,13 @@ pub struct FunctionFacts<'a> {
 pub enum FunctionKind {
     #[default]
     Plain,
-    /// Runs at every step by what it is: `forward`, `training_step`.
+    /// Runs at every step because of its role: `forward`, `training_step`.
     Step,
-    /// A loss by its name: runs at every step unless known callers say otherwise.
+    /// A loss by name: runs at every step unless known callers say otherwise.
     Loss,
-    /// Decorated with no_grad, or an evaluation by its name.
+    /// Decorated with no_grad, or an evaluation by name.
     Evaluation,
-    /// Decorated to keep its results: runs once for each set of arguments.
+    /// Decorated to cache its results: runs once per set of arguments.
     Kept,
 }
 
@@ -122,9 +122,9 @@ pub struct Call<'a> {
     pub statement: &'a Stmt,
     pub context: ContextId,
     pub callee: Callee,
-    /// The last part of what is called: `item` in `loss.item()`.
+    /// The last part of the called name: `item` in `loss.item()`.
     pub name: &'a str,
-    /// For a method: what it is called on.
+    /// For a method: the value it is called on.
     pub receiver: Value,
     pub arguments: Vec<Value>,
     pub keywords: Vec<(Option<&'a str>, Value)>,
@@ -136,13 +136,13 @@ pub enum Callee {
     External(String),
     Function(FunctionId),
     Class(ClassId),
-    /// A method of a value that is not one of the given classes.
+    /// A method of a value that is not an instance of a given class.
     Method,
     /// A module or another value that is called.
     Value,
 }
 
-/// A value whose truth decides: `if`, `while`, `assert`, `bool()`, `and`, `or`, `not`.
+/// A value whose truth is tested: `if`, `while`, `assert`, `bool()`, `and`, `or`, `not`.
 pub struct Test<'a> {
     pub expression: &'a Expr,
     pub statement: &'a Stmt,
@@ -173,17 +173,17 @@ pub struct Subscript<'a> {
     pub context: ContextId,
     pub base: Value,
     pub index: Value,
-    /// For an assignment to it: what is stored.
+    /// For an assignment to it: the stored value.
     pub stored: Option<Value>,
 }
 
 pub struct Loop<'a> {
     pub statement: &'a Stmt,
     pub target: Option<&'a Expr>,
-    /// Absent for a `while`.
+    /// `None` for a `while`.
     pub iterated: Option<&'a Expr>,
     pub value: Value,
-    /// All loaders that it goes over: `zip(labelled, unlabelled)`, `loaders[phase]`.
+    /// All loaders that the loop iterates over: `zip(labelled, unlabelled)`, `loaders[phase]`.
     pub loaders: Vec<LoaderId>,
     pub body: &'a [Stmt],
     /// Context inside the loop.
@@ -197,7 +197,7 @@ pub struct Speed<'a> {
     pub start: &'a str,
 }
 
-/// The last product of a hand-written attention.
+/// The last product of hand-written attention.
 pub struct Product<'a> {
     pub expression: &'a Expr,
     pub statement: &'a Stmt,
@@ -220,7 +220,7 @@ pub struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Whether batches are pinned where there is a device to copy them to: `pin_memory=torch.cuda.is_available()`.
+    /// Whether batches are pinned when there is a device to copy them to: `pin_memory=torch.cuda.is_available()`.
     pub fn pins(&self) -> bool {
         match &self.pin_memory {
             Some(value) if value.known_bool().is_some() => value.known_bool() == Some(true),
@@ -259,12 +259,12 @@ impl<'a> Program<'a> {
         &self.constructed.loaders[id]
     }
 
-    /// The file and the call that made an optimizer or a scaler.
+    /// The file and the call that constructs an optimizer or a scaler.
     pub fn site(&self, id: SiteId) -> (FileId, &'a ExprCall) {
         self.constructed.sites[id]
     }
 
-    /// The methods that run instead of one that only says what is to be written: `raise NotImplementedError`, `pass`.
+    /// The overrides that run instead of a method that only declares itself: `raise NotImplementedError`, `pass`.
     pub fn written_below(&self, function: FunctionId) -> &[FunctionId] {
         let symbol = &self.sources.symbols.functions[function];
         match symbol.class {
@@ -275,13 +275,13 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Runs once per optimizer step.
+    /// Whether the context runs once per optimizer step.
     pub fn is_hot(&self, context: ContextId) -> bool {
         self.heat.is_hot(context) && self.groups.touches_device(self.file_of(context))
     }
 
-    /// Runs once per step of a training loop that is among the files: in the loop itself, or in the program that it is the
-    /// loop of. What else is hot belongs to a library, and its steps are somebody else's.
+    /// Whether the context runs once per step of a training loop in the given files: in the loop itself, or in the
+    /// program around that loop. Other hot code belongs to a library, whose steps run elsewhere.
     pub fn is_in_sight(&self, context: ContextId) -> bool {
         let is_here = || self.groups.is_of_program(self.file_of(context)) || self.step_loop(context).is_some();
         self.is_hot(context) && is_here()
@@ -306,12 +306,13 @@ impl<'a> Program<'a> {
         self.notes.contexts.outwards(context).any(|(_, context)| context.frame == Frame::Loop(LoopKind::Parameters))
     }
 
-    /// In a `no_grad` block, after `model.eval()`, in an evaluation function, or called only from such.
+    /// Whether the context is in a `no_grad` block, after `model.eval()`, in an evaluation function, or called only
+    /// from such code.
     pub fn is_evaluation(&self, context: ContextId) -> bool {
         self.heat.is_evaluation(context)
     }
 
-    /// The innermost loop around, that is a step by itself.
+    /// The innermost enclosing loop whose iterations are steps.
     pub fn step_loop(&self, context: ContextId) -> Option<ContextId> {
         let mut outwards = self.notes.contexts.outwards(context);
         outwards.find(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain) && around.trains).map(|(id, _)| id)
@@ -337,7 +338,7 @@ impl<'a> Program<'a> {
             places.calls_of_file[self.file_of(call.context)].push(index);
             let callee = match call.callee {
                 Callee::Function(callee) => Some(callee),
-                // Making an object runs what it is made by.
+                // Instantiating a class runs its `__init__`.
                 Callee::Class(class) => self.sources.symbols.classes[class].methods.get("__init__").copied(),
                 _ => None,
             };
@@ -387,7 +388,7 @@ impl<'a> Program<'a> {
         &self.places.nested[function]
     }
 
-    /// The loop whose inside the context is.
+    /// The loop whose body the context is.
     pub fn loop_at(&self, context: ContextId) -> Option<&Loop<'a>> {
         self.places.loops.get(&context).map(|index| &self.notes.loops[*index])
     }
@@ -406,7 +407,7 @@ impl<'a> Call<'a> {
         matches!(&self.callee, Callee::External(dotted) if names.contains(&dotted.as_str()))
     }
 
-    /// A library's function by its dotted name.
+    /// The dotted name of a library's function.
     pub fn external(&self) -> Option<&str> {
         match &self.callee {
             Callee::External(dotted) => Some(dotted),

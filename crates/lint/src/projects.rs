@@ -1,9 +1,9 @@
-//! How inputs belong together, and which of them are asked about.
+//! Groups inputs into projects, and marks those that are asked about.
 
 use super::Input;
 
-/// One entry per input. Files that are not asked about are read for what they say of those that are: an answer must not
-/// depend on which files of a project happen to be named.
+/// One entry per input. Files that are not asked about are read as context for the others: an answer must not depend on
+/// which files of a project happen to be named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Projects {
     pub belongings: Vec<Belonging>,
@@ -11,15 +11,15 @@ pub struct Projects {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belonging {
-    /// Files of different projects never know of each other.
+    /// Files of different projects never see each other.
     pub project: usize,
-    /// The path from the project's root, which names the module.
+    /// The path from the project's root, which determines the module name.
     pub within: String,
     pub asked: bool,
 }
 
 impl Projects {
-    /// Every input is asked about, and all of them are one project.
+    /// Treats all inputs as one project, and all of them as asked about.
     pub fn of_all(inputs: &[Input]) -> Projects {
         let belonging = |input: &Input| Belonging { project: 0, within: input.path.clone(), asked: true };
         Projects { belongings: inputs.iter().map(belonging).collect() }
@@ -29,7 +29,7 @@ impl Projects {
         self.belongings[input].asked
     }
 
-    /// The inputs of every project, by their numbers.
+    /// The inputs of every project, by index.
     pub fn members(&self) -> Vec<Vec<usize>> {
         let count = self.belongings.iter().map(|belonging| belonging.project + 1).max().unwrap_or(0);
         let mut projects = vec![Vec::new(); count];

@@ -1,4 +1,4 @@
-//! For what the host reads a value back: who would put the read off, and who cannot.
+//! Determines why the host reads a value back, and so whether the read could be deferred.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Number, Stmt};
@@ -11,11 +11,11 @@ use super::reads::asks_for_type;
 use super::symbols::FunctionId;
 use super::uses::uses_of;
 
-/// Names are followed through assignments and returns this often.
+/// Names are followed this deep through assignments and returns.
 const MOST_NAMES_DEEP: usize = 3;
 const MOST_CALLERS: usize = 8;
 
-/// For what the value at `range`, a part of `statement`, is read.
+/// Why the value at `range`, a part of `statement`, is read.
 pub fn purpose(program: &Program, function: FunctionId, statement: &Stmt, range: TextRange) -> Purpose {
     of_part(program, function, statement, range, MOST_NAMES_DEEP)
 }
@@ -26,7 +26,7 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
         Stmt::Assert(assert) if assert.test.range().contains_range(range) => {
             return if asks_for_numbers(&assert.test) { Purpose::Finite } else { Purpose::Guard };
         }
-        // Its type was asked for before it was read.
+        // Its type was tested before it was read.
         Stmt::If(branch) if branch.test.range().contains_range(range) && asks_for_type(&branch.test) => {
             return Purpose::Finite;
         }
@@ -42,7 +42,7 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
         _ => {}
     }
     let around = around(statement, range);
-    // From the inside out: the first that says something decides.
+    // From the inside out: the first expression with an answer decides.
     for (index, expression) in around.iter().enumerate().rev() {
         let inner = around.get(index + 1).map_or(range, |inner| inner.range());
         if let Some(purpose) = of_surroundings(program, function, expression, inner) {
@@ -61,7 +61,7 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
     }
 }
 
-/// An expression around the read says what for, or hands the question on.
+/// The purpose given by an expression around the read, or `None` to look further out.
 fn of_surroundings(program: &Program, function: FunctionId, expression: &Expr, inner: TextRange) -> Option<Purpose> {
     match expression {
         Expr::Subscript(subscript) if subscript.slice.range().contains_range(inner) => {
@@ -150,7 +150,7 @@ fn of_argument(call: &ExprCall, inner: TextRange) -> Option<Purpose> {
     if name == "dict" {
         return Some(Purpose::Log);
     }
-    // `losses.append(x)` and `meter.update(x)` keep it; `math.log(x)` hands it on.
+    // `losses.append(x)` and `meter.update(x)` store it; `math.log(x)` passes it on.
     let is_statement_like = matches!(name, "append" | "extend");
     if is_statement_like || is_logging_call(call, name, inner) {
         return Some(Purpose::Log);
@@ -158,7 +158,7 @@ fn of_argument(call: &ExprCall, inner: TextRange) -> Option<Purpose> {
     if HANDS_ON.contains(&name) { None } else { Some(Purpose::Other) }
 }
 
-/// Whether what is called writes down what it is handed, by its name or by its owner's.
+/// Whether the call records its arguments, by its name or its owner's.
 fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
     let lower = name.to_ascii_lowercase();
     let owner = match &*call.func {
@@ -192,7 +192,7 @@ fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
 
 fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> Purpose {
     match target {
-        // Names that are made of each other ask for each other again and again.
+        // Names that depend on each other would ask for each other repeatedly.
         Expr::Name(name) => program
             .asked
             .purpose((function, name.range(), deep), || of_name(program, function, statement, name.id.as_str(), deep)),
@@ -218,19 +218,19 @@ fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: 
     }
 }
 
-/// By all later uses of a name: the one that can least be put off decides.
+/// The purpose from all later uses of a name: the use that is hardest to defer decides.
 fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str, deep: usize) -> Purpose {
     if deep == 0 {
         return Purpose::Other;
     }
     let uses = uses_of(program, function, name);
     let reads = uses.iter().filter(|one| !one.is_store && !statement.range().contains_range(one.expression.range()));
-    // Lines before it are reached again only by a loop around both.
+    // Earlier lines are reached again only through a loop around both.
     let mut contexts = program.contexts_of(function);
     let is_repeated = contexts
         .any(|(_, around)| matches!(around.frame, Frame::Loop(_)) && around.range.contains_range(statement.range()));
     let reads = reads.filter(|one| is_repeated || one.expression.start() > statement.start());
-    // `total += x` feeds on itself.
+    // `total += x` reads itself.
     let reads = reads
         .filter(|one| !matches!(one.statement, Stmt::AugAssign(sum) if sum.target.range() == one.expression.range()));
     let mut worst = Purpose::Finite;
@@ -242,14 +242,14 @@ fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str
     if is_read { worst } else { Purpose::Log }
 }
 
-/// A number that a function hands back: by what its callers do with it, else by the function's name.
+/// The purpose of a number that a function returns: from its callers' use of it, else from the function's name.
 fn of_result(program: &Program, function: FunctionId, deep: usize) -> Purpose {
     if deep == 0 {
         return Purpose::Other;
     }
     let of_caller = |call: &Call| {
         let caller = program.notes.contexts.get(call.context).function;
-        // A result that nobody takes could have been left where it was.
+        // An unused result could have stayed on the device.
         if matches!(call.statement, Stmt::Expr(inner) if inner.value.range() == call.node.range()) {
             return Purpose::Log;
         }
@@ -289,7 +289,7 @@ fn by_name(name: &str) -> Purpose {
     }
 }
 
-/// `max_len`, `num_boxes`, `batch_index`: names of sizes and places.
+/// `max_len`, `num_boxes`, `batch_index`: names of sizes and indices.
 pub fn counts(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower.split('_').any(|part| {
@@ -324,7 +324,7 @@ fn of_branch(test: &Expr, body: &[Stmt]) -> Purpose {
     }
 }
 
-/// `x[mask] = 0`, `x = x.masked_fill(mask, 0)`, `total += x`: the device could do it whatever the answer is.
+/// `x[mask] = 0`, `x = x.masked_fill(mask, 0)`, `total += x`: the device could do it regardless of the answer.
 fn writes_under_mask(statement: &Stmt) -> bool {
     let masks = |expression: &Expr| {
         const NAMES: [&str; 6] = ["masked_fill", "masked_fill_", "where", "clamp", "clip", "nan_to_num"];
@@ -341,7 +341,7 @@ fn writes_under_mask(statement: &Stmt) -> bool {
 /// `if loss.item() > 1: loss = torch.tensor(1.0)`: a clamp.
 fn sets_again(statement: &Stmt, asked: &[&str]) -> bool {
     let Stmt::Assign(assign) = statement else { return false };
-    // Nothing instead of a mask leaves out more than a write.
+    // Setting `None` skips more than a write.
     !assign.value.is_none_literal_expr()
         && assign.targets.iter().all(|target| matches!(target, Expr::Name(name) if asked.contains(&name.id.as_str())))
 }
@@ -355,7 +355,7 @@ fn asks_for_numbers(test: &Expr) -> bool {
     })
 }
 
-/// `mask.sum() > 0`, `count == 0`: what is divided by must not be zero.
+/// `mask.sum() > 0`, `count == 0`: guards against a division by zero.
 fn asks_whether_empty(test: &Expr) -> bool {
     match test {
         Expr::Compare(compare) => compare.comparators.iter().any(|side| match side {
@@ -374,7 +374,7 @@ fn says_trouble(call: &ExprCall) -> bool {
         .any(|name| matches!(*name, "print" | "warn" | "warning" | "error" | "info" | "exit" | "critical"))
 }
 
-/// The expressions of a statement that lie around `range`, from the outside in.
+/// The expressions of a statement that contain `range`, from the outside in.
 fn around(statement: &Stmt, range: TextRange) -> Vec<&Expr> {
     struct Around<'a> {
         range: TextRange,

@@ -1,4 +1,4 @@
-//! Who reads a loader: loops over it, calls that it is handed to, and whether they train or measure.
+//! Finds the readers of a loader: loops over it and calls it is passed to, and whether they train or evaluate.
 
 use ruff_python_ast::{Expr, Stmt};
 
@@ -6,7 +6,7 @@ use super::context::{Frame, Guard};
 use super::program::{Call, Callee, FunctionKind, Loader, Loop, Program};
 use super::value::{LoaderId, Value};
 
-/// Whether a loop over the loader trains; none where no loop over it is seen.
+/// Whether a loop over the loader trains; `None` where no loop over it is visible.
 pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
     let is_it = |id: &LoaderId| std::ptr::eq(program.constructed.loaders[*id].node, loader.node);
     let mut loops = program.notes.loops.iter().filter(|around| around.loaders.iter().any(is_it)).peekable();
@@ -29,7 +29,7 @@ pub fn named(loader: &Loader) -> String {
     name.to_string()
 }
 
-/// By its name or its dataset's, or by the function it is made in.
+/// Whether the loader is for evaluation, by its name, its dataset's name, or the function that constructs it.
 pub fn evaluates(program: &Program, loader: &Loader) -> bool {
     let name = named(loader);
     let data = loader.node.arguments.find_argument_value("dataset", 0);
@@ -49,12 +49,12 @@ pub fn evaluates(program: &Program, loader: &Loader) -> bool {
         || id.is_some_and(|id| is_read_by_evaluations(program, id))
 }
 
-/// Whether it feeds something other than training, though nothing calls that an evaluation.
+/// Whether it feeds something other than training, although no name says evaluation.
 pub fn only_measures(program: &Program, loader: &Loader) -> bool {
     if phase_of(&named(loader)) == Some(Phase::Training) {
         return false;
     }
-    // Made after `model.eval()`, for a pass that measures.
+    // Constructed after `model.eval()`, for an evaluation pass.
     let by_mode = program.is_evaluation(loader.context) && feeds_training(program, loader).is_none();
     by_mode || id_of(program, loader).is_some_and(|id| is_read_beside_training(program, loader, id))
 }
@@ -63,7 +63,7 @@ fn id_of(program: &Program, loader: &Loader) -> Option<LoaderId> {
     program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node))
 }
 
-/// `zip(train_loader, valid_loader)` in a loop of steps: half of the data decides on the other's behalf.
+/// `zip(train_loader, valid_loader)` in a loop of steps: both feed the step.
 fn is_zipped_into_steps(program: &Program, id: LoaderId) -> bool {
     program.notes.loops.iter().any(|around| {
         around.loaders.len() > 1
@@ -77,7 +77,7 @@ fn trains(program: &Program, around: &Loop) -> bool {
     program.notes.contexts.get(around.context).trains || program.is_hot(around.context)
 }
 
-/// Every loop over it is in sight and none of them trains, while another loader of the same function feeds a loop that
+/// Whether every loop over it is visible and none trains, while another loader of the same function feeds a loop that
 /// does: faces to verify with, queries and a gallery.
 fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> bool {
     let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, id)).peekable();
@@ -104,7 +104,7 @@ fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> 
     })
 }
 
-/// Whether all loops over it that are seen belong to evaluations: a memory of features, episodes to test with.
+/// Whether all visible loops over it belong to evaluations: a feature memory, test episodes.
 fn is_read_by_evaluations(program: &Program, id: LoaderId) -> bool {
     let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, id)).peekable();
     let measures = |around: &Loop| {
@@ -112,7 +112,7 @@ fn is_read_by_evaluations(program: &Program, id: LoaderId) -> bool {
             && !program.notes.contexts.get(around.context).trains
             && !program.is_hot(around.context)
     };
-    // `batches = iter(loader)`, then `next(batches)`: no loop goes over what is drawn so.
+    // `batches = iter(loader)`, then `next(batches)`: draws without a loop.
     let draws = |call: &Call| {
         let is_it = || is_loader(program, call, id);
         let is_drawn = matches!(call.external(), Some("builtins.iter" | "builtins.next"));
@@ -127,7 +127,7 @@ pub enum Phase {
     Evaluation,
 }
 
-/// `trainset`, `val_loader`, `testDataLoader`: what data is for, by its name.
+/// `trainset`, `val_loader`, `testDataLoader`: the phase that data is for, from its name.
 pub fn phase_of(name: &str) -> Option<Phase> {
     let mut spread = String::with_capacity(name.len() + 4);
     // `TEST_LOADER`
@@ -139,7 +139,7 @@ pub fn phase_of(name: &str) -> Option<Phase> {
         spread.push(letter.to_ascii_lowercase());
     }
     let is_data = ["loader", "data", "set"].iter().any(|word| spread.contains(word));
-    // The first that is said counts: `val_train_loader` is what an evaluation sees of the training data.
+    // The first word that matches decides: `val_train_loader` is the part of the training data that an evaluation sees.
     for word in spread.split('_') {
         let bare = ["dataloader", "loader", "dataset", "set", "data", "iterator", "iter", "dl", "ds"]
             .iter()
@@ -150,7 +150,7 @@ pub fn phase_of(name: &str) -> Option<Phase> {
             "val" | "valid" | "validation" | "test" | "testing" | "eval" | "evaluation" | "dev" => {
                 return Some(Phase::Evaluation);
             }
-            // Cross-validation, where it is said of data.
+            // Cross-validation, if the name is about data.
             "cv" if is_data => return Some(Phase::Evaluation),
             _ => {}
         }
@@ -158,13 +158,13 @@ pub fn phase_of(name: &str) -> Option<Phase> {
     None
 }
 
-/// Whether a value is the loader, or stands for several that it is one of.
+/// Whether a value is the loader, or stands for several that include it.
 pub fn may_be(program: &Program, value: &Value, id: LoaderId) -> bool {
     let Value::Loader(Some(known)) = value else { return false };
     *known == id || program.constructed.alike.get(known).is_some_and(|all| all.contains(&id))
 }
 
-/// Whether the call's first argument is the loader, handed in perhaps.
+/// Whether the call's first argument is the loader, possibly passed in as a parameter.
 pub fn is_loader(program: &Program, call: &Call, id: LoaderId) -> bool {
     let passed = &program.functions[program.notes.contexts.get(call.context).function].loaders;
     let names = call.node.arguments.args.first().map(crate::names_in).unwrap_or_default();
@@ -183,9 +183,9 @@ pub fn is_over(program: &Program, around: &Loop, id: LoaderId) -> bool {
     if around.loaders.contains(&id) || around.loaders.iter().any(alike) {
         return true;
     }
-    // An argument that is a loader by its annotation alone, or by nothing.
+    // An argument that is a loader only by its annotation, or not known to be one.
     let Value::Loader(Some(known)) = around.value else { return is_passed() };
-    // `loader = DataLoader(…)` in two branches, of which one runs.
+    // `loader = DataLoader(…)` in two branches, only one of which runs.
     let (one, other) = (&program.constructed.loaders[known], &program.constructed.loaders[id]);
     let owner = |loader: &Loader| program.notes.contexts.get(loader.context).function;
     let is_twin = owner(one) == owner(other) && !named(one).is_empty() && named(one) == named(other);

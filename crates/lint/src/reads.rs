@@ -1,4 +1,4 @@
-//! Reads of a device value by the host: which calls, tests and texts wait for the device.
+//! Finds reads of a device value by the host: calls, tests and formatted text that wait for the device.
 
 use ruff_python_ast::{Expr, Parameters, Stmt};
 use ruff_text_size::{Ranged, TextRange};
@@ -8,18 +8,18 @@ use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
 use super::value::{Home, Value};
 
-/// Operation that makes the host wait.
+/// The operation that makes the host wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// `.item()`, `float()`, `int()`.
     Scalar,
     /// `.cpu()`, `.numpy()`, `.tolist()`, `.to("cpu")`.
     Copy,
-    /// Its truth is asked for.
+    /// Tests the value's truth.
     Truth,
 }
 
-/// A device tensor, or a value nothing is known of where only tensors have the method.
+/// Whether this is a device tensor, or an unknown value with a method that only tensors have.
 fn may_be_on_device(value: &Value) -> bool {
     match value {
         Value::Tensor(tensor) => tensor.home == Home::Device,
@@ -28,7 +28,8 @@ fn may_be_on_device(value: &Value) -> bool {
     }
 }
 
-/// A size, or a module, by its name alone (`lengths`, `policy_value`): neither has methods that read back.
+/// Whether the receiver was taken for a size or a module by name alone (`lengths`, `policy_value`): neither has methods
+/// that read back.
 fn is_misnamed(call: &Call) -> bool {
     let name = match call.receiver_expression() {
         Some(Expr::Name(name)) => name.id.as_str(),
@@ -39,8 +40,8 @@ fn is_misnamed(call: &Call) -> bool {
     matches!(call.receiver, Value::Number { known: None, sized: true } | Value::Model(None)) && is_meant()
 }
 
-/// `def to_cpu(x): return x.detach().cpu()`: a function that only copies back, and does so wherever it is called. Branches by
-/// the type of what it is handed do not change that.
+/// `def to_cpu(x): return x.detach().cpu()`: a function that only copies back, wherever it is called. Branches on the
+/// argument's type do not change that.
 pub fn copies_only(program: &Program, function: FunctionId) -> Option<Read> {
     let symbol = &program.sources.symbols.functions[function];
     let parameters = &symbol.definition?.parameters;
@@ -66,7 +67,7 @@ pub fn copies_only(program: &Program, function: FunctionId) -> Option<Read> {
             _ => return None,
         }
     }
-    // A number is mended where it is read; one that only tensors are asked for is a tool's.
+    // A scalar read is fixed where it happens; one under a type test belongs to a utility.
     read.filter(|read| *read != Read::Scalar || is_by_type)
 }
 
@@ -75,7 +76,7 @@ pub fn asks_for_type(test: &Expr) -> bool {
     matches!(test, Expr::Call(call) if super::names_in(&call.func).iter().any(|name| matches!(*name, "isinstance" | "is_tensor")))
 }
 
-/// How a chain of methods on a parameter reads it back, if it does; none where it is not such a chain.
+/// How a chain of methods on a parameter reads it back, if it does; `None` if the expression is not such a chain.
 fn read_on_the_way(parameters: &Parameters, returned: &Expr) -> Option<Option<Read>> {
     let (mut at, mut read) = (returned, None);
     loop {
@@ -98,7 +99,7 @@ fn read_on_the_way(parameters: &Parameters, returned: &Expr) -> Option<Option<Re
     }
 }
 
-/// The way a call reads back, if it does. A tool that only copies back does so for its callers.
+/// How a call reads back, if it does. A utility that only copies back is charged to its callers.
 pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
     if copies_only(program, program.notes.contexts.get(call.context).function).is_some() {
         return None;
@@ -106,8 +107,8 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
     read_at(program, call)
 }
 
-/// The way a call inside a tool for whatever it is handed, arrays and tensors alike, copies tensors back. One line that
-/// copies is its callers' own.
+/// How a call copies tensors back inside a utility that accepts arrays and tensors alike. A one-line copy is charged to
+/// its callers.
 pub fn read_in_tool(program: &Program, call: &Call) -> Option<Read> {
     let function = program.notes.contexts.get(call.context).function;
     let by_type = |one: &Stmt| matches!(one, Stmt::If(branch) if asks_for_type(&branch.test));
@@ -135,7 +136,7 @@ fn read_at(program: &Program, call: &Call) -> Option<Read> {
                 call.arguments.first().is_some_and(Value::is_surely_on_device).then_some(Read::Truth)
             }
             "builtins.range" => call.arguments.iter().any(Value::is_surely_on_device).then_some(Read::Scalar),
-            // `max(count, 1)` asks which is larger.
+            // `max(count, 1)` compares on the host.
             "builtins.max" | "builtins.min" if call.arguments.len() > 1 => {
                 call.arguments.iter().any(Value::is_surely_on_device).then_some(Read::Truth)
             }
@@ -145,7 +146,7 @@ fn read_at(program: &Program, call: &Call) -> Option<Read> {
             _ => None,
         },
         (Callee::Method, "cpu") => {
-            // A comparison of unknown values is a tensor, too, where it has such a method.
+            // A comparison of unknown values is a tensor as well if it has such a method.
             let is_compared = matches!(call.receiver, Value::Bool(None));
             let is_size = is_misnamed(call) && !matches!(call.receiver, Value::Model(_));
             // `state["model"].cpu()`
@@ -156,7 +157,8 @@ fn read_at(program: &Program, call: &Call) -> Option<Read> {
             let may_be = may_be_on_device(&call.receiver) || is_compared || is_size;
             (may_be && !is_model() && !feeds_item(program, call)).then_some(Read::Copy)
         }
-        // `.numpy()` itself reads nothing back: of a tensor on a device it is refused. The `.cpu()` before it does.
+        // `.numpy()` itself reads nothing back: torch rejects it on a device tensor. The `.cpu()` before it does the
+        // copy.
         (Callee::Method, "tolist") => call.receiver.is_on_device().then_some(Read::Copy),
         // `.type(torch.FloatTensor)`
         (Callee::Method, "type") => {
@@ -171,7 +173,7 @@ fn read_at(program: &Program, call: &Call) -> Option<Read> {
     }
 }
 
-/// Whether a call hands a device value to something that prints or records it.
+/// Whether a call passes a device value to something that prints or records it.
 pub fn shows(program: &Program, call: &Call) -> bool {
     let given = || call.argument_values().any(Value::surely_holds_device);
     match (&call.callee, call.name) {
@@ -197,11 +199,11 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             | "log_scalar",
         ) => given(),
         (Callee::Method, "log" | "info" | "debug" | "warning" | "print" | "track") => {
-            // Lightning's own `self.log`, in a class whose base is not at hand.
+            // Lightning's own `self.log`, in a class whose base is not among the files.
             let is_lightning = ["on_step", "on_epoch", "prog_bar", "sync_dist"]
                 .iter()
                 .any(|option| call.node.arguments.find_keyword(option).is_some());
-            // `run.track(loss)` writes down, `tracker.track(boxes)` follows them.
+            // `run.track(loss)` records, `tracker.track(boxes)` tracks objects.
             let follows = call.name == "track"
                 && call.receiver_expression().is_some_and(|owner| {
                     super::names_in(owner).first().is_some_and(|name| name.to_ascii_lowercase().contains("tracker"))
@@ -214,13 +216,13 @@ pub fn shows(program: &Program, call: &Call) -> bool {
                 named.iter().any(|name| name.to_ascii_lowercase().contains("meter") || *name == "metric_logger");
             (call.receiver == Value::Meter || call.receiver == Value::Unknown && is_meter) && given()
         }
-        // A logger or a meter of the project's own.
+        // A project's own logger or meter.
         (Callee::Function(function), name) if is_logging_name(name) => {
             let owner = program.sources.symbols.functions[*function].class;
             let reads = |inner: &Call| {
                 let is_sink = inner.callee == Callee::Method && inner.name.starts_with("add_scalar");
                 let waits = read_of(program, inner) == Some(Read::Scalar) || is_sink && shows(program, inner);
-                // Behind the callee's own interval it is read now and then.
+                // Behind the callee's own interval it is read only now and then.
                 let is_due = program.is_hot(inner.context);
                 waits && is_due && !program.is_on_side_stream(inner.context, inner.node.range())
             };
@@ -230,7 +232,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
     }
 }
 
-/// `update`, `log_training`, `write_scalars`: names of methods that keep what they are given.
+/// `update`, `log_training`, `write_scalars`: names of methods that store their arguments.
 fn is_logging_name(name: &str) -> bool {
     matches!(name, "update" | "add") || name.split('_').any(|word| matches!(word, "log" | "write" | "record"))
 }

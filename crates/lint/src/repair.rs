@@ -1,4 +1,4 @@
-//! Applies fixes until nothing changes: edits are made, the text is parsed again, the rules run again.
+//! Applies fixes until nothing changes: edits the text, parses it again, and runs the rules again.
 
 use std::collections::HashSet;
 
@@ -12,12 +12,12 @@ use super::symbols::FileId;
 use super::{Belonging, Input, Projects, Selection, SourceReport, gather, number, report};
 use crate::finding::Place;
 
-/// A fix may make room for the next one (pinned memory, then the copy that does not block); none needs more rounds.
+/// A fix may enable the next one (pinned memory, then the non-blocking copy); no fix needs more rounds than this.
 const MOST_ROUNDS: usize = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// Index among the inputs: two may have paths that are shown alike.
+    /// Index among the inputs: two paths may be displayed alike.
     pub input: usize,
     pub path: String,
     pub before: String,
@@ -25,7 +25,7 @@ pub struct Repaired {
 }
 
 impl Repaired {
-    /// The file as it is written; none where nothing changed.
+    /// The file as it is written; `None` where nothing changed.
     pub(super) fn new(number: usize, input: &Input, file: &SourceFile) -> Option<Repaired> {
         let before = String::from_utf8_lossy(&input.bytes).into_owned();
         let after = file.written(&before)?;
@@ -36,18 +36,18 @@ impl Repaired {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repairs {
     pub files: Vec<Repaired>,
-    /// Fixed findings, and where each stood when it was fixed.
+    /// Fixed findings, and where each was when it was fixed.
     pub applied: Vec<(&'static str, Place)>,
     /// Report of the rules on the result.
     pub remaining: SourceReport,
 }
 
-/// Applies every fix that is at least as safe as `least`. Files that did not parse whole are left alone.
+/// Applies every fix that is at least as safe as `least`. Files that did not parse completely are left alone.
 pub fn repair(inputs: &[Input], selection: &Selection, least: Safety) -> Repairs {
     repair_within(inputs, &Projects::of_all(inputs), selection, least)
 }
 
-/// The same in the files that are asked about.
+/// Like [`repair`], for the files asked about.
 pub fn repair_within(inputs: &[Input], projects: &Projects, selection: &Selection, least: Safety) -> Repairs {
     let map = Map::draw(inputs, projects);
     let islands = in_parallel(&map.islands, |island| {
@@ -67,7 +67,7 @@ pub fn repair_within(inputs: &[Input], projects: &Projects, selection: &Selectio
     repairs
 }
 
-/// The repairs of one island, and what the rules say of the result.
+/// Repairs one island, and runs the rules on the result.
 fn repair_island(
     mut files: Vec<SourceFile>,
     island: &[FileId],
@@ -99,7 +99,7 @@ fn repair_island(
     (repairs, found)
 }
 
-/// The files that change, by index, as they become.
+/// The changed files, by index, with their new contents.
 fn repair_once(
     files: &[SourceFile],
     found: &SourceReport,
@@ -115,7 +115,7 @@ fn repair_once(
             finding.file == index && finding.fix.safety >= least && !finding.fix.edits.is_empty()
         };
         let mut here: Vec<&SourceFinding> = found.findings.iter().filter(is_wanted).collect();
-        // All at once; where that does not parse, each alone says whether it is to blame.
+        // All at once; if the result does not parse, fixes that break it on their own are dropped.
         let mut made_of_all = together(file, &here);
         if made_of_all.is_none() {
             here.retain(|finding| edited(file, &finding.fix.edits).is_some());
@@ -134,25 +134,25 @@ fn repair_once(
     changed
 }
 
-/// Whether a text parses whole.
+/// Whether a text parses completely.
 pub fn parses(input: &Input) -> bool {
     let belonging = Belonging { project: 0, within: input.path.clone(), asked: true };
     SourceFile::read(input, &belonging, Depth::Unknown).problem.is_none()
 }
 
-/// The file with these edits, where it still parses.
+/// The file with these edits, if it still parses.
 fn edited(file: &SourceFile, edits: &[Edit]) -> Option<SourceFile> {
     file.edited(edits).filter(|after| after.problem.is_none())
 }
 
-/// Fixes that can be made together, and the file with all of them.
+/// The fixes that can be applied together, and the file with all of them.
 fn together<'f>(file: &SourceFile, findings: &[&'f SourceFinding]) -> Option<(Vec<&'f Fix>, SourceFile)> {
     let taken = compatible(findings.iter().map(|finding| &finding.fix));
     let edits: Vec<Edit> = taken.iter().flat_map(|fix| fix.edits.clone()).collect();
     edited(file, &edits).map(|after| (taken, after))
 }
 
-/// The touched lines before and after; places further apart than a few lines are shown with a gap.
+/// The touched lines before and after, with a gap between places more than a few lines apart.
 pub fn preview(file: &SourceFile, fix: &Fix) -> Option<Preview> {
     let mut edits: Vec<&Edit> = fix.edits.iter().collect();
     edits.sort_by_key(|edit| edit.range.start());
@@ -182,7 +182,7 @@ pub fn preview(file: &SourceFile, fix: &Fix) -> Option<Preview> {
     Some(Preview { line: file.line(first.range.start()), before, after })
 }
 
-/// Behind the line end of the line that `offset` is on.
+/// The offset after the line ending of the line that contains `offset`.
 fn line_end(file: &SourceFile, offset: TextSize) -> TextSize {
     let from = usize::from(offset);
     let rest = file.text.get(from..).unwrap_or_default();

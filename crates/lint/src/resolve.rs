@@ -1,4 +1,4 @@
-//! Where a name comes from: a definition in the given files, or another library by its dotted name.
+//! Resolves where a name comes from: a definition in the given files, or a library by its dotted name.
 
 use rustc_hash::FxHashMap;
 
@@ -6,10 +6,10 @@ use ruff_python_ast::Expr;
 
 use super::symbols::{ClassId, FileId, FunctionId, Symbols};
 
-/// Re-exports are followed this far.
+/// Re-exports are followed this many hops.
 const MOST_HOPS: usize = 6;
 
-/// Libraries that are never looked for among the given files, even where a folder has their name.
+/// Libraries that are never looked up among the given files, even if a folder has their name.
 pub const FOREIGN: &[&str] =
     &["torch", "numpy", "torchvision", "transformers", "lightning", "pytorch_lightning", "tensorflow"];
 
@@ -40,13 +40,13 @@ impl ModuleIndex {
         ModuleIndex { by_last_part, modules }
     }
 
-    /// The file that is meant by `a.b.c`, or by what `c` is imported from.
+    /// The file meant by `a.b.c`, or by the module that `c` is imported from.
     pub fn find_dotted(&self, from: FileId, dotted: &str) -> Option<FileId> {
         let parts: Vec<&str> = dotted.split('.').collect();
         self.find(from, &parts).or_else(|| self.find(from, &parts[..parts.len() - 1]))
     }
 
-    /// The file that `import parts` means when written in `from`: its path ends like the name, the nearest one wins.
+    /// The file that `import parts` in `from` means: its path ends with the name, and the nearest one wins.
     pub fn find(&self, from: FileId, parts: &[&str]) -> Option<FileId> {
         if parts.first().is_none_or(|first| FOREIGN.contains(first)) {
             return None;
@@ -62,7 +62,7 @@ impl ModuleIndex {
     }
 }
 
-/// The symbol that `name` at the top of `file` stands for.
+/// The symbol that `name` at the top level of `file` stands for.
 pub fn look_up<'a>(symbols: &Symbols<'a>, index: &ModuleIndex, file: FileId, name: &str) -> Option<Symbol<'a>> {
     look_up_within(symbols, index, file, name, MOST_HOPS)
 }

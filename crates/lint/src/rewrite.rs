@@ -1,7 +1,8 @@
-//! A Python file rewritten at places that a run of it told: arguments of calls, statements before others, lines at its head.
+//! Rewrites a Python file at places reported by a run: call arguments, inserted statements, lines at the top of the
+//! file.
 //!
-//! Everything is asked for first and written at once by [`Rewrite::finish`], so that several changes of one call or place do
-//! not get in each other's way, and the result is parsed again.
+//! All changes are requested first and written at once by [`Rewrite::finish`], so that several changes of one call or
+//! place do not interfere. The result is parsed again.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +18,16 @@ use crate::rewrite::arguments::Argument;
 pub mod arguments;
 mod head;
 
-/// A call as Python's frames tell it.
+/// A call as Python's frames report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// From 1: where it begins, or its name does.
+    /// From 1: the line where the call, or its name, begins.
     pub line: u32,
-    /// Its last line and the byte behind it on that line, where the interpreter knows.
+    /// Its last line and the byte after it on that line, where the interpreter reports them.
     pub end: Option<(u32, u32)>,
 }
 
-/// Why something cannot be written.
+/// Why a change cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("no single call is known at line {0}")]
@@ -37,14 +38,14 @@ pub enum Refusal {
     NoLine(u32),
 }
 
-/// One file, and what is to be changed in it.
+/// One file and the changes requested for it.
 pub struct Rewrite {
     file: SourceFile,
-    /// By where a call starts and ends.
+    /// Keyed by a call's start and end.
     arguments: BTreeMap<(TextSize, TextSize), Vec<Change>>,
-    /// Lines before the line that starts there, indented already.
+    /// Lines to insert before the line that starts at the key, already indented.
     lines: BTreeMap<TextSize, Vec<String>>,
-    /// Values that take another's place.
+    /// Replacements of values.
     values: BTreeMap<TextSize, Edit>,
     head: head::Head,
     newline: &'static str,
@@ -93,13 +94,13 @@ impl Rewrite {
         &self.file.path
     }
 
-    /// Gives the call this argument, or its present one another value. `callees` are names by which to know the call where the
-    /// interpreter told a line alone.
+    /// Adds this argument to the call, or replaces its value. `callees` are names that identify the call where the
+    /// interpreter reported only a line.
     pub fn set_argument(&mut self, spot: Spot, callees: &[&str], argument: Argument) -> Result<(), Refusal> {
         self.change(spot, callees, Change::Set(argument))
     }
 
-    /// Gives it another value where the call has it.
+    /// Replaces the argument's value if the call has it.
     pub fn set_given_argument(&mut self, spot: Spot, callees: &[&str], argument: Argument) -> Result<(), Refusal> {
         let call = self.call_at(spot, callees)?;
         if call.arguments.find_keyword(&argument.name).is_none() {
@@ -108,7 +109,7 @@ impl Rewrite {
         self.change(spot, callees, Change::Set(argument))
     }
 
-    /// Takes the argument out of the call, if it is there.
+    /// Removes the argument from the call, if present.
     pub fn drop_argument(&mut self, spot: Spot, callees: &[&str], argument: Argument) -> Result<(), Refusal> {
         self.change(spot, callees, Change::Drop(argument))
     }
@@ -116,14 +117,15 @@ impl Rewrite {
     fn change(&mut self, spot: Spot, callees: &[&str], change: Change) -> Result<(), Refusal> {
         let range = self.call_at(spot, callees)?.range();
         let changes = self.arguments.entry((range.start(), range.end())).or_default();
-        // A call that ran several times is asked about each time: the first word about an argument counts.
+        // A call that ran several times is requested each time: the first request for an argument counts.
         if !changes.iter().any(|other| other.name() == change.name()) {
             changes.push(change);
         }
         Ok(())
     }
 
-    /// Puts lines before the statement around the spot, at its indentation; further indentation in them is by four spaces.
+    /// Inserts lines before the statement around the spot, at its indentation; further indentation in them is four
+    /// spaces.
     pub fn insert_before(&mut self, spot: Spot, lines: &[String]) -> Result<(), Refusal> {
         let offset = match spot.end {
             Some(end) => self.offset(end).map(|end| end - TextSize::new(1)),
@@ -137,7 +139,8 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Whether the name is one that a comprehension or lambda of the statement around the spot binds, and so not known before it.
+    /// Whether a comprehension or lambda of the statement around the spot binds the name, so that it is not known
+    /// before it.
     pub fn binds_within(&self, spot: Spot, name: &str) -> bool {
         let offset = match spot.end {
             Some(end) => self.offset(end).map(|end| end - TextSize::new(1)),
@@ -165,26 +168,27 @@ impl Rewrite {
         found
     }
 
-    /// A line, or several, behind the imports of the file's head.
+    /// Inserts lines after the imports at the top of the file.
     pub fn after_imports(&mut self, lines: &[String]) {
         let indented: Vec<String> = lines.iter().map(|line| self.indented(line, "")).collect();
         self.head.after.push(indented);
     }
 
-    /// Lines before the first import of anything but Python's own modules.
+    /// Inserts lines before the first import that is not of Python's own light modules.
     pub fn before_imports(&mut self, lines: &[String]) {
         self.head.before.extend(lines.iter().cloned());
     }
 
-    /// Makes sure that the module is imported at the file's head; a whole statement where it begins with `from`.
+    /// Makes sure that the module is imported at the top of the file; text that begins with `from` is a whole
+    /// statement.
     pub fn import(&mut self, module: &str) {
         if !self.head.imports.iter().any(|other| other == module) {
             self.head.imports.push(module.to_string());
         }
     }
 
-    /// Gives every assignment to `target` (`torch.backends.cudnn.benchmark`) this value. Whether one of those that changed is
-    /// met whenever the file runs.
+    /// Sets every assignment to `target` (`torch.backends.cudnn.benchmark`) to this value. Returns whether a changed
+    /// one is reached whenever the file runs.
     pub fn assign(&mut self, target: &str, value: &str) -> bool {
         let body = &self.file.syntax.body;
         let mut found = Vec::new();
@@ -197,7 +201,8 @@ impl Rewrite {
         self.replace_values(&found, value)
     }
 
-    /// Gives every call of `function` (`torch.set_num_threads`) this sole argument; the same answer.
+    /// Gives every call of `function` (`torch.set_num_threads`) this sole argument. Returns the same as
+    /// [`Self::assign`].
     pub fn call_with(&mut self, function: &str, argument: &str) -> bool {
         let calls = calls_in(&self.file.syntax.body);
         let found: Vec<TextRange> = calls
@@ -218,7 +223,7 @@ impl Rewrite {
         always
     }
 
-    /// Whether some name or attribute of the file is called this.
+    /// Whether an attribute in the file has this name.
     pub fn mentions(&self, name: &str) -> bool {
         let mut found = false;
         walk_expressions(&self.file.syntax.body, &mut |expression| {
@@ -227,7 +232,7 @@ impl Rewrite {
         found
     }
 
-    /// The whole text with everything changed; none where the result would not parse.
+    /// The text with all changes; `None` where the result would not parse.
     pub fn finish(self) -> Option<String> {
         let mut edits: Vec<Edit> = self.values.values().cloned().collect();
         for call in calls_in(&self.file.syntax.body) {
@@ -272,7 +277,7 @@ impl Rewrite {
         }
     }
 
-    /// The offset of a byte of a line.
+    /// The offset of a byte in a line.
     fn offset(&self, (line, byte): (u32, u32)) -> Option<TextSize> {
         let end = self.file.line_end(line);
         let start = self.file.line_start(end);
@@ -286,7 +291,7 @@ impl Rewrite {
         (!text.trim().is_empty()).then(|| start + TextSize::new((text.len() - text.trim_start().len()) as u32))
     }
 
-    /// Start and indentation of the line that begins with the statement around `offset`.
+    /// The start and indentation of the line that begins with the statement around `offset`.
     fn statement_line(&self, offset: TextSize) -> Result<(TextSize, String), Refusal> {
         let mut around: Vec<&Stmt> = Vec::new();
         let mut block: &[Stmt] = &self.file.syntax.body;
@@ -306,7 +311,7 @@ impl Rewrite {
             if before.trim().is_empty() {
                 return Ok((start, before.to_string()));
             }
-            // Behind a semicolon: what stands before it on the line may be needed by what is put in.
+            // After a semicolon: the inserted lines may need what comes before it on the line.
             if before.contains(';') {
                 return Err(Refusal::Crowded(line));
             }
@@ -323,7 +328,7 @@ fn last_name(function: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether the expression is `a.b.c`, spelled so.
+/// Whether the expression is written as `a.b.c`.
 fn is_path(expression: &Expr, path: &str) -> bool {
     match (expression, path.rsplit_once('.')) {
         (Expr::Name(name), None) => name.id.as_str() == path,

@@ -1,18 +1,18 @@
-//! The project a file belongs to, found from the file and never from what was asked about.
+//! Finds the project a file belongs to, from the file alone and never from what was asked about.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::within;
 
-/// Folders that hold no source of the project.
+/// Folders without source of the project.
 pub const SKIPPED: &[&str] = &["__pycache__", "node_modules", "venv", "site-packages"];
 
-/// Entries at the root of a repository, and at the root of a project without one.
+/// Entries at the root of a repository, and at the root of a project outside a repository.
 const REPOSITORY: &[&str] = &[".git", ".hg"];
 const PROJECT: &[&str] = &["pyproject.toml", "setup.py", "setup.cfg", "headroom.toml"];
 
-/// Where packages of others are installed, each in a folder of its own.
+/// Folders where third-party packages are installed, each in a folder of its own.
 const INSTALLED: &[&str] = &["site-packages", "dist-packages"];
 
 /// Whether a file in a folder is read.
@@ -20,10 +20,10 @@ pub fn is_script(name: &str) -> bool {
     name.ends_with(".py") || name.ends_with(".ipynb")
 }
 
-/// Roots by the folders that were asked for.
+/// Roots by folder.
 pub struct Roots {
     known: HashMap<PathBuf, PathBuf>,
-    /// Files come folder by folder: the folder before, which most often is the same, and its root.
+    /// Files come folder by folder: caches the previous folder, which is usually the same, and its root.
     last: Option<(PathBuf, PathBuf)>,
     /// Folders that many projects share.
     shared: Vec<PathBuf>,
@@ -40,7 +40,7 @@ impl Roots {
         Roots::default()
     }
 
-    /// The root of the project that the files of `folder`, given by its whole path, belong to.
+    /// The root of the project that the files of `folder`, given by its full path, belong to.
     pub fn of_folder(&mut self, folder: &Path) -> PathBuf {
         if let Some((last, root)) = &self.last
             && last.as_os_str() == folder.as_os_str()
@@ -54,7 +54,7 @@ impl Roots {
     }
 }
 
-/// The repository's root, else the project's, else the highest folder up to which every one holds scripts.
+/// The repository's root, else the project's, else the topmost folder of the unbroken chain that contains scripts.
 fn find(folder: &Path, shared: &[PathBuf]) -> PathBuf {
     let around = considered(folder, shared);
     let holds = |names: &'static [&str]| move |folder: &&&Path| names.iter().any(|name| folder.join(name).exists());
@@ -62,7 +62,7 @@ fn find(folder: &Path, shared: &[PathBuf]) -> PathBuf {
         return root.to_path_buf();
     }
     if let Some(at) = around.iter().position(|folder| holds(PROJECT)(&folder)) {
-        // A part with a `setup.py` of its own, beside the scripts that use it.
+        // A component with its own `setup.py`, beside the scripts that use it.
         let whole = around[at + 1..].iter().take_while(|folder| holds_scripts(folder)).last();
         return whole.unwrap_or(&around[at]).to_path_buf();
     }
@@ -70,8 +70,8 @@ fn find(folder: &Path, shared: &[PathBuf]) -> PathBuf {
     with_scripts.map_or(folder, |folder| folder).to_path_buf()
 }
 
-/// The folder and those above it that may be the root: not beyond an installed package, a hidden folder or one that is
-/// never walked into, and none that many projects share.
+/// The folder and its ancestors that may be the root: up to an installed package, a hidden folder or one that is never
+/// walked into, and not a folder that many projects share.
 fn considered<'f>(folder: &'f Path, shared: &[PathBuf]) -> Vec<&'f Path> {
     let mut around = Vec::new();
     for ancestor in folder.ancestors() {

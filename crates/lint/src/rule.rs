@@ -1,4 +1,4 @@
-//! A source rule, and the finding it makes.
+//! A source rule, and the finding it reports.
 
 use rustc_hash::FxHashSet;
 
@@ -15,20 +15,20 @@ use crate::finding::{Cause, Confidence, Effort, Place, Severity, percent_of_step
 /// One rule: its logic in `rules/<name>.rs`, its page beside it in `<name>.md`.
 pub struct SourceRule {
     pub code: &'static str,
-    /// Reads after "allow".
+    /// Chosen to read well after "allow".
     pub name: &'static str,
     pub cause: Cause,
     /// Severity of a finding that nothing has measured.
     pub severity: Severity,
     pub effort: Effort,
     pub confidence: Confidence,
-    /// Names that a trace shows for what the line does.
+    /// Operator names that a trace shows for the line.
     pub operators: &'static [&'static str],
     pub page: &'static str,
     pub check: fn(&mut Check),
 }
 
-/// A suspicion at a line of a script.
+/// A suspected cause at a line of a script.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceFinding {
     pub code: &'static str,
@@ -45,11 +45,11 @@ pub struct SourceFinding {
     pub function: String,
     pub operators: &'static [&'static str],
     pub calls_per_step: CallsPerStep,
-    /// True, but seldom worth a change: shown only on request. See `Notice`.
+    /// True, but rarely worth a change: shown only on request. See `Notice`.
     pub pedantic: bool,
-    /// Shown only where a trace agrees: see the rule's page.
+    /// Shown only where a trace confirms it: see the rule's page.
     pub needs_trace: bool,
-    /// Finding of a trace of the script, where one was given and agrees.
+    /// The finding of a trace of the script, where one was given and confirms this.
     pub measured: Option<Measured>,
     pub fix: Fix,
     #[serde(skip)]
@@ -58,20 +58,20 @@ pub struct SourceFinding {
     pub(super) range: TextRange,
 }
 
-/// The finding of a trace that has the same cause at the same place.
+/// A trace's finding with the same cause at the same place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     pub code: &'static str,
     pub name: &'static str,
-    /// Absent where the cost is memory or trust in the trace instead of time.
+    /// `None` where the cost is memory or trust in the trace instead of time.
     pub share_of_step: Option<f64>,
-    /// How many lines cause that share together.
+    /// The number of lines that cause that share together.
     pub lines: usize,
     pub message: String,
 }
 
 impl Measured {
-    /// `3.5% of the step (measured, TR101)`; of a cost that several lines share, how many do.
+    /// `3.5% of the step (measured, TR101)`; for a cost that several lines share, also their number.
     pub fn shown(&self) -> String {
         match (self.share_of_step.map(percent_of_step), self.lines) {
             (Some(share), 0 | 1) => format!("{share} (measured, {})", self.code),
@@ -81,20 +81,20 @@ impl Measured {
     }
 }
 
-/// How often the line runs in a step, as far as the source shows.
+/// How often the line runs per step, as far as the source shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallsPerStep {
     Once,
     PerParameter,
-    /// Inside a module's `forward`, which a step may run once a layer.
+    /// Inside a module's `forward`, which a step may run once per layer.
     PerLayer,
     Several,
     /// Not part of the step, or not known.
     Unknown,
 }
 
-/// Whether a finding is shown unless it is asked for.
+/// Whether a finding is shown by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A maintainer would act on it: on the hot path, beyond the cost that the rule's page states.
@@ -103,7 +103,7 @@ pub enum Notice {
     Pedantic,
 }
 
-/// A rule's view of the program, and where it puts its findings.
+/// A rule's view of the program, and the list of its findings.
 pub struct Check<'p, 'a> {
     pub program: &'p Program<'a>,
     pub rule: &'static SourceRule,
@@ -112,19 +112,20 @@ pub struct Check<'p, 'a> {
 }
 
 impl<'p, 'a> Check<'p, 'a> {
-    /// The last finding rests on less than the rule's usual evidence.
+    /// Lowers the confidence of the last finding, which has less than the rule's usual evidence.
     pub fn doubt(&mut self) {
         if let Some(last) = self.found.last_mut() {
             last.confidence = last.confidence.min(Confidence::Medium);
         }
     }
 
-    /// A finding at `node`, which runs under `context`. One rule says one thing about a line.
+    /// Reports a finding at `node`, which runs under `context`. A rule reports at most one finding per line.
     pub fn report(&mut self, context: ContextId, node: impl Ranged, message: impl Into<String>, fix: Fix) {
         self.report_as(Notice::Default, context, node, message, fix);
     }
 
-    /// The same, with the rule's word on whether it is shown by default. Findings outside of training never are.
+    /// Like [`Self::report`], with the rule's choice whether it is shown by default. Findings outside training never
+    /// are.
     pub fn report_as(
         &mut self,
         notice: Notice,
@@ -141,11 +142,11 @@ impl<'p, 'a> Check<'p, 'a> {
         let rule = self.rule;
         let is_outside = match self.program.scope(context) {
             Scope::Training => false,
-            // Rules about evaluation are at home there.
+            // Rules about evaluation apply there.
             Scope::Inference => !matches!(rule.code, "TP601" | "TP604"),
             _ => true,
         };
-        // Whether a branch is taken is the reader's to say. A word added to a copy is right either way.
+        // Only the reader knows whether a branch is taken. A keyword added to a copy is right either way.
         let is_branch = rule.code != "TP303" && self.program.is_hot(context) && self.program.is_under_branch(context);
         let is_mitigated = || self.program.is_on_side_stream(context, node.range());
         let is_pedantic = notice == Notice::Pedantic
@@ -157,7 +158,7 @@ impl<'p, 'a> Check<'p, 'a> {
             code: rule.code,
             name: rule.name,
             cause: rule.cause,
-            // A finding that is seldom worth a change is never severe, and nothing is critical before it is measured.
+            // A finding that is rarely worth a change is never severe, and nothing is critical until it is measured.
             severity: if is_pedantic { Severity::Low } else { rule.severity.min(Severity::High) },
             effort: rule.effort,
             confidence: rule.confidence,

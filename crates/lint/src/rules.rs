@@ -1,4 +1,4 @@
-//! Every source rule. A new one is its file, its page and two lines here; tests find it by themselves.
+//! All source rules. A new one needs its file, its page and two lines here; tests find it on their own.
 
 mod accumulate_without_no_sync;
 mod average_speed_only;
@@ -54,7 +54,7 @@ use super::symbols::FunctionId;
 use super::topics::Topic;
 use super::value::{Home, Origin, Value};
 
-/// In the order of their codes.
+/// Ordered by code.
 pub const RULES: &[SourceRule] = &[
     item_per_step::RULE,
     readback_per_step::RULE,
@@ -99,12 +99,12 @@ pub const RULES: &[SourceRule] = &[
     average_speed_only::RULE,
 ];
 
-/// The rule of that code or name.
+/// The rule with that code or name.
 pub fn find(code_or_name: &str) -> Option<&'static SourceRule> {
     RULES.iter().find(|rule| rule.code.eq_ignore_ascii_case(code_or_name) || rule.name == code_or_name)
 }
 
-/// A piece of source that fits into a message: one line, at most sixty characters.
+/// Shortens a piece of source for a message: one line, at most sixty characters.
 fn short(text: &str) -> String {
     const MOST: usize = 60;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -114,7 +114,7 @@ fn short(text: &str) -> String {
     line.chars().take(MOST - 1).chain(['…']).collect()
 }
 
-/// The last word of what is called: `Linear` in `nn.Linear(…)`.
+/// The last word of the called name: `Linear` in `nn.Linear(…)`.
 fn called_name(call: &ExprCall) -> &str {
     match &*call.func {
         Expr::Attribute(attribute) => attribute.attr.as_str(),
@@ -131,7 +131,7 @@ fn moves_to_device(call: &Call) -> bool {
     is_move && lands && !was_there
 }
 
-/// `def to_var(x): return x.cuda() if cuda else x`: a function that only moves what it is handed.
+/// `def to_var(x): return x.cuda() if cuda else x`: a function that only moves its argument.
 fn only_moves(program: &Program, function: FunctionId) -> bool {
     const ON_THE_WAY: [&str; 14] = [
         "cuda",
@@ -160,7 +160,7 @@ fn only_moves(program: &Program, function: FunctionId) -> bool {
         && program.calls_of(function).all(|call| ON_THE_WAY.contains(&call.name))
 }
 
-/// The value that a call of such a function takes to the device, where it lies on the host.
+/// The host value that a call of such a function moves to the device.
 fn handed_over<'c>(program: &Program, call: &'c Call) -> Option<&'c Value> {
     let Callee::Function(function) = call.callee else { return None };
     let given = call.arguments.first()?;
@@ -172,7 +172,7 @@ fn handed_over<'c>(program: &Program, call: &'c Call) -> Option<&'c Value> {
     (is_host && only_moves(program, function)).then_some(given)
 }
 
-/// Where a tensor that is made on the host and moved further down is mended: at the call that makes it, if that runs at every
+/// Where to fix a tensor that is made on the host and moved later: at the call that makes it, if that runs at every
 /// step, else at the move.
 fn made_at<'p, 'a>(program: &'p Program<'a>, moved: &'p Call<'a>, made: TextRange) -> &'p Call<'a> {
     maker_of(program, moved, made).filter(|maker| program.is_hot(maker.context)).unwrap_or(moved)
@@ -188,7 +188,7 @@ fn maker_of<'p, 'a>(program: &'p Program<'a>, moved: &Call, made: TextRange) -> 
     Some(&program.notes.calls[*index]).filter(makes)
 }
 
-/// Loaders that feed something: a demonstration at the end of a file without training is left out.
+/// Loaders that feed something: a demo at the end of a file without training is left out.
 fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<'a>> {
     program.constructed.loaders.iter().filter(|loader| {
         let file = program.file_of(loader.context);
@@ -202,8 +202,8 @@ fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<
     })
 }
 
-/// A loader that is read where it is made, by loops that do not train: the trial at the end of a dataset's file, the
-/// mean and deviation of all samples. One that is handed on or given back may train elsewhere.
+/// Whether the loader is read where it is constructed, by loops that do not train: a trial at the end of a dataset's
+/// file, the mean and deviation of all samples. A loader that is passed on or returned may train elsewhere.
 fn is_aside(program: &Program, loader: &Loader) -> bool {
     let Some(id) = program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
         return false;
@@ -223,7 +223,7 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     };
     let name = named(loader);
     let is_local = matches!(loader.statement, Stmt::Assign(assign) if assign.targets.iter().all(Expr::is_name_expr));
-    // A generator hands on what it reads.
+    // A generator passes on what it reads.
     let hands_out = || {
         let body = program.function_of(loader.context).body;
         let range = body.first().zip(body.last()).map(|(first, last)| TextRange::new(first.start(), last.end()));
@@ -242,12 +242,12 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     }
 }
 
-/// How many workers a loader has, as far as the source tells.
+/// How many workers a loader has, as far as the source shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Workers {
-    /// Not said, and no dictionary could say it.
+    /// Not given, and no dictionary could contain it.
     Unsaid,
-    /// Zero, as written or by the setting's default.
+    /// Zero, as written or as the setting's default.
     Zero,
     Some,
     Unknown,
@@ -277,8 +277,8 @@ fn workers_of(program: &Program, loader: &Loader) -> Workers {
     }
 }
 
-/// A loader that feeds training, whose option is written where it is made, or left out. An option that a user sets is
-/// theirs, and an evaluation's loader runs now and then.
+/// The notice for a loader: default if it feeds training and its option is a literal at the call or missing. A user's
+/// option is theirs to set, and an evaluation's loader runs only now and then.
 fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
     let given = loader.node.arguments.find_keyword(option).map(|keyword| &keyword.value);
     let is_written = given.is_none_or(|value| matches!(value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)));
@@ -296,7 +296,7 @@ fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
     if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
 }
 
-/// Adds a keyword to a loader's call, unless a followed dictionary already has it.
+/// Adds a keyword to a loader's call, unless an expanded dictionary already has it.
 fn keyword_edit(loader: &Loader, edit: Edit, name: &str) -> Vec<Edit> {
     let has_dictionary = loader.node.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
     let is_written = loader.node.arguments.find_keyword(name).is_some();
@@ -305,7 +305,7 @@ fn keyword_edit(loader: &Loader, edit: Edit, name: &str) -> Vec<Edit> {
         "pin_memory" => loader.pin_memory.is_some(),
         _ => loader.persistent.is_some(),
     };
-    // A value that comes from a parameter or a constant is changed there, by a person.
+    // A value that comes from a parameter or a constant is for a person to change, there.
     let is_literal = loader
         .node
         .arguments
@@ -314,7 +314,7 @@ fn keyword_edit(loader: &Loader, edit: Edit, name: &str) -> Vec<Edit> {
     if has_dictionary && given && !is_written || !is_literal { Vec::new() } else { vec![edit] }
 }
 
-/// Training calls, those last that run only where somebody asks for it.
+/// Training calls, with opt-in ones last.
 fn trained_by_default<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Call<'a>> {
     let calls = || program.heat.training_calls.iter().map(|index| &program.notes.calls[*index]);
     let is_asked = |call: &&Call| {
@@ -324,7 +324,7 @@ fn trained_by_default<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = 
     calls().filter(move |call| !is_asked(call)).chain(calls().filter(is_asked))
 }
 
-/// For every file, the first backward pass that runs at every step.
+/// The first backward pass of every file that runs at every step.
 fn first_backward<'p, 'a>(program: &'p Program<'a>) -> Vec<&'p Call<'a>> {
     let mut found: Vec<&Call> = Vec::new();
     for call in trained_by_default(program) {

@@ -1,6 +1,7 @@
-//! The part of a project that code belongs to: training, or tests, benchmarks, inference and data preparation beside it.
+//! The part of a project that code belongs to: training, or tests, benchmarks, inference and data preparation.
 //!
-//! Findings outside of training are held back: a read-back in a test or in a conversion script costs no training step.
+//! Findings outside training are held back: a read-back in a test or in a conversion script does not slow a training
+//! step.
 
 use super::context::ContextId;
 use super::program::Program;
@@ -13,11 +14,11 @@ pub enum Scope {
     Benchmark,
     Inference,
     DataPreparation,
-    /// Shows how a library is used, on little data.
+    /// Shows how to use a library, on little data.
     Example,
 }
 
-/// Folders and words of file names, by what they hold. Tests come first: a test of a benchmark is a test.
+/// Words in folder and file names, by scope. Tests come first: a test of a benchmark is a test.
 const WORDS: &[(Scope, &[&str])] = &[
     (Scope::Test, &["test", "tests", "testing", "unittest", "unittests", "conftest"]),
     (Scope::Benchmark, &["bench", "benchmark", "benchmarks", "benchmarking", "microbenchmark", "profiling", "perf"]),
@@ -95,7 +96,7 @@ impl Program<'_> {
             _ if is_example(module) || is_copied_library(module) => Scope::Example,
             _ if is_merge(function.name) => Scope::DataPreparation,
             _ if self.is_of_metric(context) && !self.is_in_sight(context) => Scope::Inference,
-            // A script that trains does so wherever it lies; tests and benchmarks train for their own ends.
+            // A script that trains is training code wherever it is; tests and benchmarks train for other purposes.
             Some(Scope::Inference | Scope::DataPreparation)
                 if self.groups.mentions_itself(function.file, Topic::Trains) =>
             {
@@ -108,7 +109,8 @@ impl Program<'_> {
 }
 
 impl Program<'_> {
-    /// In a folder of metrics, or in a class that is one by its own or its bases' names: computed at an epoch's end.
+    /// Whether the code is in a metrics folder, or in a class that is a metric by name: computed at the end of an
+    /// epoch.
     fn is_of_metric(&self, context: ContextId) -> bool {
         let (_, folders) = self.source(context).module.split_last().unwrap_or((&String::new(), &[]));
         let is_word = |name: &str| matches!(name, "metric" | "metrics");
@@ -117,7 +119,7 @@ impl Program<'_> {
     }
 }
 
-/// Below a folder of examples or tutorials, or among what was copied in from elsewhere.
+/// Whether the file is below a folder of examples or tutorials, or vendored.
 fn is_example(parts: &[String]) -> bool {
     const FOLDERS: &[&str] = &[
         "examples",
@@ -137,7 +139,7 @@ fn is_example(parts: &[String]) -> bool {
     parts[..folders].iter().any(|folder| FOLDERS.contains(&folder.to_ascii_lowercase().as_str()))
 }
 
-/// A library that everybody knows, deep inside a package of another name: copied in, and rarely trained there.
+/// A well-known library deep inside a package of another name: vendored, and rarely trained there.
 fn is_copied_library(parts: &[String]) -> bool {
     const LIBRARIES: &[&str] = &["mmcv", "mmseg", "mmdet", "mmpose", "detectron2", "fairseq", "apex"];
     let folders = parts.len().saturating_sub(1);
@@ -154,7 +156,7 @@ fn is_test_name(name: &str) -> bool {
     name.starts_with("test_") || name.starts_with("Test") || name.ends_with("Test") || name.ends_with("TestCase")
 }
 
-/// By the parts of the module's name, which are folders and the file's own name.
+/// The scope from the parts of the module's name: its folders and the file's own name.
 fn of_module(parts: &[String]) -> Option<Scope> {
     let (stem, folders) = parts.split_last()?;
     let by_name = if stem == "test" { None } else { of_words(stem) };
@@ -185,7 +187,7 @@ mod tests {
             ("tools/convert_checkpoint.py", Some(Scope::DataPreparation)),
             ("pkg/model.py", None),
             ("examples/train_and_generate.py", None),
-            // A script called `test.py` in a training project evaluates; what it holds says so itself.
+            // A script called `test.py` in a training project evaluates; its contents decide.
             ("test.py", None),
         ] {
             let parts: Vec<String> = path.trim_end_matches(".py").split('/').map(str::to_string).collect();

@@ -1,4 +1,4 @@
-//! Selection of the rules that run, and where: `--select`, `--ignore` and `[tool.headroom]`.
+//! Selects the rules that run, and where: `--select`, `--ignore` and `[tool.headroom]`.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub struct Selection {
     /// Codes ignored under paths that match a pattern.
     per_path: Vec<(String, Vec<String>)>,
     is_pedantic: bool,
-    /// Selections that replace all this for single files, by the paths they are shown by.
+    /// Selections that replace this one for single files, by displayed path.
     by_file: FxHashMap<String, Arc<Selection>>,
 }
 
@@ -45,12 +45,12 @@ impl Selection {
         })
     }
 
-    /// The same rules, with all that they find.
+    /// The same rules, with their pedantic findings.
     pub fn pedantic(self) -> Selection {
         Selection { is_pedantic: true, ..self }
     }
 
-    /// Whether pedantic findings of a rule are shown: asked for at large, or by selecting the rule or its group.
+    /// Whether pedantic findings of a rule are shown: requested for all rules, or by selecting the rule or its group.
     pub fn wants_pedantic(&self, code: &str, path: &str) -> bool {
         if let Some(own) = self.by_file.get(path) {
             return own.wants_pedantic(code, path);
@@ -59,7 +59,7 @@ impl Selection {
         self.is_pedantic || self.select.iter().any(names_it)
     }
 
-    /// A selection for each file, by the path it is shown by.
+    /// Builds a selection per file, by displayed path.
     pub fn by_path(of_files: impl IntoIterator<Item = (String, Selection)>) -> Selection {
         let mut distinct: Vec<Arc<Selection>> = Vec::new();
         let mut by_file = FxHashMap::default();
@@ -77,7 +77,7 @@ impl Selection {
         }
     }
 
-    /// Whether any file is to be looked at by the rule.
+    /// Whether the rule runs on any file.
     pub fn wants(&self, code: &str) -> bool {
         if !self.by_file.is_empty() {
             return self.by_file.values().any(|selection| selection.wants(code));
@@ -111,7 +111,7 @@ fn resolve(given: &str) -> Result<String, SelectionError> {
     Err(SelectionError::UnknownRule { code: given.to_string() })
 }
 
-/// `*` stands for any part of a name, `**` for any folders; a pattern without `/` matches a file's name or a folder.
+/// `*` matches any part of a name, `**` any folders; a pattern without `/` matches a file's name or a folder.
 pub fn matches_path(pattern: &str, path: &str) -> bool {
     let path = path.trim_start_matches("./");
     let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
@@ -119,7 +119,7 @@ pub fn matches_path(pattern: &str, path: &str) -> bool {
     if !pattern.contains('/') {
         return parts.iter().any(|part| matches_text(pattern.as_bytes(), part.as_bytes()));
     }
-    // Any tail of the path may match, so that patterns hold wherever the command is run from; so may its folders.
+    // Any tail of the path may match, so that patterns work wherever the command is run from; so may its folders.
     (0..parts.len()).any(|from| {
         (from + 1..=parts.len()).any(|to| matches_text(pattern.as_bytes(), parts[from..to].join("/").as_bytes()))
     })

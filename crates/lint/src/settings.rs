@@ -1,4 +1,4 @@
-//! Switches of a script and whether they are off unless asked for: argparse flags, dataclass fields, constants.
+//! Finds a script's settings and their defaults: argparse flags, dataclass fields, constants.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,7 +9,7 @@ use super::file::SourceFile;
 use super::ids::FileId;
 use super::value::Value;
 
-/// Defaults by file and name. A name that one file gives two defaults has none.
+/// Defaults by file and name. A name with two defaults in one file has none.
 pub struct Settings<'a> {
     by_file: Vec<FxHashMap<String, Value>>,
     by_name: FxHashMap<String, Value>,
@@ -40,7 +40,7 @@ impl<'a> Settings<'a> {
                 .or_insert_with(|| value.clone());
         }
         for (name, value) in given {
-            // A flag of the file's own stays: it is asked on the command line, whatever a class's user says elsewhere.
+            // The file's own flag stays: the command line decides it, whatever a class's user passes elsewhere.
             let fields = by_file.iter_mut().zip(&flags).filter(|(_, flags)| !flags.contains(&name));
             fields.filter_map(|(found, _)| found.get_mut(&name)).for_each(|known| *known = value.clone());
             by_name.insert(name, value);
@@ -48,14 +48,14 @@ impl<'a> Settings<'a> {
         Settings { by_file, by_name, files }
     }
 
-    /// The default of `args.name`, if the file that uses it, or another one, sets one.
+    /// The default of `args.name`, if the file that uses it or another one sets it.
     pub fn default_of(&self, file: FileId, name: &str) -> Option<&Value> {
         debug_assert!(file < self.files.len());
         self.by_file[file].get(name).or_else(|| self.by_name.get(name)).filter(|value| **value != Value::Unknown)
     }
 }
 
-/// `args`, `cfg`, `self.config`: objects that hold settings by what people call them.
+/// `args`, `cfg`, `self.config`: usual names of objects that hold settings.
 pub fn is_settings_name(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "args",
@@ -87,8 +87,8 @@ pub fn is_settings_name(name: &str) -> bool {
     NAMES.contains(&name) || name.ends_with("_args") || name.ends_with("_config") || name.ends_with("_cfg")
 }
 
-/// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: what a loader is told, by what people call it. Asked of many names:
-/// nothing is allocated.
+/// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: loader options by their usual names. Called for many names, so it
+/// does not allocate.
 pub fn is_loader_option(name: &str) -> bool {
     const WORDS: [&str; 7] = ["worker", "thread", "pin_mem", "persistent", "n_jobs", "n_cpu", "num_cpu"];
     let has = |word: &str| name.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
@@ -122,7 +122,7 @@ fn collect_file(file: &SourceFile) -> Collector {
     collector
 }
 
-/// A name that is given two values has none.
+/// Records a value for a name; a name with two values has none.
 fn agree(all: &mut FxHashMap<String, Value>, name: &str, value: Value) {
     match all.get_mut(name) {
         Some(known) if *known != value => *known = Value::Unknown,
@@ -135,14 +135,14 @@ fn agree(all: &mut FxHashMap<String, Value>, name: &str, value: Value) {
 
 struct Collector {
     found: FxHashMap<String, Value>,
-    /// `TrainerConfig(num_workers=4)`: options of loaders that a class's user says, whatever its own defaults are.
+    /// `TrainerConfig(num_workers=4)`: loader options that a class's user passes, whatever its own defaults are.
     given: FxHashMap<String, Value>,
     /// Names that `add_argument` gave a default.
     flags: FxHashSet<String>,
 }
 
 impl Collector {
-    /// `conf.num_workers = 4`, `_C.DATALOADER.NUM_WORKERS = 4`, and fields of `class Config:`: options of loaders, which no
+    /// `conf.num_workers = 4`, `_C.DATALOADER.NUM_WORKERS = 4`, and fields of `class Config:`: loader options, which no
     /// branch depends on.
     fn add_assigned(&mut self, statement: &Stmt) {
         let add = |found: &mut FxHashMap<String, Value>, name: &str, value: &Expr| {
@@ -244,7 +244,7 @@ impl<'a> Visitor<'a> for Collector {
     }
 }
 
-/// Makers of bags of settings, by what libraries and people call them.
+/// Constructors of settings objects, by their usual names.
 fn holds_settings(call: &ruff_python_ast::ExprCall) -> bool {
     let name = match &*call.func {
         Expr::Name(name) => name.id.as_str(),

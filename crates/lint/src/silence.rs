@@ -1,4 +1,4 @@
-//! `# noqa: CODE` behind every line that has a finding.
+//! Appends `# noqa: CODE` to every line that has a finding.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use crate::finding::Place;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Silenced {
     pub files: Vec<Repaired>,
-    /// How many findings the new comments silence.
+    /// The number of findings that the new comments silence.
     pub findings: usize,
-    /// Findings whose lines have no room for a comment: they end inside a string.
+    /// Findings whose lines cannot take a comment: they end inside a string.
     pub left: Vec<(&'static str, Place)>,
-    /// Files that did not parse whole, or were not read, and why.
+    /// Files that did not parse completely or were not read, and why.
     pub problems: Vec<(String, Problem)>,
 }
 
-/// Writes the comments into the files that are asked about. Files that did not parse whole are left alone.
+/// Writes the comments into the files that are asked about. Files that did not parse completely are left alone.
 pub fn silence(inputs: &[Input], projects: &Projects, selection: &Selection) -> Silenced {
     let map = Map::draw(inputs, projects);
     let islands = in_parallel(&map.islands, |island| {
@@ -56,7 +56,7 @@ fn silence_file(file: &SourceFile, found: &[&SourceFinding], silenced: &mut Sile
     let lines = Lines::of(file);
     let mut codes: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for finding in found {
-        // A comment holds for the first and the last line of what it silences.
+        // A comment applies on the first and the last line of the code it silences.
         let candidates = [finding.range.end(), finding.range.start()].map(|offset| file.line(offset));
         match candidates.into_iter().find(|line| lines.has_room(file, *line)) {
             Some(line) => {
@@ -77,10 +77,10 @@ fn silence_file(file: &SourceFile, found: &[&SourceFinding], silenced: &mut Sile
     file.edited(&edits)
 }
 
-/// Tokens that the ends of lines hold.
+/// Tokens at line ends.
 struct Lines {
     comments: Vec<TextRange>,
-    /// Strings that go over several lines.
+    /// Strings that span several lines.
     strings: Vec<TextRange>,
 }
 
@@ -110,7 +110,7 @@ impl Lines {
         !file.line_text(line).ends_with('\\') && !self.strings.iter().any(is_within)
     }
 
-    /// Adds the codes to the line's `noqa` list, or a comment behind what the line holds.
+    /// Adds the codes to the line's `noqa` list, or appends a comment to the line.
     fn comment(&self, file: &SourceFile, line: u32, codes: &str) -> Edit {
         let own = self.comments.iter().find(|comment| file.line(comment.start()) == line);
         let listed = own.and_then(|comment| {

@@ -9,7 +9,7 @@ use crate::finding::Place;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Suppressions {
-    /// Codes by the line they hold for; an empty list silences every rule.
+    /// Codes by the line they apply to; an empty list silences every rule.
     by_line: FxHashMap<u32, Vec<String>>,
     whole_file: Option<Vec<String>>,
 }
@@ -57,13 +57,13 @@ impl Suppressions {
     }
 }
 
-/// `[TP101, TP102]`; nothing in brackets means every rule.
+/// `[TP101, TP102]`; without codes, every rule.
 fn bracketed(rest: &str) -> Vec<String> {
     let Some(inside) = rest.trim_start().strip_prefix('[') else { return Vec::new() };
     codes_in(inside.split(']').next().unwrap_or_default())
 }
 
-/// `: TP101, E501`. Codes of other tools stay in the list, so that they silence nothing of ours.
+/// `: TP101, E501`. Codes of other tools stay in the list, so that it is not empty and silences nothing of ours.
 fn listed(rest: &str) -> Vec<String> {
     match rest.trim_start().strip_prefix(':') {
         Some(codes) => codes_in(codes.split('#').next().unwrap_or_default()),

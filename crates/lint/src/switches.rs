@@ -17,7 +17,7 @@ const NAMES: &[&str] = &[
     "use_bf16",
 ];
 
-/// Goes through a file token by token, and says where a switch that is off ends.
+/// Reads a file token by token and reports where a switch that is off ends.
 #[derive(Default)]
 pub struct Switches {
     state: State,
@@ -27,11 +27,11 @@ pub struct Switches {
 enum State {
     #[default]
     Outside,
-    /// Behind a switch's name, in code or as a key.
+    /// After a switch's name, in code or as a key.
     Named,
-    /// Behind the colon or the equals sign that follows it.
+    /// After the colon or equals sign that follows it.
     Given,
-    /// Behind the name of an option of the command line, to the end of the call.
+    /// After the name of a command-line option, until the end of the call.
     Option,
 }
 

@@ -1,4 +1,4 @@
-//! Definitions and imports of a file: functions, classes, names of other modules, module-level constants.
+//! Definitions and imports of a file: functions, classes, imported names, module-level constants.
 
 use rustc_hash::FxHashMap;
 
@@ -8,7 +8,7 @@ use super::file::SourceFile;
 
 pub use super::ids::{ClassId, FileId, FunctionId};
 
-/// A function, a method, or a module's own statements (`definition` is none).
+/// A function, a method, or a module's top-level statements (`definition` is `None`).
 pub struct Function<'a> {
     pub file: FileId,
     pub name: &'a str,
@@ -182,7 +182,7 @@ fn collect_function<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition
         definition: Some(definition),
         body: &definition.body,
     });
-    // `@rate.setter` under `@property` of the same name: reading it runs the first.
+    // `@rate.setter` under `@property` of the same name: a read runs the getter.
     let is_setter = definition.decorator_list.iter().any(|decorator| {
         matches!(&decorator.expression, Expr::Attribute(part) if matches!(part.attr.as_str(), "setter" | "deleter"))
     });
@@ -202,14 +202,14 @@ fn collect_class<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition: &
     let id = symbols.classes.len();
     let name = definition.name.as_str();
     symbols.classes.push(Class { file: scope.file, name, definition, methods: FxHashMap::default() });
-    // A class inside a function is reached by its name from the whole file: good enough, and rare.
+    // A class inside a function is found by name from the whole file: good enough, and rare.
     symbols.files[scope.file].classes.insert(name, id);
     let prefix = format!("{}{name}.", scope.prefix);
     let inner = Scope { file: scope.file, source: scope.source, class: Some(id), function: scope.function, prefix };
     collect_body(symbols, &inner, &definition.body);
 }
 
-/// `from ..a import b` seen from the module it stands in.
+/// `from ..a import b` made absolute from its module.
 fn absolute(source: &SourceFile, level: u32, module: &str) -> String {
     if level == 0 {
         return module.to_string();

@@ -1,4 +1,4 @@
-//! Topics that a file speaks of: devices, reduced precision, compilation and the like.
+//! Topics that a file mentions: devices, reduced precision, compilation and so on.
 
 use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
@@ -9,15 +9,15 @@ use ruff_text_size::{Ranged, TextRange};
 use super::ids::FileId;
 use super::switches::Switches;
 
-/// Facts a rule may ask of a file's surroundings, by the words that tell.
+/// Facts a rule may ask about a file's surroundings, detected by keywords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Topic {
     /// A device other than the host.
     Device,
-    /// `device` is spoken of, but not which.
+    /// `device` is mentioned, but not which one.
     SomeDevice,
-    /// The host named as the device.
+    /// The host is named as the device.
     Cpu,
     ReducedPrecision,
     TensorFloat,
@@ -25,7 +25,7 @@ pub enum Topic {
     Clipping,
     Convolution,
     MatrixProduct,
-    /// Products of sequences: a layer of a perceptron alone is none.
+    /// Products over sequences: a single perceptron layer does not count.
     LargeProduct,
     Benchmark,
     Deterministic,
@@ -39,11 +39,11 @@ pub enum Topic {
     Models,
     /// A library that puts batches on the device itself.
     Placed,
-    /// Reduced precision that is off unless it is asked for.
+    /// Reduced precision that is off by default.
     PrecisionByChoice,
 }
 
-/// Words for products that are large wherever they stand.
+/// Names of products that are always large.
 const LARGE_PRODUCTS: &[&str] = &[
     "matmul",
     "bmm",
@@ -179,7 +179,7 @@ const WORDS: &[(Topic, &[&str])] = &[
 ];
 
 pub struct Groups {
-    /// One bit a topic: the file itself, what it imports and what imports it.
+    /// One bit per topic: the file itself, its imports and its importers.
     pub(super) masks: Vec<u64>,
     pub(super) own: Vec<u64>,
     /// Whether the file is part of a program whose training loop is among the files.
@@ -199,12 +199,12 @@ impl Groups {
         self.programs.get(file).copied().unwrap_or(false)
     }
 
-    /// The file alone, its surroundings left out.
+    /// Whether the file itself mentions the topic, without its surroundings.
     pub fn mentions_itself(&self, file: FileId, topic: Topic) -> bool {
         self.own.get(file).is_some_and(|mask| mask & bit(topic) != 0)
     }
 
-    /// Whether the script puts anything on a device. Modules without a training loop are taken to be used on one.
+    /// Whether the script puts anything on a device. Modules without a training loop are assumed to be used on one.
     pub fn touches_device(&self, file: FileId) -> bool {
         let mentions = |topic| self.mentions(file, topic);
         mentions(Topic::Device)
@@ -213,7 +213,7 @@ impl Groups {
     }
 }
 
-/// Whether a file's own words, as `words_of` has them, speak of a topic.
+/// Whether a file's own words, as returned by `words_of`, mention a topic.
 pub fn speak_of(words: u64, topic: Topic) -> bool {
     words & bit(topic) != 0
 }
@@ -244,11 +244,11 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                 let word = slice(token.range());
                 let known = bits.get(word).copied().unwrap_or(0);
                 match (word, before.last) {
-                    // A trainer of the file's own is none of a library's.
+                    // A trainer defined in the file is not a library's.
                     ("Trainer", Some(TokenKind::Class)) => has_own_trainer = true,
                     ("Trainer", _) if before.imports_own() => has_own_trainer = true,
                     ("Trainer", _) => of_trainer |= known,
-                    // Half of a width is not a precision.
+                    // `half` of a width is not a precision.
                     ("half", last) if last != Some(TokenKind::Dot) => {}
                     _ => mask |= known,
                 }
@@ -282,7 +282,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     if has_own_trainer { mask } else { mask | of_trainer }
 }
 
-/// Libraries that bring a `Trainer`.
+/// Libraries that provide a `Trainer`.
 const TRAINER_LIBRARIES: &[&str] = &[
     "transformers",
     "pytorch_lightning",
@@ -299,7 +299,7 @@ const TRAINER_LIBRARIES: &[&str] = &[
     "torchtnt",
 ];
 
-/// Tokens before the current one, as far as they say what `"cpu"` is for.
+/// State of the tokens before the current one, enough to tell what `"cpu"` is for.
 #[derive(Default)]
 struct Before {
     last: Option<TokenKind>,
@@ -308,28 +308,29 @@ struct Before {
     last_is_device: bool,
     /// Whether the last tokens are `.cpu`.
     after_dot_cpu: bool,
-    /// Inside the head of a function: how many brackets are open there.
+    /// Inside a function's signature: the number of open brackets.
     head: Option<u32>,
     in_device_parameter: bool,
-    /// Behind an `else`, to the end of its line or block.
+    /// After an `else`, until the end of its line or block.
     in_else: bool,
     in_block: bool,
-    /// Inside `from … import`: whether the module is one of a library that brings trainers.
+    /// Inside `from … import`: whether the module belongs to a library that provides trainers.
     from_library: Option<bool>,
 }
 
 impl Before {
-    /// `from trainer import Trainer`, `from .train import Trainer`: one of the project's own.
+    /// `from trainer import Trainer`, `from .train import Trainer`: the project's own.
     fn imports_own(&self) -> bool {
         self.from_library == Some(false)
     }
 
-    /// `torch.device("cpu")` and `device = "cpu"` choose the host. A default of a parameter leaves the choice to the caller,
-    /// `x.to("cpu")` fetches from elsewhere, and `device.type != "cpu"` is asked where it may be another.
+    /// `torch.device("cpu")` and `device = "cpu"` select the host. A parameter's default leaves the choice to the
+    /// caller, `x.to("cpu")` copies from elsewhere, and `device.type != "cpu"` is written where it may be another
+    /// device.
     fn means_of_cpu(&self) -> u64 {
         match self.last {
             Some(TokenKind::EqEqual | TokenKind::NotEqual | TokenKind::In) => bit(Topic::Device),
-            // `… if available else "cpu"`: what it falls back to says nothing of what it runs on.
+            // `… if available else "cpu"`: the fallback says nothing about where it usually runs.
             _ if self.in_else => 0,
             Some(TokenKind::Lpar) if self.after_device => bit(Topic::Cpu),
             Some(TokenKind::Equal) if self.after_device && self.head.is_none() => bit(Topic::Cpu),
@@ -337,8 +338,8 @@ impl Before {
         }
     }
 
-    /// Goes on by a token. A parameter `device` with a default leaves the choice to the caller: that is a device.
-    /// `x.cpu()` fetches from one, whichever it is.
+    /// Advances by one token. A parameter `device` with a default leaves the choice to the caller, which counts as a
+    /// device. `x.cpu()` copies from some device.
     fn pass(&mut self, kind: TokenKind, text: &str) -> u64 {
         if kind == TokenKind::NonLogicalNewline || kind == TokenKind::Comment {
             return 0;

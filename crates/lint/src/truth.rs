@@ -1,10 +1,11 @@
-//! Tests that ask a device value for its truth.
+//! Finds tests of a device value's truth.
 
 use ruff_python_ast::{Expr, Operator, Parameters};
 
 use super::program::{FunctionKind, Program, Test};
 
-/// A tensor's own truth. Parameters of a `forward` that are only guessed to be tensors do not count.
+/// Whether the test needs a tensor's own truth. Parameters of a `forward` that are only guessed to be tensors do not
+/// count.
 pub fn asks_device(program: &Program, test: &Test) -> bool {
     if !test.value.is_surely_on_device() {
         return false;
@@ -16,14 +17,14 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
         definition.is_some_and(|definition| is_made_of_parameters(&definition.parameters, expression))
     };
     match test.expression {
-        // `if self.criterion:` asks whether there is one.
+        // `if self.criterion:` asks whether it is set.
         Expr::Attribute(_) => !is_guess && test.value.tensor().is_some_and(|tensor| tensor.boolean),
         Expr::Name(_) | Expr::Subscript(_) => !is_guess && !is_parameter(test.expression),
         Expr::Compare(compare) => {
             let left = &*compare.left;
-            // Remainders are asked of sizes and counters.
+            // Remainders are taken of sizes and counters.
             let is_remainder = matches!(left, Expr::BinOp(operation) if operation.op == Operator::Mod);
-            // `answer != {}` asks for a container.
+            // `answer != {}` compares a container.
             let is_container =
                 compare.comparators.iter().any(|side| side.is_dict_expr() || side.is_list_expr() || side.is_set_expr());
             !is_remainder
@@ -32,7 +33,7 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
         }
         // `(-padding) or None`
         Expr::UnaryOp(_) | Expr::BinOp(_) => !(is_guess && is_parameter(test.expression)),
-        // `outputs.get("aux")` asks a dictionary whether there is one, `self.condition(x)` whoever made it.
+        // `outputs.get("aux")` tests a dictionary entry; `self.condition(x)` may return anything.
         Expr::Call(call) => !matches!(&*call.func, Expr::Attribute(method)
             if matches!(method.attr.as_str(), "get" | "pop" | "cond" | "condition" | "predicate")),
         _ => true,
@@ -52,7 +53,7 @@ fn is_made_of_parameters(parameters: &Parameters, expression: &Expr) -> bool {
     }
 }
 
-/// `dataloader_idx`: a number of the host's, though it was packed with a batch.
+/// `dataloader_idx`: a host number, although it was packed with a batch.
 fn is_index(expression: &Expr) -> bool {
     matches!(expression, Expr::Name(name) if name.id.as_str().ends_with("_idx") || name.id.as_str().ends_with("_index"))
 }

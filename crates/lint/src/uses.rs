@@ -1,4 +1,4 @@
-//! Where a function uses a name.
+//! Finds where a function uses a name.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
@@ -13,12 +13,12 @@ pub struct Use<'a> {
     pub expression: &'a Expr,
     /// Assigned, not read.
     pub is_store: bool,
-    /// The innermost loop, guard or block around it; none inside another function.
+    /// The innermost loop, guard or block around it; `None` inside another function.
     pub context: Option<ContextId>,
     pub statement: &'a Stmt,
 }
 
-/// Every use of `name` in the function, inner functions included.
+/// Every use of `name` in the function, including inner functions.
 pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> Vec<Use<'a>> {
     let names = program.asked.names(function, || {
         let mut finder = Finder { names: Names::default(), statement: None, inner: 0 };

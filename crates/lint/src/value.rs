@@ -1,31 +1,31 @@
-//! Facts known of a value without running the script: is it a tensor, where does it live, what was it made of.
+//! Static facts about a value: whether it is a tensor, where it is, what it derives from.
 
 use ruff_text_size::TextRange;
 
 use super::ids::{ClassId, FileId, FunctionId};
 
-/// More functions than these are not told apart.
+/// Beyond this many functions, they are not tracked separately.
 pub const MOST_FUNCTIONS: usize = 12;
 
-/// Containers nest at most this deep; what lies deeper is unknown.
+/// Containers nest at most this deep; deeper contents are unknown.
 const MOST_NESTING: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub enum Value {
     Unknown,
     Nothing,
-    /// A Python number. `sized` says that it depends on sizes, literals and settings only.
+    /// A Python number. `sized` means that it depends on sizes, literals and settings only.
     Number {
         known: Option<i64>,
         sized: bool,
     },
     Bool(Option<bool>),
     Text(Option<String>),
-    /// A test that is true at some steps only, bound to a name: `log_now = step % 10 == 0`.
+    /// A test that is true only at some steps, bound to a name: `log_now = step % 10 == 0`.
     Cadence,
-    /// True where a newer library is there: `hasattr(torch, "compile")`.
+    /// True where a newer library is installed: `hasattr(torch, "compile")`.
     Capability,
-    /// Seconds, from a clock.
+    /// Seconds from a clock.
     Clock,
     Numpy,
     Tensor(Tensor),
@@ -33,7 +33,7 @@ pub enum Value {
     Parameters {
         named: bool,
     },
-    /// A module: one of the given classes, or another.
+    /// A module: of a given class, or of another.
     Model(Option<ClassId>),
     Instance(ClassId),
     /// An object of one of several given classes.
@@ -41,7 +41,7 @@ pub enum Value {
     Optimizer(Option<SiteId>),
     Scaler(Option<SiteId>),
     Scheduler,
-    /// An object that averages what it is given: `AverageMeter()`.
+    /// An object that averages its inputs: `AverageMeter()`.
     Meter,
     Loader(Option<LoaderId>),
     Device,
@@ -61,20 +61,20 @@ pub enum Value {
     External(String),
 }
 
-/// The call that made an optimizer or a scaler, as an index into the program's calls of that kind.
+/// The call that constructs an optimizer or a scaler, as an index into the program's calls of that kind.
 pub type SiteId = usize;
 pub type LoaderId = usize;
 
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Tensor {
     pub home: Home,
-    /// Whether it carries the graph that made it.
+    /// Whether it carries the graph that produced it.
     pub graph: bool,
     pub boolean: bool,
     pub origin: Origin,
     pub role: Role,
-    /// Taken to be a tensor for want of better knowledge: an argument of a `forward`, what an unknown function makes of
-    /// one. Reads that any value allows (`if x`, `float(x)`, f-strings) need more than that.
+    /// Assumed to be a tensor without better evidence: an argument of a `forward`, or the result of an unknown function
+    /// of one. Reads that any value allows (`if x`, `float(x)`, f-strings) need more evidence.
     pub guessed: bool,
 }
 
@@ -89,7 +89,7 @@ pub enum Home {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     Data,
-    /// A factory whose arguments depend on sizes only: the same tensor at every step of the same shape.
+    /// A factory whose arguments depend on sizes only: the same tensor at every step with the same shapes.
     Constant(TextRange),
     /// Another factory (`randn`).
     Factory(TextRange),
@@ -97,14 +97,14 @@ pub enum Origin {
     HostData(TextRange),
 }
 
-/// Where a tensor stands in a hand-written attention.
+/// A tensor's role in hand-written attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     Plain,
     Transposed,
     /// `q · kᵀ`, scaled or masked.
     Scores(TextRange),
-    /// softmax of scores, from where the scores are made.
+    /// Softmax of scores, with the place where the scores are computed.
     Weights(TextRange),
     Parameter,
 }
@@ -174,12 +174,12 @@ impl Value {
         self.tensor().is_some_and(|tensor| tensor.home == Home::Device)
     }
 
-    /// A tensor by evidence, and on the device.
+    /// Whether there is evidence that it is a tensor on the device.
     pub fn is_surely_on_device(&self) -> bool {
         self.tensor().is_some_and(|tensor| tensor.home == Home::Device && !tensor.guessed)
     }
 
-    /// The same value, known only by guessing.
+    /// The same value, marked as a guess.
     pub fn guessed(self) -> Value {
         match self {
             Value::Tensor(tensor) => Value::Tensor(Tensor { guessed: true, ..tensor }),
@@ -189,7 +189,7 @@ impl Value {
         }
     }
 
-    /// On the device by evidence, or a container of what is.
+    /// Whether there is evidence that it is on the device, or contains something that is.
     pub fn surely_holds_device(&self) -> bool {
         match self {
             Value::Tensor(tensor) => tensor.home == Home::Device && !tensor.guessed,
@@ -203,7 +203,7 @@ impl Value {
         }
     }
 
-    /// On the device, or a container of what is.
+    /// Whether it is on the device, or contains something that is.
     pub fn holds_device(&self) -> bool {
         match self {
             Value::Tensor(tensor) => tensor.home == Home::Device,
@@ -238,7 +238,7 @@ impl Value {
         }
     }
 
-    /// Depends on sizes, literals and settings only.
+    /// Whether it depends on sizes, literals and settings only.
     pub fn is_sized(&self) -> bool {
         match self {
             Value::Number { sized, .. } => *sized,
@@ -268,7 +268,7 @@ impl Value {
         }
     }
 
-    /// The loaders that it is, or holds.
+    /// The loader or loaders that it is or contains.
     pub fn loaders(&self) -> Vec<LoaderId> {
         match self {
             Value::Loader(Some(id)) => vec![*id],
@@ -281,7 +281,7 @@ impl Value {
         }
     }
 
-    /// The given classes that it may be an object of.
+    /// The given classes that it may be an instance of.
     pub fn classes(&self) -> &[ClassId] {
         match self {
             Value::Instance(class) => std::slice::from_ref(class),
@@ -299,7 +299,8 @@ impl Value {
         }
     }
 
-    /// Joins two values where two paths meet. A tensor on the device wins over a number: `total = 0.0`, then `total += loss`.
+    /// Joins the values of two paths where they meet. A device tensor wins over a number: `total = 0.0`, then `total +=
+    /// loss`.
     pub fn join(&self, other: &Value) -> Value {
         use Value::{Bool, Dict, List, Nothing, Number, Text, Tuple, Unknown};
         match (self, other) {
@@ -330,19 +331,19 @@ impl Value {
             (Value::Model(_), wrapper @ Value::Instance(_)) | (wrapper @ Value::Instance(_), Value::Model(_)) => {
                 wrapper.clone()
             }
-            // A wrapper of which nothing is known hands on what it holds.
+            // An unknown wrapper stands for the model it wraps.
             (Value::Model(one), Value::Model(None)) | (Value::Model(None), Value::Model(one)) => Value::Model(*one),
             (Value::Model(_), Value::Model(_)) => Value::Model(None),
-            // The first of them stands for both: they are made alike.
+            // The first stands for both: they are constructed alike.
             (Value::Loader(one), Value::Loader(other)) => Value::Loader(one.iter().chain(other).min().copied()),
-            // Two loaders where there is training, one where there is only a test.
+            // Two loaders for training, one for a test run.
             (several @ Tuple(elements), Value::Loader(_)) | (Value::Loader(_), several @ Tuple(elements))
                 if elements.iter().any(|element| matches!(element, Value::Loader(_))) =>
             {
                 several.clone()
             }
             (Value::Optimizer(_), Value::Optimizer(_)) => Value::Optimizer(None),
-            // Outputs of a model that are taken apart by their names elsewhere.
+            // Model outputs that are accessed by name elsewhere.
             (Value::Tensor(tensor), Dict { entries, element }) | (Dict { entries, element }, Value::Tensor(tensor)) => {
                 let element = element.join(&Value::Tensor(tensor.clone()));
                 Value::dict(entries.clone(), element)
@@ -388,7 +389,7 @@ impl Tensor {
 }
 
 impl Origin {
-    /// Two that were made here stay made here: the first stands for both.
+    /// Two origins made here stay made here: the first stands for both.
     fn join(self, other: Origin) -> Origin {
         match (self, other) {
             (one, other) if one == other => one,
@@ -401,14 +402,14 @@ impl Origin {
     }
 }
 
-/// `torch.cuda.FloatTensor if cuda else torch.FloatTensor`: the same thing, on the device.
+/// `torch.cuda.FloatTensor if cuda else torch.FloatTensor`: the same type, on the device.
 fn same_on_device(one: &str, other: &str) -> Option<String> {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
     let is_same = last(one) == last(other) && one.starts_with("torch.") && other.starts_with("torch.");
     is_same.then(|| if one.contains(".cuda.") { one.to_string() } else { other.to_string() })
 }
 
-/// Names of libraries that stand for a fixed thing: `torch.float32`, `math.inf`.
+/// Library names for fixed values: `torch.float32`, `math.inf`.
 fn is_constant_name(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     matches!(last, "inf" | "pi" | "nan" | "e") || is_dtype_name(last)

@@ -1,14 +1,14 @@
-//! The folders that this process may look into by itself: configurations and projects above them stay out of sight.
+//! The folders that this process may search on its own: configurations and projects above them are not read.
 //!
-//! `headroom mcp` starts every command with them (`--within`). Paths that are asked for are its own business
-//! (`mcp::folders`); this is about files that nobody named.
+//! `headroom mcp` starts every command with them (`--within`). Requested paths are checked there (`mcp::folders`); this
+//! limits files that nobody named.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
 
-/// From now on nothing outside of these is looked for; no folder means no limit.
+/// Limits all later searches to these folders; no folder means no limit.
 pub fn stay(folders: Vec<PathBuf>) {
     if !folders.is_empty() {
         let whole = |folder: PathBuf| std::fs::canonicalize(&folder).unwrap_or(folder);
@@ -16,7 +16,7 @@ pub fn stay(folders: Vec<PathBuf>) {
     }
 }
 
-/// Whether a file or folder may be looked at. Links are followed first.
+/// Whether a file or folder may be read. Symbolic links are resolved first.
 pub fn allows(path: &Path) -> bool {
     FOLDERS.get().is_none_or(|folders| holds(folders, path))
 }

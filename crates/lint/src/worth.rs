@@ -1,4 +1,4 @@
-//! Whether a read is one that a maintainer would change: by where it stands, and by what the value is read for.
+//! Whether a maintainer would change a read, judged by its place and by why the value is read.
 
 use ruff_python_ast::Stmt;
 use ruff_text_size::{Ranged, TextRange};
@@ -11,9 +11,9 @@ use super::rule::Notice;
 use super::symbols::FunctionId;
 use super::truth::asks_device;
 
-/// A read that could be put off, or that chooses between two values, is worth a change wherever it stands. One that the host
-/// goes on with is where a loop inside the step repeats it, in the loop of steps or a trainer's hook: further down, whoever
-/// wrote it mostly needs the number there.
+/// A read that could be deferred, or that selects between two values, is worth changing anywhere. A read whose number
+/// the host needs is worth changing only where a loop inside the step repeats it, in the loop of steps or a trainer's
+/// hook: deeper down, its author usually needs the number there.
 pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
     let function = program.notes.contexts.get(context).function;
     let purpose = purpose(program, function, statement, range);
@@ -27,9 +27,9 @@ pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: T
     if is_worth && !is_never_called(program, context) { Notice::Default } else { Notice::Pedantic }
 }
 
-/// A test of a device value, where a loop inside the step repeats it: it chooses between two values, or leaves out a write
-/// that a mask could (`if mask.any(): x[mask] = 0`). Once per step, or where it says what a statement does next, the answer
-/// is mostly the host's to have.
+/// A test of a device value is worth changing where a loop inside the step repeats it: it selects between two values,
+/// or skips a write that a mask could do (`if mask.any(): x[mask] = 0`). Once per step, or where it controls a
+/// statement, the host usually needs the answer.
 pub fn of_test(program: &Program, context: ContextId, statement: &Stmt, test: impl Ranged) -> Notice {
     let function = program.notes.contexts.get(context).function;
     let purpose = purpose(program, function, statement, test.range());
@@ -46,13 +46,13 @@ pub fn of_test(program: &Program, context: ContextId, statement: &Stmt, test: im
     }
 }
 
-/// A value that is put down at every step, unless the host waits there anyway.
+/// A value that is logged at every step, unless the host waits there anyway.
 pub fn of_logged_value(program: &Program, context: ContextId) -> Notice {
     if waits_anyway(program, context) { Notice::Pedantic } else { Notice::Default }
 }
 
-/// Whether the host waits in the same function whatever becomes of this read: it asks whether the loss is a number, or for
-/// the device to be done.
+/// Whether the host waits in the same function regardless of this read: it checks that the loss is finite, or
+/// synchronizes with the device.
 fn waits_anyway(program: &Program, context: ContextId) -> bool {
     let function = program.notes.contexts.get(context).function;
     let step = program.step_loop(context);
@@ -74,7 +74,7 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
     asks || synchronizes()
 }
 
-/// A whole tensor that is copied back: where it is put aside, and a step is known to reach it.
+/// A whole tensor copied back: default where it is stored for later and a step is known to reach it.
 pub fn of_copy(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
     let function = program.notes.contexts.get(context).function;
     let is_kept = purpose(program, function, statement, range) == Purpose::Log;
@@ -82,18 +82,18 @@ pub fn of_copy(program: &Program, context: ContextId, statement: &Stmt, range: T
     if is_kept && is_reached { Notice::Default } else { Notice::Pedantic }
 }
 
-/// By default in the loop itself, or in a trainer's hook.
+/// Default in the loop itself or in a trainer's hook.
 pub fn in_step(program: &Program, context: ContextId) -> Notice {
     let is_step = program.is_hot(context) && matches!(program.place(context), Place::Loop | Place::Hook);
     if is_step { Notice::Default } else { Notice::Pedantic }
 }
 
-/// By default where the training loop is in sight, else where it is asked for.
+/// Default where the training loop is visible, else pedantic.
 pub fn in_sight(program: &Program, context: ContextId) -> Notice {
     if program.is_in_sight(context) { Notice::Default } else { Notice::Pedantic }
 }
 
-/// In a loop inside the step: over samples, layers, losses.
+/// Whether the context is in a loop inside the step: over samples, layers, losses.
 fn is_repeated_within_step(program: &Program, context: ContextId) -> bool {
     let is_step = |frame, trains| frame == Frame::Loop(LoopKind::Plain) && trains;
     let outwards = program.notes.contexts.outwards(context);
@@ -102,7 +102,7 @@ fn is_repeated_within_step(program: &Program, context: ContextId) -> bool {
         .any(|(_, around)| matches!(around.frame, Frame::Loop(_)))
 }
 
-/// A plain function that nobody among the files calls or hands on: hot by its name alone.
+/// Whether this is a plain function that nothing in the files calls or passes on: hot by its name alone.
 fn is_never_called(program: &Program, context: ContextId) -> bool {
     let function = program.notes.contexts.get(context).function;
     let facts = &program.functions[function];

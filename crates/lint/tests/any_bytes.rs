@@ -1,16 +1,16 @@
-//! Whatever the bytes, reading them ends without a panic, and fixes leave a file that parses.
+//! Reading any bytes ends without a panic, and fixes leave a file that parses.
 
 use fastrand::Rng;
 use headroom_lint::fix::Safety;
 use headroom_lint::{Input, Projects, Selection, lint, repair, silence};
 use std::time::{Duration, Instant};
 
-/// How long to go on; `cargo xtask fuzz` sets more.
+/// How long to run; `cargo xtask fuzz` sets more.
 fn time() -> Duration {
     Duration::from_secs(from_environment("HEADROOM_FUZZ_SECONDS").unwrap_or(3))
 }
 
-/// The same draws on every run of the suite, others where asked for.
+/// The same random draws on every run of the suite, others on request.
 fn draws(own: u64) -> Rng {
     Rng::with_seed(own + from_environment("HEADROOM_FUZZ_SEED").unwrap_or(0))
 }
@@ -43,10 +43,10 @@ fn mutated_scripts_and_noise_never_panic() {
     assert!(runs > 10, "only {runs} runs");
 }
 
-/// No script of this size takes longer, also on a busy machine.
+/// No script of this size takes longer, even on a busy machine.
 const MOST_SECONDS: f64 = 20.0;
 
-/// Script, fixes, parse again: what is written is whole Python, says so by itself, and needs no second fix.
+/// Fixes a script and parses it again: the result is complete Python, needs no second fix, and is reported as such.
 #[test]
 fn fixes_of_mutated_scripts_parse_and_are_final() {
     let mut draws = draws(23);
@@ -83,7 +83,7 @@ fn fixes_of_mutated_scripts_parse_and_are_final() {
     println!("executions: {runs}, {fixed} of them fixed");
 }
 
-/// Scripts that still parse most of the time: lines moved, doubled, dropped, taken from another, put under an `if`.
+/// Scripts that still parse most of the time: lines moved, duplicated, dropped, taken from another, put under an `if`.
 fn mutate_lines(seeds: &[Vec<u8>], draws: &mut Rng) -> String {
     let pick = |draws: &mut Rng| String::from_utf8_lossy(&seeds[below(draws, seeds.len())]).into_owned();
     let script = pick(draws);
@@ -113,7 +113,7 @@ fn mutate_lines(seeds: &[Vec<u8>], draws: &mut Rng) -> String {
     lines.join(end) + if below(draws, 2) == 0 { "\n" } else { "" }
 }
 
-/// The script in cells, cut where a line begins a statement of the module.
+/// The script in cells, split at lines that begin a top-level statement.
 fn as_notebook(script: &str) -> Vec<u8> {
     let mut cells: Vec<String> = vec![String::new()];
     for line in script.split_inclusive('\n') {
@@ -170,7 +170,7 @@ fn seeds() -> Vec<Vec<u8>> {
     scripts.iter().map(|script| script.as_bytes().to_vec()).chain(pages).chain(blocks).collect()
 }
 
-/// A seed with pieces cut, doubled, swapped with another's, or bytes changed; now and then pure noise.
+/// A seed with pieces cut, duplicated, swapped with another's, or bytes changed; now and then pure noise.
 fn mutate(seeds: &[Vec<u8>], draws: &mut Rng) -> Vec<u8> {
     if below(draws, 16) == 0 {
         return (0..below(draws, 2000)).map(|_| draws.u8(..)).collect();

@@ -1,4 +1,4 @@
-//! Scripts that once were misread, each for one reason: the default findings are those marked `# <- CODE`, no more.
+//! Scripts that were once misread, each for one reason: the default findings must be exactly those marked `# <- CODE`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/causes")
 }
 
-/// All scripts below the folder, by their paths within it.
+/// All scripts below the folder, by their relative paths.
 fn scripts() -> Vec<Input> {
     let (mut open, mut found) = (vec![root()], Vec::new());
     while let Some(folder) = open.pop() {
@@ -138,7 +138,7 @@ fn a_model_is_in_sight_where_a_loop_of_its_program_is() {
     assert_eq!(reads(&[input("model.py", model)]), (vec![], vec![7]));
     let program = [input("engine.py", engine), input("main.py", main), input("model.py", model)];
     assert_eq!(reads(&program), (vec![7], vec![]));
-    // A library brings more models than one program uses.
+    // A library contains more models than one program uses.
     let many: String = (0..80).map(|number| format!("\n\nclass Other{number}(nn.Module):\n    pass\n")).collect();
     let library = [input("engine.py", engine), input("main.py", main), input("model.py", &format!("{model}{many}"))];
     assert_eq!(reads(&library), (vec![], vec![7]));
@@ -179,7 +179,7 @@ fn gradients_of_all_nodes_are_read_once_after_the_fix() {
     assert!(again.findings.iter().all(|finding| finding.code != "TP107"), "{:?}", again.findings);
 }
 
-/// Read-backs and loaders of the scripts in a folder of their own, all that are found where everything is asked for.
+/// Read-backs and loaders of the scripts in `closely`: all findings when everything is requested.
 #[test]
 fn read_backs_and_loaders_are_found_closely_where_everything_is_asked_for() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/closely");

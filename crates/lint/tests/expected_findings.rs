@@ -1,4 +1,4 @@
-//! The training script before and after its repair: all that must be reported, none beyond what may.
+//! The training script before and after its fix: everything that must be reported, and nothing beyond what may be.
 
 use headroom_lint::fix::Safety;
 use headroom_lint::{Input, Selection, SourceReport, lint, repair};

@@ -1,5 +1,5 @@
-//! Scripts and small projects with everything that is to be found in them: the findings of the rules that a file says it
-//! is about are those marked `# <- CODE`, no more, whatever is shown by default.
+//! Scripts and small projects with all their findings: for the rules that a file names, they must be exactly those
+//! marked `# <- CODE`, whatever is shown by default.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Each folder is a project; each script beside them is one by itself.
+/// Each folder is a project; each script next to them is a project on its own.
 fn projects() -> Vec<Vec<Input>> {
     let project = |path: PathBuf| match path.is_dir() {
         true => entries(&path).iter().map(|file| read(file, &path)).collect(),

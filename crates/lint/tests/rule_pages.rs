@@ -1,4 +1,4 @@
-//! Every rule's page is its test: marked lines must be reported, the rest must not.
+//! Every rule's page is its test: marked lines must be reported, and no others.
 
 use headroom_lint::rules::RULES;
 use headroom_lint::{Input, Selection, SourceReport, lint};

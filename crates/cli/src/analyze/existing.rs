@@ -1,4 +1,5 @@
-//! The course's `--analyze-existing DIR --output-dir OUT`: `headroom analyze DIR`, and its report in a folder.
+//! The course's `--analyze-existing DIR --output-dir OUT`: runs `headroom analyze DIR` and writes its report into a
+//! folder.
 
 use super::{Format, analysis_of, measuring, print, show};
 use anyhow::Result;

@@ -1,4 +1,4 @@
-//! Reads traces and measures them by the configured thresholds, without their source.
+//! Reads traces and measures them with the configured thresholds, without their source.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use headroom_diagnosis::{Analysis, Options, analyze_rank};
 use headroom_lint::configuration::Configuration;
 use headroom_trace::{GzipRatio, Trace};
 
-/// How the traces are to be read, by the command line.
+/// Options from the command line for reading the traces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About {
     pub rank: Option<u32>,
@@ -26,7 +26,7 @@ pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
     Ok(traces)
 }
 
-/// Folders in which the course keeps traces: ours lie in the run's folder itself.
+/// Folders in which the course stores traces: ours are in the run's folder itself.
 const OF_THE_COURSE: [&str; 2] = ["pytorch_profiles", "pytorch_profiling"];
 
 fn folder_of_traces(path: &Path) -> &Path {
@@ -40,11 +40,11 @@ fn folder_of_traces(path: &Path) -> &Path {
     }
 }
 
-/// Traces by the runs that they are of.
+/// Traces grouped by run.
 pub struct SeveralRuns {
-    /// Those of one run are its ranks.
+    /// Traces of one run are its ranks.
     pub traces: Vec<Vec<Trace>>,
-    /// Differences that tell each run after the first from it.
+    /// The differences between each later run and the first.
     pub why: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl SeveralRuns {
     }
 }
 
-/// Traces that must be of one run; `of` names where they come from.
+/// Requires the traces to come from one run; `of` names their origin for the error.
 pub fn one_run(traces: Vec<Trace>, of: &str) -> Result<Vec<Trace>> {
     let runs = SeveralRuns::of(traces)?;
     ensure!(
@@ -90,7 +90,7 @@ pub fn measured(traces: &[Trace], about: About, thresholds: Thresholds) -> Resul
     Ok(analysis)
 }
 
-/// The configuration's, then the command line's.
+/// The configured thresholds, overridden by the command line's.
 pub fn thresholds(given: &[String]) -> Result<Thresholds> {
     let mut thresholds = Thresholds::default();
     let configured = Configuration::nearest(Path::new("."))?;

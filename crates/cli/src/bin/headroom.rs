@@ -1,4 +1,4 @@
-//! The `headroom` program: all of it is in the library, which the hooks' own program starts as well.
+//! The `headroom` program: everything is in the library, which the hooks' own program starts too.
 
 fn main() -> std::process::ExitCode {
     headroom_cli::main()

@@ -1,4 +1,4 @@
-//! `headroom device` under a launcher: how long messages between the ranks take.
+//! `headroom device` under a launcher: measures how long messages between the ranks take.
 
 use crate::ranks::{RankGroup, device_of};
 use crate::shown::{Plain, Shown};
@@ -14,7 +14,7 @@ use headroom_report::numbers::{bytes, metric, seconds};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// Every rank measures; rank 0 tells and keeps.
+/// Every rank measures; rank 0 reports and saves the result.
 pub fn run(company: &RankGroup, device: &str, shown: Shown<Plain>) -> anyhow::Result<ExitCode> {
     let ranks = company.ranks();
     let (between, library, machine, measured) = match device_of(device, &company.launched).parse()? {

@@ -1,4 +1,4 @@
-//! Cost of choosing: steps that choose take turns with dense ones.
+//! Measures the cost of choosing: steps that choose alternate with dense ones.
 
 use super::{Arguments, train_request};
 use crate::output;
@@ -13,7 +13,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Every comparison has so many rounds of four steps, unless it is known well enough before.
+/// Each comparison gets this many rounds of four steps, unless it is precise enough earlier.
 const PATIENCE: Patience = Patience { rounds: 4, most_rounds: 40, time: Duration::from_secs(60) };
 
 pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments, size: &str) -> anyhow::Result<ExitCode> {
             chosen.step()?;
         }
         let found = clock.compare(&mut dense, &mut chosen)?;
-        // The speed-up of choosing, turned around: how much longer a step is.
+        // The inverse of the speed-up: how much longer a step with choosing takes.
         let added = |ratio: f64| 100.0 * (1.0 / ratio - 1.0);
         let (median, low, high) = (added(found.ratio), added(found.high), added(found.low));
         rows.push(json!({ "update": rule, "added_percent": median, "ci95_low": low, "ci95_high": high, "rounds": found.rounds }));

@@ -1,4 +1,5 @@
-//! `headroom k1 --model tree --speed`: habits that the bottleneck report blames, each against its remedy on the tree.
+//! `headroom k1 --model tree --speed`: times habits that the bottleneck report blames, each against its remedy on the
+//! tree.
 
 use super::Arguments;
 use super::tree::{check_k, design, settings};

@@ -1,5 +1,5 @@
-//! `headroom k1 --model tree`: K-1's own tree under every rule of updating, and against a LLaMA of equal parameters. Every run is
-//! kept when it is done, so that an experiment which was cut short goes on.
+//! `headroom k1 --model tree`: K-1's own tree under every update rule, and against a LLaMA with the same number of
+//! parameters. Every run is saved when it is done, so that an interrupted experiment can resume.
 
 use super::{Arguments, train_request};
 use crate::output;
@@ -35,7 +35,7 @@ const WIDTH: usize = 32;
 pub fn run(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let interrupt = signals::listen(|| {})?;
     let settings = settings(arguments)?;
-    // Runs go side by side, a thread for each.
+    // Runs go in parallel, with one thread each.
     let design = design(arguments, &settings, 1)?;
     check_k(arguments, &design.tree.model)?;
     let arms = Arm::all(arguments.k as usize);
@@ -92,14 +92,14 @@ pub fn run(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything but the model's sizes, as `train` has it.
+/// All settings except the model's sizes, as `train` has them.
 pub fn settings(arguments: &Arguments) -> anyhow::Result<Settings> {
     let settings = train_request(arguments, "nano")?.settings()?.0;
     ensure!(settings.device != DeviceSpec::Null, "--device null computes nothing\n  help: --device cpu or cuda");
     Ok(settings)
 }
 
-/// Blocks of the tree, and a LLaMA beside it.
+/// The tree's blocks, and a LLaMA to compare with.
 pub fn design(arguments: &Arguments, settings: &Settings, threads: usize) -> anyhow::Result<TreeDesign> {
     let row = Size::named("nano").context("the table has nano")?.model_of(&tree::FAMILY);
     let sized = ModelConfig {
@@ -151,7 +151,7 @@ fn folder(arguments: &Arguments) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Runs that are not there yet: every arm with the steps of its phases, each once for a task and seed.
+/// Runs that are still missing: every arm with the steps of its phases, once per task and seed.
 fn jobs(record: &K1TreeRecord, arms: &[Arm]) -> Vec<Job> {
     let mut list: Vec<(&Arm, u64)> = vec![];
     for budget in &record.design.budgets {
@@ -163,7 +163,7 @@ fn jobs(record: &K1TreeRecord, arms: &[Arm]) -> Vec<Job> {
     let mut jobs = vec![];
     for (number, &seed) in record.design.seeds.iter().enumerate() {
         for task in Task::NAMES {
-            // Another arm comes first at each seed, so that a machine that slows down favours none.
+            // A different arm comes first at each seed, so that a machine that slows down does not favour any of them.
             for turn in 0..list.len() {
                 let (arm, steps) = list[(turn + number) % list.len()];
                 jobs.push(Job { arm: arm.clone(), task, seed, steps });
@@ -217,7 +217,7 @@ fn planned(
     })
 }
 
-/// A new record, or the one that is gone on with.
+/// A new record, or the one to resume.
 fn begin(
     folder: &Path,
     design: K1TreeDesign,

@@ -107,7 +107,7 @@ impl From<FailOn> for configuration::FailOn {
 }
 
 impl Arguments {
-    /// With the default path, or why they cannot be followed.
+    /// The arguments with the default path, or why they are invalid.
     pub fn checked(mut self) -> Result<Arguments> {
         if self.paths.is_empty() {
             self.paths.push(PathBuf::from("."));

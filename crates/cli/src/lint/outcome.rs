@@ -1,4 +1,4 @@
-//! How a run of lint ends.
+//! How a lint run ends.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,9 +15,9 @@ use super::arguments::Arguments;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// Findings that count, or changes where those were asked about.
+    /// Findings that count, or changes if those were asked about.
     Found,
-    /// A file was not fully read: wins over what was found in others.
+    /// A file was not fully read: takes precedence over findings in others.
     NotRead,
 }
 

@@ -1,4 +1,4 @@
-//! A script from standard input, in the place of the file it is named after.
+//! Reads a script from standard input in place of the file it is named after.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use headroom_lint::{Belonging, Input, Projects};
 
 const UNNAMED: &str = "stdin.py";
 
-/// With a name in a folder that exists, the rest of that file's project is read as if the file itself had been named.
+/// Reads the script. If its name is in an existing folder, the rest of that project is read as if the file itself had
+/// been named.
 pub fn read(name: Option<&Path>, configurations: &Configurations) -> Result<Scripts> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
@@ -28,7 +29,7 @@ pub fn read(name: Option<&Path>, configurations: &Configurations) -> Result<Scri
     })
 }
 
-/// The whole path that the name stands for.
+/// The full path that the name stands for.
 fn place_of(name: &Path) -> Option<PathBuf> {
     let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Some(std::fs::canonicalize(folder).ok()?.join(name.file_name()?))

@@ -15,19 +15,19 @@ use crate::failure;
 use crate::output::{self, note};
 use crate::signals::{self, Interrupt};
 
-/// Between two looks at the files.
+/// The interval between two checks of the files.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Looking takes at most this part of the time, however many files there are.
+/// Checking takes at most one part in this many of the time, however many files there are.
 const LARGEST_SHARE: u32 = 20;
 
-/// How soon Ctrl-C is obeyed.
+/// How soon Ctrl-C takes effect.
 const BREATH: Duration = Duration::from_millis(25);
 
-/// Clears the screen and goes to its top.
+/// Clears the screen and moves to its top.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
-/// Everything that would be different if a file were added, changed or removed.
+/// A snapshot that differs if a file is added, changed or removed.
 type Look = Vec<(PathBuf, Option<SystemTime>, u64)>;
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
                 output::exactly(CLEAR)?;
             }
             if let Err(error) = once(arguments) {
-                // The next change may mend it.
+                // The next change may fix it.
                 failure::report(&error);
             }
             note(&format!("watching {} files; Ctrl-C stops", look.len()));

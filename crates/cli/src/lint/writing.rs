@@ -1,4 +1,4 @@
-//! Results to standard output or a file, and changed scripts to the places they were read from.
+//! Writes results to standard output or a file, and changed scripts back to where they were read from.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,16 +12,16 @@ use headroom_report::printable::printable;
 
 use crate::output::{self, note};
 
-/// Shows the result, or writes it to the file.
+/// Prints the result, or writes it to the file.
 pub fn result(file: Option<&Path>, text: &str) -> Result<()> {
     result_exactly(file, &printable(text))
 }
 
-/// The same for what another program reads byte by byte.
+/// Like [`result`], for output that another program reads byte by byte.
 pub fn result_exactly(file: Option<&Path>, text: &str) -> Result<()> {
     let Some(file) = file else { return Ok(output::exactly(text)?) };
     match std::fs::metadata(file) {
-        // A pipe or a terminal takes what is written to it; a file of the user keeps its links, owner and mode.
+        // A pipe or terminal is written directly; a user's file keeps its links, owner and mode.
         Ok(about) if !about.is_file() => {
             std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -31,7 +31,7 @@ pub fn result_exactly(file: Option<&Path>, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Each file to the place it was read from, whatever its name; a script from standard input goes to standard output.
+/// Writes each file to where it was read from, whatever its name; a script from standard input goes to standard output.
 pub fn write(repaired: &[Repaired], scripts: &Scripts) -> Result<()> {
     let Scripts { files, inputs, from_stdin, .. } = scripts;
     if let Some(stdin) = from_stdin {

@@ -1,4 +1,4 @@
-//! Answers of a bounded size: long lists and texts are cut, and the answer says where and how to ask for the rest.
+//! Bounds the size of answers: long lists and texts are cut, and the answer says where and how to get the rest.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ pub const BYTES: usize = 32_000;
 pub const LEAST_BYTES: usize = 2_000;
 pub const MOST_BYTES: usize = 1_000_000;
 
-/// Lists of so many items are never cut: intervals, shapes.
+/// Lists of up to this many items are never cut: intervals, shapes.
 const SHORT_LIST: usize = 4;
-/// Texts of so many bytes are never cut.
+/// Texts of up to this many bytes are never cut.
 const SHORT_TEXT: usize = 200;
-/// Places that one answer names.
+/// The most cut places that one answer names.
 const MOST_PLACES: usize = 24;
 
 /// The part of a document that is asked for.
@@ -68,7 +68,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl Page {
-    /// Takes its keys out of a tool's arguments.
+    /// Takes its own keys out of a tool's arguments.
     pub fn take(arguments: &mut Map<String, Value>) -> Result<Page> {
         let mut own = Map::new();
         for key in ["at", "from", "max_bytes"] {
@@ -85,7 +85,7 @@ impl Page {
         Ok(page)
     }
 
-    /// The answer that fits.
+    /// The answer, cut to fit.
     pub fn of(&self, document: Value, notes: Vec<String>, exit_code: i32) -> Result<Answer> {
         let whole = match &self.at {
             None => Asked { value: document, at: String::new(), from: 0, is_part: false },
@@ -130,7 +130,8 @@ fn parent_of(at: &str) -> Option<&str> {
 }
 
 impl Asked {
-    /// Lists are cut to as many items as fit, all to the same number; then texts; then nothing but the names of parts is left.
+    /// Cuts lists to as many items as fit, all to the same number; then texts; in the end only the names of parts
+    /// remain.
     fn fitted(&self, most: usize, notes: &[String], exit_code: i32) -> Answer {
         let answer = |lists: usize, texts: usize| {
             let mut value = self.value.clone();
@@ -152,7 +153,7 @@ impl Asked {
         if fits(&least) {
             return largest(SHORT_TEXT, most, |texts| Some(answer(SHORT_LIST, texts)).filter(fits)).unwrap_or(least);
         }
-        // A list or text that was asked for by itself is cut even below what is usual.
+        // A list or text that was requested directly may be cut below the usual minimum.
         if let Value::Array(_) | Value::String(_) = self.value
             && let Some(found) = largest(0, SHORT_LIST, |lists| Some(answer(lists, SHORT_TEXT)).filter(fits))
         {
@@ -202,7 +203,7 @@ fn largest(least: usize, most: usize, answer: impl Fn(usize) -> Option<Answer>) 
     Some(found)
 }
 
-/// Items of the longest list.
+/// The length of the longest list.
 fn longest(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(longest).max().unwrap_or(0).max(items.len()),
@@ -215,7 +216,7 @@ fn longest(value: &Value) -> usize {
 struct Cuts {
     places: Vec<Cut>,
     elsewhere: usize,
-    /// Where the asked part begins, and items or bytes of it that were left out before.
+    /// Where the requested part begins, and how many of its items or bytes were skipped.
     root: (String, usize),
 }
 
@@ -224,7 +225,7 @@ impl Cuts {
         Cuts { root: (asked.at.clone(), asked.from), ..Cuts::default() }
     }
 
-    /// Every direct part with its size, where not even the shortest form fits.
+    /// Every direct part with its size, for when not even the shortest form fits.
     fn of_parts(asked: &Asked) -> Cuts {
         let mut cuts = Cuts::new(asked);
         let mut parts: VecDeque<(String, &Value)> = match &asked.value {
@@ -256,7 +257,7 @@ impl Cuts {
                     items.truncate(lists);
                 }
                 for (index, item) in items.iter_mut().enumerate() {
-                    // A part that begins late counts as the whole does.
+                    // Indices in a part that starts late are those of the whole.
                     let index = index + if at == self.root.0 { self.root.1 } else { 0 };
                     self.shorten(item, &format!("{at}/{index}"), lists, texts);
                 }
@@ -276,12 +277,12 @@ impl Cuts {
     }
 }
 
-/// A key as a JSON pointer has it.
+/// Escapes a key for a JSON pointer.
 fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// The last lines that take at most `bytes`.
+/// The last lines that fit into `bytes`.
 fn shorter_notes(notes: Vec<String>, bytes: usize) -> Vec<String> {
     let mut left = bytes;
     let kept = notes.iter().rev().take_while(|note| {

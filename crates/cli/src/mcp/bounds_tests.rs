@@ -1,4 +1,4 @@
-//! Answers fit, say what they left out, and the rest can be had piece by piece.
+//! Answers fit, say what was cut, and the rest can be requested piece by piece.
 
 use super::*;
 use serde_json::json;

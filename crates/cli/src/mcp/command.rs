@@ -1,7 +1,8 @@
-//! A command of `headroom` as a process of its own: its result, its lines as progress, its end when nobody wants it any more.
+//! Runs a `headroom` command as a separate process: collects its result, forwards its lines as progress, and ends it
+//! when it is no longer wanted.
 //!
-//! A tool is the command line's command: the same document, the same words in an error. A trace that takes minutes or all of
-//! the memory is that process's business, and leaves the server able to answer.
+//! A tool is the same command as on the command line, with the same document and the same error messages. A trace that
+//! takes minutes or all of the memory only affects that process, and the server can still answer.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,18 +14,18 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The most that a command may print.
+/// The most bytes that a command may print.
 const MOST_OUTPUT: u64 = 256 << 20;
-/// The most that is kept of what it says to people; the last lines count.
+/// The most lines of its messages that are kept; the last ones count.
 const MOST_NOTES: usize = 400;
-/// One line of it.
+/// The most bytes of one such line.
 const MOST_LINE: usize = 4_000;
-/// How long a command may take to end after it was asked to.
+/// How long a command may take to end after being asked to.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Silence after which the client is told that work goes on.
+/// Silence after which the client is told that work continues.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// How commands are started.
+/// How to start commands.
 #[derive(Clone, Debug)]
 pub struct Starter {
     pub program: PathBuf,
@@ -35,7 +36,7 @@ pub struct Starter {
 #[derive(Debug)]
 pub struct Done {
     pub document: Value,
-    /// Size of the document as it was printed.
+    /// Size of the document as printed.
     pub bytes: usize,
     pub notes: Vec<String>,
     pub exit_code: i32,
@@ -44,13 +45,13 @@ pub struct Done {
 /// Why there is no document.
 #[derive(Debug, PartialEq)]
 pub enum Failure {
-    /// In the words of the command line.
+    /// The message, as the command line words it.
     Told(String),
     Cancelled,
 }
 
 impl Starter {
-    /// Runs to the end, unless `cancelled` comes first. Every line for people is told as it comes.
+    /// Runs to the end, unless `cancelled` comes first. Forwards every message line as it comes.
     pub async fn run(
         &self,
         words: &[OsString],
@@ -87,7 +88,7 @@ impl Starter {
     }
 }
 
-/// All that is printed, or an error beyond what can be kept.
+/// Everything that is printed, or an error beyond the limit.
 async fn all_of(out: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
     let mut printed = Vec::new();
     out.take(MOST_OUTPUT + 1).read_to_end(&mut printed).await?;
@@ -97,9 +98,9 @@ async fn all_of(out: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
     Ok(printed)
 }
 
-/// Lines for people, told one by one; where none comes for a while, that it still runs.
+/// Forwards message lines one by one; after some silence, reports that the command is still running.
 async fn lines_of(err: impl AsyncRead + Unpin, tell: &UnboundedSender<String>) -> Vec<String> {
-    // Whoever does not listen loses nothing.
+    // A closed channel is fine: nothing is lost.
     let tell = |line: String| drop(tell.send(line));
     let mut notes: Vec<String> = Vec::new();
     let mut reader = BufReader::new(err);
@@ -125,7 +126,7 @@ async fn lines_of(err: impl AsyncRead + Unpin, tell: &UnboundedSender<String>) -
     }
 }
 
-/// A document is an answer whatever the exit code: 1 is a no, and 2 may come with what could be read.
+/// A document is an answer whatever the exit code: 1 means no, and 2 may come with the parts that could be read.
 async fn judged(printed: Vec<u8>, notes: Vec<String>, status: ExitStatus) -> Result<Done, Failure> {
     let bytes = printed.len();
     let parsed = tokio::task::spawn_blocking(move || serde_json::from_slice::<Value>(&printed)).await;
@@ -138,7 +139,7 @@ async fn judged(printed: Vec<u8>, notes: Vec<String>, status: ExitStatus) -> Res
     }
 }
 
-/// From the last line that begins an error on, without the word itself.
+/// The text from the last line that starts an error, without the word itself.
 fn error_in(notes: &[String]) -> String {
     let start = notes.iter().rposition(|line| line.starts_with("error: ")).unwrap_or(0);
     let said = notes[start..].join("\n");
@@ -146,7 +147,7 @@ fn error_in(notes: &[String]) -> String {
     if said.is_empty() { "the command ended without a result".to_string() } else { said.to_string() }
 }
 
-/// Asks it to end, so that it can end processes of its own, and does so itself where that takes too long.
+/// Asks the process to end, so that it can end its own children, and kills it if that takes too long.
 async fn end(child: &mut Child) {
     #[cfg(unix)]
     if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
@@ -155,6 +156,6 @@ async fn end(child: &mut Child) {
     {
         return;
     }
-    // Gone already, or about to be.
+    // The process has ended or is about to.
     let _ = child.kill().await;
 }

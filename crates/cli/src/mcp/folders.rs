@@ -1,4 +1,4 @@
-//! The folders that a client may ask about: every path is followed to where it leads, and refused where that is elsewhere.
+//! The folders that a client may ask about: every path is resolved, and refused if it leads elsewhere.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -6,12 +6,12 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Whole paths, the first of which relative ones are meant from.
+/// Full paths; relative paths start at the first.
 #[derive(Clone, Debug)]
 pub struct Folders(Vec<PathBuf>);
 
 impl Folders {
-    /// Those given, or the working folder.
+    /// The given folders, or the working folder.
     pub fn new(given: &[PathBuf]) -> Result<Folders> {
         let given = if given.is_empty() { &[PathBuf::from(".")][..] } else { given };
         let whole = |folder: &PathBuf| {
@@ -36,8 +36,8 @@ impl Folders {
         self.0.iter().any(|folder| whole.starts_with(folder))
     }
 
-    /// Where a path leads, as a command that is started in the first folder is told it. Nothing has to be there: what is
-    /// missing is for the command to say.
+    /// Resolves a path into the form for a command that is started in the first folder. The path need not exist:
+    /// reporting that is left to the command.
     pub fn place(&self, text: &str) -> Result<OsString> {
         let asked = self.first().join(text);
         let whole = match std::fs::canonicalize(&asked) {
@@ -52,7 +52,7 @@ impl Folders {
         Ok(if near.as_os_str().is_empty() { ".".into() } else { near.into() })
     }
 
-    /// As `place`, for a trace: also the files of a folder of ranks must lie here.
+    /// Like [`Self::place`], for a trace: the files in a folder of ranks must also be inside.
     pub fn trace(&self, text: &str) -> Result<OsString> {
         let place = self.place(text)?;
         let whole = self.first().join(&place);
@@ -72,11 +72,11 @@ impl Folders {
         Ok(place)
     }
 
-    /// The place of something that is not there, by the nearest folder that is.
+    /// Resolves a path that does not exist through its nearest existing folder.
     fn missing(&self, asked: &Path, text: &str) -> Result<PathBuf> {
         let (mut there, mut rest) = (asked.to_path_buf(), Vec::new());
         loop {
-            // A link whose end is missing may lead anywhere.
+            // A link with a missing target may lead anywhere.
             if std::fs::symlink_metadata(&there).is_ok() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Documents that were made a moment ago: whoever asks for the next page of a trace does not wait for it to be read again.
+//! Caches recent documents, so that the next page of a trace does not need to read it again.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -9,15 +9,16 @@ use std::time::SystemTime;
 use super::command::Done;
 
 const MOST_DOCUMENTS: usize = 4;
-/// Most bytes of one document as JSON; one beyond that is made again.
+/// The most bytes of a cached document as JSON; larger ones are computed again.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Files that were read, with their length and the time of their last change.
+/// Files that were read, with their lengths and modification times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stamp(Vec<(PathBuf, u64, SystemTime)>);
 
 impl Stamp {
-    /// Files, and those directly in folders and one level below. Returns `None` if something cannot be determined.
+    /// The given files, and those directly in folders and one level below. Returns `None` if something cannot be
+    /// determined.
     pub fn of(paths: &[PathBuf]) -> Option<Stamp> {
         let mut files = Vec::new();
         for path in paths {
@@ -41,7 +42,7 @@ fn add(path: &Path, levels: usize, files: &mut Vec<(PathBuf, u64, SystemTime)>) 
     Some(())
 }
 
-/// The newest last.
+/// Cached documents, newest last.
 #[derive(Default)]
 pub struct Kept(Mutex<VecDeque<(Vec<OsString>, Stamp, Arc<Done>)>>);
 

@@ -1,4 +1,4 @@
-//! Runs of the registry that lie in the server's folders; those of others are not told.
+//! Restricts the registry's runs to those inside the server's folders.
 
 use std::path::{Component, Path};
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::folders::Folders;
 
-/// The list without runs elsewhere, and how many those were. A run that was asked for by name and lies elsewhere is an error.
+/// The list without runs elsewhere, and a note with their number. A run that was requested by name and is elsewhere is
+/// an error.
 pub fn runs_here(document: Value, folders: &Folders) -> Result<(Value, Vec<String>)> {
     let elsewhere = "that run is outside the folders that this server may read\n  help: the list shows the runs inside";
     match document {
@@ -31,7 +32,7 @@ pub fn runs_here(document: Value, folders: &Folders) -> Result<(Value, Vec<Strin
     }
 }
 
-/// By its folder, else by the folder that it was started in; a folder that is gone counts by its name.
+/// Whether a run is inside, by its folder or else by the folder it was started in; a deleted folder counts by its name.
 fn is_here(run: &Value, folders: &Folders) -> bool {
     let Some(place) = ["folder", "directory"].iter().find_map(|key| run[key].as_str()) else { return false };
     let place = Path::new(place);

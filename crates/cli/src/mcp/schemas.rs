@@ -1,8 +1,8 @@
-//! An answer as JSON schema: the published one of the document, and what stands around it.
+//! The JSON schema of an answer: the document's published schema, and the envelope around it.
 
 use serde_json::{Map, Value, json};
 
-/// The schema of what a command prints, where one is published.
+/// The published schema of a command's output, if there is one.
 fn published(tool: &str) -> Option<&'static str> {
     Some(match tool {
         "analyze" => include_str!("../../../../docs/schemas/analyze.json"),
@@ -14,7 +14,7 @@ fn published(tool: &str) -> Option<&'static str> {
     })
 }
 
-/// The answer of a tool: the document of its command, or a part of it, and what was cut.
+/// The answer of a tool: its command's document or a part of it, and what was cut.
 pub fn answer(tool: &str) -> Map<String, Value> {
     let mut document = published(tool).and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
     let definitions = document.as_mut().and_then(|document| {
@@ -60,11 +60,11 @@ pub fn answer(tool: &str) -> Map<String, Value> {
     }
 }
 
-/// Without descriptions: every client reads the list of tools, and docs/schemas has them.
+/// Removes descriptions: every client reads the list of tools, and docs/schemas has them.
 fn undescribed(schema: &mut Value) {
     match schema {
         Value::Object(entries) => {
-            // A field that is called so has a schema, not a text.
+            // A field with that name has a schema, not a text.
             entries.retain(|key, value| key != "description" || !value.is_string());
             entries.values_mut().for_each(undescribed);
         }

@@ -1,4 +1,4 @@
-//! The server: which tools there are, and a call from its arguments to its answer.
+//! The server: lists the tools, and turns a call's arguments into its answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use super::kept::{Kept, Stamp};
 use super::runs_here::runs_here;
 use super::tools::{OFFERS, Offer, Prepared, Running};
 
-/// Commands at a time that take time and memory; others wait for a place, light ones do not.
+/// The number of expensive commands that run at a time; others wait for a slot, light ones do not.
 const HEAVY: usize = 2;
 const LIGHT: usize = 16;
 
-/// Bytes of an error's text.
+/// The most bytes of an error's text.
 const MOST_ERROR: usize = 8_000;
 
 /// How long commands may take to end after the client has left.
@@ -62,7 +62,7 @@ impl Server {
         &self.0.folders
     }
 
-    /// Waits until no command runs any more; those that were cancelled end by themselves.
+    /// Waits until no command is running; cancelled ones end on their own.
     pub async fn rest(&self) {
         let all = async {
             let _heavy = self.0.heavy.acquire_many(HEAVY as u32).await;
@@ -118,13 +118,13 @@ fn structured(answer: &Answer) -> CallToolResult {
     }
 }
 
-/// An error of the tool, which the model behind the client reads.
+/// An error of the tool, which the client's model reads.
 fn told(why: &str) -> CallToolResult {
     let end = (0..=MOST_ERROR.min(why.len())).rev().find(|&at| why.is_char_boundary(at)).unwrap_or(0);
     CallToolResult::error(vec![ContentBlock::text(&why[..end])])
 }
 
-/// As the command line words it.
+/// The error as the command line words it.
 fn failure(error: anyhow::Error) -> Failure {
     Failure::Told(crate::failure::message(&error))
 }
@@ -140,7 +140,7 @@ impl Server {
         let done = self.done(offer, &prepared, context).await?;
         let folders = self.0.folders.clone();
         let Prepared { page, of_these_folders, .. } = prepared;
-        // A large document takes a moment to cut: others are answered meanwhile.
+        // Cutting a large document takes a moment: other calls are answered meanwhile.
         let cut = tokio::task::spawn_blocking(move || {
             let (mut document, mut notes) = (done.document.clone(), done.notes.clone());
             if of_these_folders {
@@ -153,7 +153,7 @@ impl Server {
         cut.map_err(failure)
     }
 
-    /// From a moment ago, or made now.
+    /// The cached result, or a new one.
     async fn done(
         &self,
         offer: &Offer,
@@ -180,7 +180,7 @@ impl Server {
     }
 }
 
-/// Hands lines on as they come, to a client that asked for them.
+/// Forwards lines as they come to a client that asked for progress.
 async fn progress(mut lines: UnboundedReceiver<String>, context: &RequestContext<RoleServer>) {
     let token = context.meta.get_progress_token();
     let mut count = 0.0;

@@ -1,5 +1,5 @@
-//! The protocol over a transport in memory: tools, answers, errors, progress, cancellation. The commands behind them are a
-//! script that tells the words it was given; `tests/mcp` of this crate has the real ones.
+//! Tests the protocol over an in-memory transport: tools, answers, errors, progress, cancellation. The commands behind
+//! them are a script that reports its arguments.
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Prints its words as a document. Names of files decide what happens.
+/// Prints its arguments as a document. File names decide what happens.
 const PROGRAM: &str = r#"#!/bin/sh
 echo called >> calls
 case "$*" in
@@ -91,7 +91,7 @@ impl Client {
         self.ask(7, "tools/call", json!({ "name": tool, "arguments": arguments })).await["result"].clone()
     }
 
-    /// The words of the command that a call started, after those that name the folder.
+    /// The arguments of the command that a call started, after those that name the folder.
     async fn words(&mut self, tool: &str, arguments: Value) -> Vec<String> {
         let result = self.call(tool, arguments).await;
         let words = &result["structuredContent"]["document"]["words"];
@@ -223,7 +223,7 @@ async fn a_long_call_tells_its_progress_blocks_nobody_and_ends_when_cancelled() 
         told["params"],
         json!({ "progressToken": "t", "progress": 1.0, "message": "[ 0.1 s] reading slow.json" })
     );
-    // Heavy and light ones are answered while it runs.
+    // Heavy and light commands are answered while it runs.
     client.words("explain", json!({})).await;
     client.words("lint", json!({})).await;
     client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 50 } })).await;

@@ -1,4 +1,4 @@
-//! The tools: their arguments, and the command of `headroom` that each one is.
+//! The tools: their arguments, and the `headroom` command behind each.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,22 +16,22 @@ use super::bounds::Page;
 use super::folders::Folders;
 use super::schemas;
 
-/// Whether a client may have scripts run.
+/// Whether a client may run scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Running {
     Refused,
     Allowed,
 }
 
-/// A command that is ready to be started.
+/// A command that is ready to start.
 pub struct Prepared {
     pub words: Vec<OsString>,
     pub page: Page,
-    /// Files that decide the result, where it may be kept for the next page.
+    /// Files that determine the result, if it may be cached for the next page.
     pub reads: Vec<PathBuf>,
-    /// Rows of other folders are left out of the result.
+    /// Whether rows of other folders are left out of the result.
     pub of_these_folders: bool,
-    /// Removed after the command has ended.
+    /// Removed after the command ends.
     #[expect(dead_code, reason = "held until the command has ended, then removed by being dropped")]
     pub scratch: Option<TempDir>,
 }
@@ -42,7 +42,7 @@ pub struct Offer {
     about: &'static str,
     input: fn() -> Map<String, Value>,
     prepare: fn(&Folders, Running, Map<String, Value>) -> Result<Prepared>,
-    /// Takes time and memory: only a few run at the same time.
+    /// Whether it takes much time and memory: only a few such commands run at the same time.
     pub is_heavy: bool,
 }
 
@@ -119,7 +119,7 @@ impl Offer {
         Ok(Prepared { words, page, ..prepared })
     }
 
-    /// As clients see it.
+    /// The tool as clients see it.
     pub fn tool(&self, running: Running) -> Tool {
         let runs_scripts = self.name == "optimize" && running == Running::Allowed;
         let annotations = ToolAnnotations::with_title(self.title)
@@ -134,7 +134,7 @@ impl Offer {
     }
 }
 
-/// The schema of a tool's arguments, with those that every tool has.
+/// The schema of a tool's arguments, including those that every tool has.
 fn input<T: JsonSchema>() -> Map<String, Value> {
     let of = |schema: schemars::Schema| match schema.to_value() {
         Value::Object(object) => object,
@@ -159,7 +159,7 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
     words.map(OsString::from).to_vec()
 }
 
-/// `--name=value`: a value that begins with a dash stays a value.
+/// `--name=value`, so that a value that begins with a dash stays a value.
 fn option(name: &str, value: impl Into<OsString>) -> OsString {
     let mut word = OsString::from(format!("--{name}="));
     word.push(value.into());
@@ -198,7 +198,7 @@ impl Analyze {
             words.push(option("source", folders.place(source)?));
         }
         let traces = self.traces.iter().map(|trace| folders.trace(trace)).collect::<Result<Vec<_>>>()?;
-        // Sources are whole projects: those are not watched.
+        // Sources are whole projects, which are not watched.
         let reads =
             if self.source.is_empty() { traces.iter().map(|one| folders.first().join(one)).collect() } else { vec![] };
         words.push("--".into());

@@ -1,4 +1,4 @@
-//! The patch: remedies that were kept, written into the script's own files at the places that a run of it told.
+//! The patch: writes the kept remedies into the script's own files, at the places that a run reported.
 
 mod calls;
 mod files;
@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// In the order of their paths.
+    /// Ordered by path.
     pub files: Vec<Changed>,
     /// Remedies that could not be written, one sentence each.
     pub by_hand: Vec<String>,
-    /// Options of the command line that do the same as some lines of the patch, where a script of transformers reads its
+    /// Command-line options that do the same as some lines of the patch, for a transformers script that reads its
     /// settings from there.
     pub options: Vec<String>,
 }
@@ -36,15 +36,15 @@ pub struct Changed {
     pub after: String,
 }
 
-/// Writes what was kept. `note` is that of a run with it, whose values (workers, threads) are the ones written. `sources` reads
-/// a file by the path that the note has: relative to the working folder where it lies beneath it.
+/// Writes the kept remedies. `note` comes from a run with them, and its values (workers, threads) are written.
+/// `sources` reads a file by its path in the note: relative to the working folder if it is inside.
 pub fn patch(sources: &dyn Fn(&Path) -> Option<String>, note: &Note, kept: &Variant, main_script: &Path) -> Patch {
     let nowhere = Places::default();
     let places = note.places.as_ref().unwrap_or(&nowhere);
     let mut files = Files::new(sources);
     let main = main_file(&mut files, places, main_script);
     let mut writer = Writer { note, places, main, files, by_hand: vec![], options: vec![] };
-    // Compiled last: so it reads as it runs.
+    // Compilation comes last, so that the patch reads in execution order.
     let is_last = |remedy: &&Remedy| remedy.name.starts_with("compile");
     let (last, first): (Vec<&Remedy>, Vec<&Remedy>) = kept.remedies().iter().copied().partition(is_last);
     for remedy in first.into_iter().chain(last) {
@@ -53,7 +53,7 @@ pub fn patch(sources: &dyn Fn(&Path) -> Option<String>, note: &Note, kept: &Vari
     writer.finish()
 }
 
-/// The main script; the file that makes the first optimizer where a console script or a launcher is the main one.
+/// The main script, or the file that constructs the first optimizer if a console script or a launcher is the main one.
 fn main_file(files: &mut Files, places: &Places, main_script: &Path) -> PathBuf {
     let anchors = places.modules.iter().filter_map(|module| Some(module.place.as_ref()?.file.clone()));
     let mut candidates = places.main.iter().cloned().chain([main_script.to_path_buf()]).chain(anchors);
@@ -73,9 +73,9 @@ struct Writer<'a> {
 #[derive(Default)]
 struct Outcome {
     written: usize,
-    /// Places that an edit should have changed and did not, and why.
+    /// Places that an edit should have changed but did not, and why.
     missing: Vec<(At, String)>,
-    /// Kinds of calls that a framework's arguments answer for.
+    /// Kinds of calls that a framework's arguments cover.
     by_framework: Vec<At>,
 }
 

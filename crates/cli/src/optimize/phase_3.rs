@@ -1,4 +1,5 @@
-//! Phase 3 of the workshop's roadmap as rows: mixed precision, activation checkpointing, memory layout; and its reference points.
+//! Phase 3 of the workshop's roadmap as rows: mixed precision, activation checkpointing and memory layout, with its
+//! reference points.
 
 use super::validation_record::gate;
 use headroom_engine::Target;
@@ -9,10 +10,10 @@ use headroom_record::precisions::{PrecisionRow, PrecisionsRecord};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Below it a ratio is a slowdown.
+/// A lower ratio is a slowdown.
 const NO_SLOWER: f64 = 0.99;
 
-/// May a precision that was proved become part of the recommendation? (`--allow precision`)
+/// Whether a proved precision may become part of the recommendation (`--allow precision`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precisions {
     Reported,
@@ -39,7 +40,7 @@ pub fn rows(ladder: &Ladder, tried: Option<&PrecisionsRecord>, precisions: Preci
     rows
 }
 
-/// `fastest` is the precision that was proved last.
+/// The row of a precision. `fastest` is the precision proved last.
 fn precision(row: &PrecisionRow, fastest: &str, precisions: Precisions) -> PhaseThreeRow {
     let missed: Vec<String> = row
         .gates
@@ -110,7 +111,7 @@ fn checkpointing(of: &Checkpointing, list: &PassList) -> PhaseThreeRow {
     }
 }
 
-/// There is no choice to measure: the row says so, with the reason.
+/// The memory layout, which offers no choice to measure: the row says so, with the reason.
 fn layout(of: &LayoutFacts) -> PhaseThreeRow {
     let placed = match of.target {
         Target::Cpu => {

@@ -1,4 +1,4 @@
-//! The rungs after the passes: precisions, tried with one list, and what they proved kept for `--precision auto`.
+//! The rungs after the passes: tries precisions with one list, and saves the proved ones for `--precision auto`.
 
 use super::On;
 use super::validation_record::gate;
@@ -25,10 +25,11 @@ use std::time::SystemTime;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// The word for no precision at all.
+/// The word for trying no precision.
 const NONE: &str = "none";
 
-/// The asked ones, else what the device computes fast: eight bits on a processor are exact and slow, and tried by name alone.
+/// The requested precisions, else those that are fast on the device. fp8 on a CPU is exact but slow, and tried only by
+/// name.
 pub fn asked(names: Option<&[String]>, on: &On) -> anyhow::Result<Vec<Precision>> {
     let has = |precision: &Precision| match &on.gpu {
         Some(gpu) => cuda::has(gpu.capability, *precision),
@@ -63,7 +64,7 @@ pub struct Climb<'a> {
     pub curve_steps: usize,
 }
 
-/// Tries them and keeps the outcome; that it cannot be kept is told and fails nothing.
+/// Tries the precisions and saves the outcome; a failure to save is reported but is not an error.
 pub fn run(
     precisions: &[Precision],
     on: &On,

@@ -1,5 +1,5 @@
-//! `headroom optimize -- python train.py …`: remedies for a PyTorch script from outside, each predicted, measured and verified,
-//! and the patch that does the same.
+//! `headroom optimize -- python train.py …`: applies remedies to a PyTorch script from outside, predicts, measures and
+//! verifies each, and writes the equivalent patch.
 
 mod arguments;
 mod measurements;
@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use telling::{RecordContext, counted, headline, milliseconds, row_in_words, shown, verdict};
 
-/// Options that the command shares with the optimisation of our own model.
+/// Options that the command shares with the optimization of our own model.
 pub struct Shared {
     pub rounds: Option<u16>,
     pub seed: u64,
@@ -44,7 +44,7 @@ pub struct Shared {
     pub undecided_fails: bool,
 }
 
-/// Processes of the script as it is before anything is tried, with the one that is recorded, of each remedy, and turns at the end.
+/// Numbers of processes: of the unchanged script including the recorded one, of each remedy, and of the final turns.
 const REPEATS: Repeats = Repeats { originals: 2, most: 4, finals: 4 };
 
 pub fn run(arguments: ScriptArguments, shared: Shared, entry: &mut Entry) -> Result<ExitCode> {
@@ -53,7 +53,7 @@ pub fn run(arguments: ScriptArguments, shared: Shared, entry: &mut Entry) -> Res
     let made = make_folders(&results)?;
     let done = run_into(&results, &arguments, &shared, entry);
     if !results.join(VALIDATION_FILE).exists() {
-        // Folders that were made for nothing, as far as they are empty or ours.
+        // Removes folders that were created for nothing, if they are empty or ours.
         let recording = results.join(RECORDING);
         let _ = match is_ours(&recording) {
             true => std::fs::remove_dir_all(&recording),
@@ -65,9 +65,9 @@ pub fn run(arguments: ScriptArguments, shared: Shared, entry: &mut Entry) -> Res
     done
 }
 
-/// Folder of the recording beneath that of the results.
+/// The recording's folder inside the results folder.
 const RECORDING: &str = "recording";
-/// Lies in it from the start, so that a run after one that was ended knows it.
+/// Marker written at the start, so that a later run recognises the folder even if this one is interrupted.
 const OURS: &str = "made-by-headroom-optimize.txt";
 const OURS_SAYS: &str = "This folder is replaced by the next `headroom optimize` of the same script.\n";
 
@@ -160,7 +160,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     Ok(verdict(&record, shared.undecided_fails))
 }
 
-/// Into a folder of its own; what it says of the step, and a measurement of the same process.
+/// Records into a separate folder; returns the analysis of the step, and a measurement of the same process.
 fn recorded(processes: &mut Processes, into: &Path, tell: &dyn Fn(&str)) -> Result<(Analysis, Option<Note>)> {
     if into.exists() && !is_ours(into) {
         bail!(
@@ -186,7 +186,7 @@ fn recorded(processes: &mut Processes, into: &Path, tell: &dyn Fn(&str)) -> Resu
     Ok((analysis, measured))
 }
 
-/// Was it made by this command? An earlier one may have been ended before it had a result.
+/// Whether this command made the folder. An earlier run may have been interrupted before it had a result.
 fn is_ours(recording: &Path) -> bool {
     recording.join(OURS).exists() || recording.with_file_name(VALIDATION_FILE).exists()
 }
@@ -205,7 +205,7 @@ fn not_measured(NotMeasured(why): NotMeasured, steps: u32) -> anyhow::Error {
     .into()
 }
 
-/// Why a script that runs gives nothing to hold remedies against.
+/// Why remedies cannot be verified on a script that does run.
 fn unfit(note: &Note) -> Option<String> {
     let problem = note.problems.iter().find(|problem| problem.code == "no-loss" || problem.code == "no-module")?;
     Some(format!(
@@ -214,7 +214,7 @@ fn unfit(note: &Note) -> Option<String> {
     ))
 }
 
-/// Savings that the roadmap expects, by rule, as shares of the step.
+/// Savings that the roadmap expects, per rule, as shares of the step.
 fn expected(analysis: &Analysis) -> Vec<(String, f64)> {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for finding in &analysis.findings {

@@ -1,4 +1,4 @@
-//! Record of a climbed ladder, as validation.json holds it.
+//! The record of a climbed ladder, the content of validation.json.
 
 use headroom_engine::DeviceSpec;
 use headroom_experiments::bench::Setting;
@@ -83,7 +83,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
             .collect(),
         gates: ladder.validation.gates.iter().map(gate).collect(),
         among_ranks: vec![],
-        // Phase 3 is complete once precisions were tried.
+        // Phase 3 is filled in after the precisions are tried.
         phase_3: vec![],
         reference_points: vec![],
         provenance: Provenance::default(),

@@ -1,4 +1,4 @@
-//! Colour for a person at a terminal: when it is wanted, and which words of a text get it. Files and pipes never do.
+//! Colour for terminals: when to use it, and for which words of a text. Files and pipes never get it by default.
 
 use clap::ValueEnum;
 use clap::builder::styling::{AnsiColor, Style};
@@ -16,7 +16,7 @@ pub enum When {
 
 static WANTED: OnceLock<bool> = OnceLock::new();
 
-/// Settles it for this process.
+/// Decides it for this process.
 pub fn settle(when: When, is_terminal: bool) {
     let _ = WANTED.set(is_wanted(when, is_terminal, |name| std::env::var_os(name)));
 }
@@ -25,7 +25,7 @@ pub fn is_on() -> bool {
     WANTED.get().is_some_and(|wanted| *wanted)
 }
 
-/// The flag first, then the user's variables, then the terminal itself.
+/// The flag decides first, then the user's variables, then the terminal itself.
 fn is_wanted(when: When, is_terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let is_set = |name: &str| variable(name).filter(|value| !value.is_empty());
     match when {
@@ -38,7 +38,7 @@ fn is_wanted(when: When, is_terminal: bool, variable: impl Fn(&str) -> Option<Os
     }
 }
 
-/// The choice among the words of a command line, before they are parsed: help and errors follow it too.
+/// The choice in an unparsed command line, so that help and errors follow it too.
 pub fn asked_for(words: &[OsString]) -> When {
     let mut found = When::Auto;
     let mut words = words.iter().skip(1).map(|word| word.to_string_lossy()).take_while(|word| word != "--");
@@ -53,7 +53,7 @@ pub fn asked_for(words: &[OsString]) -> When {
     found
 }
 
-/// Where the name of the command stands among the words: `--color` may come before it.
+/// The index of the command's name among the words: `--color` may come before it.
 pub fn place_of_command(words: &[OsString]) -> usize {
     let mut at = 1;
     while let Some(word) = words.get(at).and_then(|word| word.to_str()) {
@@ -74,7 +74,7 @@ const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
 const GOOD: Style = AnsiColor::Green.on_default();
 const QUIET: Style = Style::new().dimmed();
 
-/// The text with colours: the heading of each block, codes of rules, severities, answers of gates, and marks under lines.
+/// The text with colours for block headings, rule codes, severities, gate results, and marks under lines.
 pub fn painted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -87,7 +87,8 @@ pub fn painted(text: &str) -> String {
     out
 }
 
-/// An unindented line above an indented one, or a first line that stands alone. A line of a script (`21 |  x = 1`) is none.
+/// Whether the line is a heading: an unindented line above an indented one, or a first line alone. A quoted script line
+/// (`21 |  x = 1`) is not.
 fn is_heading(lines: &[&str], at: usize) -> bool {
     let (line, below) = (lines[at].trim_end(), &lines[at + 1..]);
     let is_quoted = line.split_once(" |").is_some_and(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()));
@@ -111,7 +112,7 @@ fn paint_line(out: &mut String, line: &str, base: Style) {
     *out += &base.render_reset().to_string();
 }
 
-/// Stretches of a line with their styles, in order.
+/// Ranges of a line with their styles, in order.
 fn marks(line: &str) -> Vec<(usize, usize, Style)> {
     let bytes = line.as_bytes();
     let mut found = Vec::new();
@@ -140,7 +141,7 @@ fn style_of(line: &str, start: usize, end: usize) -> Option<Style> {
     if is_code(word) {
         return Some(CODE);
     }
-    // Severities stand in parentheses: `(high, unmeasured)`.
+    // Severities are in parentheses: `(high, unmeasured)`.
     if before.ends_with('(') && after.starts_with([')', ',']) {
         return match word {
             "critical" => Some(WORST),
@@ -150,7 +151,7 @@ fn style_of(line: &str, start: usize, end: usize) -> Option<Style> {
             _ => None,
         };
     }
-    // Answers are cells of a table, or begin a line.
+    // Results are table cells, or begin a line.
     let is_cell = (before.trim().is_empty() || before.ends_with("  ")) && (after.is_empty() || after.starts_with("  "));
     let begins = before.trim().is_empty() && (after.starts_with(':') || after.is_empty() && before.is_empty());
     if !is_cell && !begins {
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(place_of_command(&words("headroom --color=never lint")), 2);
     }
 
-    /// Colours as letters: `<c…>` is a heading, `<b…>` bold, and so on.
+    /// Shows colours as letters: `<c…>` is a heading, `<b…>` bold, and so on.
     fn shown(text: &str) -> String {
         let styles =
             [(WORST, "R"), (HEADING, "c"), (CODE, "b"), (BAD, "r"), (DOUBTFUL, "y"), (GOOD, "g"), (QUIET, "q")];

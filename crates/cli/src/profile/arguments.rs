@@ -1,4 +1,4 @@
-//! Flags that choose what is recorded and written: options of `train`, all on for `profile`.
+//! Flags that select what is recorded and written: options of `train`, all on for `profile`.
 
 use clap::ValueEnum;
 use headroom_record::config::ProfilersEnabled;

@@ -1,4 +1,4 @@
-//! The files of a profile: which there are, how they are named, and writing them, each whole or not at all.
+//! The files of a profile: lists, names and writes them, each atomically.
 
 use super::records::ProfileRecords;
 use super::{Analysed, Profiler};
@@ -24,7 +24,7 @@ use std::path::Path;
 
 pub const REPORT_MARKDOWN: &str = "report.md";
 pub const REPORT_HTML: &str = "report.html";
-/// Where the workshop's readers look for the report and the FLOPs.
+/// Paths where the workshop's readers expect the report and the FLOPs.
 pub const REPORT_COPY: &str = "performance_summary_report.md";
 pub const FLOPS_FOLDER: &str = "flops_analysis";
 
@@ -42,7 +42,7 @@ const NAMED: [&str; 9] = [
 
 const SMALL: [&str; 3] = [FLOPS_FILE, INTENSITY_FILE, ROOFLINE_FILE];
 
-/// Removes an older profile from a folder that is written anew; what else lies there stays.
+/// Removes an older profile from a folder that is about to be rewritten; other files stay.
 pub fn clear(folder: &Path) -> Result<(), FileError> {
     let small = folder.join(FLOPS_FOLDER);
     let mut stale: Vec<_> = NAMED.iter().map(|name| folder.join(name)).collect();
@@ -59,12 +59,12 @@ pub fn clear(folder: &Path) -> Result<(), FileError> {
             _ => {}
         }
     }
-    // Empty now unless somebody put something else there.
+    // Empty now, unless someone put something else there.
     let _ = fs::remove_dir(small);
     Ok(())
 }
 
-/// A copy of the profile's files in another folder: the course has its readers look there.
+/// Copies the profile's files into another folder, where the course's readers look.
 pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(to).map_err(FileError::new("make the folder", to))?;
     for entry in fs::read_dir(from).map_err(FileError::new("read the folder", from))? {
@@ -86,7 +86,7 @@ fn is_trace_or_events(name: &str) -> bool {
         || name.starts_with("events.out.tfevents.")
 }
 
-/// Writes what was asked for; returns what the terminal shows.
+/// Writes the requested files; returns the text for the terminal.
 pub fn write_all(
     profiler: &Profiler,
     folder: &Path,
@@ -163,7 +163,7 @@ impl Written<'_> {
         Ok(())
     }
 
-    /// The same trace twice: under the workshop's name, and under one that TensorBoard's plugin takes for its own.
+    /// Writes the same trace twice: under the workshop's name, and under one that TensorBoard's plugin recognises.
     fn traces(&mut self, profiled: &Profiled, about: &TraceAbout, host: &str) -> Result<(), FileError> {
         let other = plugin_name(profiled, about, host);
         for name in [about.name.clone(), other] {
@@ -175,29 +175,29 @@ impl Written<'_> {
     }
 }
 
-/// The trace of one rank.
+/// Writes the trace of one rank.
 pub fn write_trace_alone(folder: &Path, profiled: &Profiled, about: TraceAbout, redact: bool) -> anyhow::Result<()> {
     let host = if redact { "host".into() } else { host_name() };
-    // A machine of its own may not have the folder.
+    // Another machine may not have the folder.
     fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))?;
     let name = plugin_name(profiled, &about, &host);
     let about = TraceAbout { name: name.clone(), ..about };
     Ok(write_atomically_with(&folder.join(&name), |out| write_trace(profiled, &about, out))?)
 }
 
-/// Host, process and time tell the traces of several ranks apart.
+/// The trace's file name: host, process and time distinguish the traces of several ranks.
 fn plugin_name(profiled: &Profiled, about: &TraceAbout, host: &str) -> String {
     format!("{host}.{}.{}.pt.trace.json", about.process, profiled.recording.base_unix_nanos)
 }
 
-/// As TensorBoard looks for them.
+/// The file name that TensorBoard looks for.
 pub fn events_name(started_seconds: u64, host: &str) -> String {
     format!("events.out.tfevents.{started_seconds}.{host}.{}.0", std::process::id())
 }
 
 pub fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    // A dot would end the name too early for readers that take it apart.
+    // A dot would end the name too early for readers that split it.
     let name: String = name
         .trim()
         .chars()

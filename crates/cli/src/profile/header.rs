@@ -1,4 +1,4 @@
-//! The run's own facts, as the header of its trace carries them.
+//! Facts about the run for the header of its trace.
 
 use super::Profiler;
 use super::peaks::Peaks;
@@ -37,7 +37,7 @@ pub fn of_run(
     header
 }
 
-/// The same of a rank that writes no record of its own.
+/// The header for a rank that writes no record of its own.
 pub fn of_rank(profiler: &Profiler, profiled: &Profiled, settings: &Settings, outcome: &Outcome) -> RunHeader {
     let need = MemoryNeed::of(std::slice::from_ref(&profiled.training.program), settings.threads);
     let mut header = run_header(profiled, &settings.model, &need);
@@ -70,7 +70,7 @@ pub fn peaks(peaks: &Peaks) -> PeaksHeader {
     }
 }
 
-/// The run's list as `--passes` takes it, and what is offered beside it and finds something to do.
+/// The run's pass list as `--passes` takes it, and the other passes that would find something to do.
 fn passes(settings: &Settings) -> PassesHeader {
     let passes = &settings.passes;
     let label = passes.label();

@@ -1,4 +1,4 @@
-//! Peaks that the run is compared with: the machine's or the GPU's, kept by `headroom device` or measured now.
+//! Peaks that the run is compared with: the machine's or the GPU's, saved by `headroom device` or measured now.
 
 use crate::device::{measure_gpu, measure_now};
 use crate::train::settings::Settings;
@@ -21,12 +21,12 @@ pub struct Peaks {
     pub source: String,
     pub origin: Origin,
     pub precision: Precision,
-    /// Theoretical peak of the units, beside the measured one.
+    /// Theoretical peak of the units, besides the measured one.
     pub datasheet: Option<StatedPeak>,
     record: Option<DeviceRecord>,
 }
 
-/// FLOPs a second that a part could do, in the precision of the run, and who says so.
+/// The FLOP/s that a device could reach in the run's precision, and the source of the figure.
 #[derive(Clone, Debug)]
 pub struct StatedPeak {
     pub flops: f64,
@@ -52,7 +52,7 @@ impl Peaks {
         Peaks::of_machine(&settings.machine, settings.threads, settings.precision)
     }
 
-    /// Kept ones serve where they are of a part of this name.
+    /// Peaks of a GPU; saved ones are used if they are of a GPU with this name.
     pub fn of_gpu(facts: &Facts, ordinal: usize, precision: Precision, passes: &PassList) -> anyhow::Result<Peaks> {
         let (record, how) = match kept::load_gpu(&facts.name) {
             Some(record) => (record, "saved by `headroom device`"),
@@ -68,7 +68,7 @@ impl Peaks {
         Ok(peaks)
     }
 
-    /// Kept ones serve where they were measured on as many threads as the run has.
+    /// Peaks of the CPU; saved ones are used if they were measured with the run's number of threads.
     pub fn of_machine(machine: &Machine, threads: usize, precision: Precision) -> anyhow::Result<Peaks> {
         if let Some(record) = kept(machine, threads) {
             return Ok(Peaks::of(record, precision, "saved by `headroom device`"));
@@ -77,18 +77,18 @@ impl Peaks {
             "no peaks of this machine on {threads} threads are saved: measuring them (a few seconds)"
         ));
         let record = measure_now(machine, threads)?;
-        // A record that cannot be kept is measured again next time.
+        // A record that cannot be saved is measured again next time.
         let best = kept::save_device(record.clone()).map_or(record, |(best, _)| best);
         Ok(Peaks::of(best, precision, "measured before this run"))
     }
 
-    /// The same, raised where a run's fastest products did better than what was kept: that was too low, and is measured
-    /// again. The run's own rate counts even if the second measurement falls short of it.
+    /// Raises the peaks if the run's fastest GEMMs beat the saved ones: those were too low, and are measured again. The
+    /// run's own rate counts even if the second measurement falls short of it.
     pub fn raised_by(self, fastest: f64, threads: usize) -> Peaks {
         let is_gpu = self.record.as_ref().is_some_and(|record| record.kind == "cuda");
         let too_low = (is_gpu || self.precision == Precision::Fp32) && fastest > self.rates.product_flops;
         let Some(mut record) = self.record.clone().filter(|_| too_low) else { return self };
-        // A GPU's own large products were timed to their kernels: no second look would tell more.
+        // A GPU's large GEMMs were timed by kernel, so a second measurement would not tell more.
         let again = if is_gpu { 0.0 } else { measure_products(threads, Isa::detect()).unwrap_or(0.0) };
         let (rate, how) = match again >= fastest {
             true => (again, "measured again after this run"),
@@ -111,7 +111,7 @@ impl Peaks {
         peaks
     }
 
-    /// Peaks in the precision that GEMMs compute in, or in fp32 where no other was measured.
+    /// Peaks in the precision of the GEMMs, or in fp32 if no other was measured.
     fn of(record: DeviceRecord, precision: Precision, how: &str) -> Peaks {
         let own = record.gemm(precision.name());
         let doubt = record.doubt().map_or(String::new(), |doubt| {
@@ -122,7 +122,7 @@ impl Peaks {
         let half = precision.is_fp8() && record.gemm(Precision::Bf16.name()).is_some();
         let named = match own {
             Some(_) => precision,
-            // Kept before eight bits were measured.
+            // Saved before fp8 was measured.
             None if half => Precision::Bf16,
             None => Precision::Fp32,
         };

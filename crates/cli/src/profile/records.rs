@@ -1,4 +1,4 @@
-//! The records of a profile: the analysis of its trace under the keys of its files, with what only the run knows.
+//! The records of a profile: the analysis of its trace under the keys of its files, with facts that only the run knows.
 
 use super::Profiler;
 use super::arguments::SortBy;

@@ -1,4 +1,5 @@
-//! All that every rank must have the same: flags, data, checkpoint, program, weights. Compared word by word, so that the difference can be told.
+//! Everything that must be the same on all ranks: flags, data, checkpoint, program, weights. Compared item by item, so
+//! that the difference can be named.
 
 use crate::train::arguments::Arguments;
 use crate::train::settings::{Settings, Sources};
@@ -15,7 +16,7 @@ use std::io::{Read, Seek, SeekFrom};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines(Vec<(String, String)>);
 
-/// Flags that may differ from machine to machine without another result.
+/// Flags that may differ between machines without changing the result.
 const MAY_DIFFER: [&str; 2] = ["threads", "memory-limit"];
 
 impl Lines {
@@ -28,7 +29,7 @@ impl Lines {
         let differs = |name: &String| !MAY_DIFFER.contains(&name.as_str());
         for (name, value) in arguments.given.flags.iter().filter(|(name, _)| differs(name)) {
             let value = value.clone().unwrap_or("given".into());
-            // Ranks have GPUs of other numbers.
+            // Ranks have GPUs with different numbers.
             let value = if name == "device" && value.starts_with("cuda") { "cuda".into() } else { value };
             lines.push((format!("--{name}"), value));
         }
@@ -37,7 +38,7 @@ impl Lines {
         if let Some(source) = &sources.evaluation {
             lines.push(("the batches of evaluations".into(), of_batches(source)?));
         }
-        // Other instructions round differently, and weights that every rank updates by itself would drift apart.
+        // Other instructions round differently, and weights that every rank updates on its own would drift apart.
         lines.push(("the level of instructions".into(), Isa::detect().to_string()));
         lines.push(("the step to start at".into(), settings.first_step.to_string()));
         lines.push(("the seed".into(), settings.seed.to_string()));
@@ -60,7 +61,7 @@ impl Lines {
     }
 }
 
-/// The first rank that has something else than rank 0, and what.
+/// The first rank that differs from rank 0, and how.
 pub fn first_difference(all: &[Lines]) -> Option<String> {
     let first = all.first()?;
     let (rank, other) = all.iter().enumerate().find(|(_, lines)| *lines != first)?;
@@ -76,7 +77,7 @@ pub fn first_difference(all: &[Lines]) -> Option<String> {
     Some(format!("rank {rank} was not started as rank 0 was: {what}"))
 }
 
-/// A number that other bytes would most likely not have.
+/// A hash that distinguishes different bytes with high probability.
 struct Digest(u64);
 
 impl Digest {
@@ -97,7 +98,7 @@ impl Digest {
     }
 }
 
-/// Parts of the program's file that are looked at, and the bytes of each: all of a large one would take seconds.
+/// The number of samples of the program's file, and the bytes of each: hashing a whole large file would take seconds.
 const PARTS: u64 = 64;
 const PART_BYTES: usize = 1 << 14;
 
@@ -116,7 +117,7 @@ fn of_program() -> anyhow::Result<String> {
     Ok(format!("{length} bytes, digest {:016x}", digest.0))
 }
 
-/// Batches that are looked at, and the distance between two: a file that differs anywhere differs in one of its many.
+/// The number of batches compared, and the distance between two: files that differ usually differ in one of them.
 const BATCHES: u64 = 24;
 const APART: u64 = 7919;
 
@@ -130,7 +131,7 @@ fn of_batches(source: &Source) -> anyhow::Result<String> {
     Ok(format!("some of digest {:016x}", digest.0))
 }
 
-/// A digest of all that the ranks do together in a step: which collectives, of which tensors, in which order.
+/// A digest of the collectives in a step: which ones, of which tensors, in which order.
 pub fn of_plan(graph: &Graph) -> u64 {
     let mut digest = Digest::new();
     for node in graph.nodes().iter().filter(|node| node.op.is_collective()) {
@@ -140,7 +141,7 @@ pub fn of_plan(graph: &Graph) -> u64 {
     digest.0
 }
 
-/// A digest of all weights, as a run starts from them.
+/// A digest of all weights that a run starts from.
 pub fn of_weights(trainer: &mut Trainer) -> u64 {
     let mut digest = Digest::new();
     for (name, _) in trainer.parameters() {

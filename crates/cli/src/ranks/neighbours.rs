@@ -1,4 +1,4 @@
-//! Ranks of one machine: how many there are, and which CPUs are whose.
+//! Ranks on one machine: how many there are, and which CPUs belong to each.
 
 /// A rank's machine and the CPUs that it may use, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub struct Share {
     pub ranks: usize,
     /// Ranks that may use the same CPUs as this one, itself included.
     pub sharing: usize,
-    /// The CPUs that are this one's, where there is one for each rank that shares them.
+    /// The CPUs assigned to this rank, if there are enough for all ranks that share them.
     pub cpus: Vec<usize>,
 }
 
 impl RankPlacement {
     pub fn here(mut cpus: Vec<usize>) -> RankPlacement {
-        // Containers of one machine have names of their own, and the same kernel.
+        // Containers on one machine have different host names but the same kernel.
         let read = |path: &str| std::fs::read_to_string(path).ok();
         let machine = read("/proc/sys/kernel/random/boot_id").or_else(|| read("/proc/sys/kernel/hostname"));
         cpus.sort_unstable();
@@ -39,7 +39,7 @@ impl RankPlacement {
     }
 }
 
-/// Ranks with the same CPUs get a part each; those whose launcher gave them CPUs of their own keep them.
+/// Ranks with the same CPUs get a part each; ranks whose launcher gave them CPUs of their own keep them.
 pub fn share_of(seats: &[RankPlacement], rank: usize) -> Share {
     let own = &seats[rank];
     let ranks = seats.iter().filter(|seat| seat.machine == own.machine).count();

@@ -1,11 +1,13 @@
-"""Started by the interpreter before the script: waits for torch, finds where a step of the loop ends, and tells listeners.
+"""Started by the interpreter before the script: waits for torch, detects where a training step ends, and notifies
+listeners.
 
-`Recorder` (HEADROOM_RECORD_FOLDER) times some steps and profiles a few. Three phases, after the warm-up: steps with nothing
-attached (the truth), steps with a light profiler (operators, runtime calls and kernels), steps with everything (shapes,
-stacks, memory). The truth comes first, since a profiler that was once attached to a device may leave something behind.
+`Recorder` (HEADROOM_RECORD_FOLDER) times some steps and profiles a few. Three phases follow the warm-up: steps with
+nothing attached (the true time), steps with a light profiler (operators, runtime calls and kernels), steps with
+everything (shapes, stacks, memory). The true time comes first, since a profiler that was once attached to a device may
+leave something behind.
 
-`headroom-parts/` beside this file holds what `optimize` adds, read only when it is asked for: `measure.py` (HEADROOM_MEASURE_NOTES)
-and the remedies (HEADROOM_REMEDIES).
+`headroom-parts/` next to this file has the parts for `optimize`, read only on request: `measure.py`
+(HEADROOM_MEASURE_NOTES) and the remedies (HEADROOM_REMEDIES).
 
 Everything is guarded: whatever goes wrong here, the script runs as if nothing were there.
 """
@@ -26,15 +28,15 @@ WARMUP = int(os.environ.get("HEADROOM_RECORD_WARMUP", "3"))
 TIMED = int(os.environ.get("HEADROOM_RECORD_TIMED", "8"))
 STEPS = int(os.environ.get("HEADROOM_RECORD_STEPS", "3"))
 STOP = os.environ.get("HEADROOM_RECORD_STOP") == "1"
-# Nothing is recorded while a measurement in the same process is not done.
+# Recording waits until a measurement in the same process is done.
 MEASURED_FIRST = bool(os.environ.get("HEADROOM_MEASURE_NOTES"))
-# This module, also once the script's own `sitecustomize` has taken its name.
+# This module, even after the script's own `sitecustomize` has taken its name.
 OURS = sys.modules[__name__]
 
 
 def keep_bytecode(folder):
-    """Images are often made without bytecode, and then every start compiles all of torch anew, for many seconds. It is kept in a folder
-    of ours, and nothing is written beside the modules."""
+    """Caches bytecode in a folder of ours, and writes nothing next to the modules. Container images are often built
+    without bytecode, and then every start compiles all of torch again, which takes many seconds."""
     spec = importlib.machinery.PathFinder.find_spec("torch")
     home = os.path.dirname((spec and spec.origin) or "")
     if home and not os.path.isdir(os.path.join(home, "__pycache__")):
@@ -42,7 +44,7 @@ def keep_bytecode(folder):
 
 
 def run_the_next_sitecustomize():
-    """The one that this file hides, if there is one."""
+    """Runs the `sitecustomize` that this file hides, if there is one."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
@@ -53,21 +55,22 @@ def run_the_next_sitecustomize():
 
 
 class Marks:
-    """Tells where a step of the loop ends, from the optimizers that end theirs.
+    """Detects where a training step ends, from the steps of the optimizers.
 
-    With one optimizer each of its steps is a mark. With several (a generator and its critic) a mark is a step of the one
-    that stepped first, once another has stepped since the last mark; so five steps of a critic do not count as five steps.
+    With one optimizer, each of its steps is a mark. With several (a generator and its critic), a mark is a step of the
+    one that stepped first, once another has stepped since the last mark; so five steps of a critic do not count as five
+    steps.
     """
 
     def __init__(self):
         self.holder = None
         self.known = set()
-        # Steps of each other optimizer since the last mark, and the most there ever were.
+        # Steps of each other optimizer since the last mark, and the maximum so far.
         self.since = {}
         self.most = {}
 
     def step(self, who):
-        """Whether a step of the loop ends here, and whether the marks have changed with it."""
+        """Returns whether a training step ends here, and whether the definition of marks has changed."""
         is_new = who not in self.known
         self.known.add(who)
         if self.holder is None:
@@ -82,14 +85,14 @@ class Marks:
             return is_mark, False
         self.since[who] = self.since.get(who, 0) + 1
         if self.since[who] > 3 + 2 * self.most.get(who, 0):
-            # The first one is not used any more: this one took its place.
+            # The first one is no longer used: this one replaces it.
             self.holder, self.known, self.since, self.most = who, {who}, {}, {}
             return True, True
         return False, is_new
 
 
 class Steps:
-    """Steps of this process's optimizers, told to listeners as marks.
+    """Reports the steps of this process's optimizers to listeners as marks.
 
     A listener has `name` (a verb for messages), `error`, and the functions `step(is_mark, is_changed)`, `found_profiler()`,
     `reset()` and `at_exit()`.
@@ -100,17 +103,17 @@ class Steps:
         self.reset()
 
     def reset(self):
-        """Also in a process that was forked: its parent's steps are not its own."""
+        """Also called in a forked process: its parent's steps are not its own."""
         self.marks = Marks()
-        # Depth of calls of GradScaler.step, which may leave out the optimizer's.
+        # Depth of GradScaler.step calls, which may skip the optimizer's step.
         self.scaling = 0
-        # An optimizer's step went into a CUDA graph: its replays are the steps.
+        # An optimizer's step was captured into a CUDA graph: its replays are the steps.
         self.captured = False
         for listener in self.listeners:
             listener.reset()
 
     def after_optimizer(self, optimizer):
-        """An optimizer ended its step."""
+        """Called when an optimizer has ended its step."""
         if is_capturing():
             self.captured = True
         elif not self.scaling:
@@ -136,7 +139,7 @@ class Steps:
 
 
 class Recorder:
-    """One process's phases, moved on by the marks."""
+    """The recording phases of one process, advanced by marks."""
 
     name = "recording"
 
@@ -144,7 +147,7 @@ class Recorder:
         self.reset()
 
     def reset(self):
-        """Also in a process that was forked: what its parent recorded is not its own."""
+        """Also called in a forked process: its parent's recording is not its own."""
         self.steps = 0
         self.phase = "warm-up"
         self.steps_in_phase = 0
@@ -152,15 +155,15 @@ class Recorder:
         self.described = False
         self.light = None
         self.trace = None
-        # A mark each: the host's clock, and an event on the device where there is one.
+        # One entry per mark: the host's clock, and an event on the device if there is one.
         self.timed = []
         self.true_seconds = []
         self.measured_on = None
         self.error = None
         self.is_done = False
-        # The script profiles itself: two profilers cannot run at the same time, so this one is not started.
+        # The script has its own profiler: two cannot run at the same time, so this one is not started.
         self.aside = False
-        # Calls of our own into the profiler, which are not to be taken for the script's.
+        # Set during our own calls into the profiler, which must not be mistaken for the script's.
         self.calling = False
 
     def call(self, function, *arguments, **named):
@@ -171,7 +174,7 @@ class Recorder:
             self.calling = before
 
     def found_profiler(self):
-        """The script makes a profiler of its own, whose way must be free."""
+        """Steps aside: the script creates its own profiler."""
         if self.calling or self.aside or self.is_done:
             return
         self.aside = True
@@ -210,7 +213,7 @@ class Recorder:
         else:
             self.describe()
             self.call(self.profiler.step)
-            # One step to warm the profiler up, then those to keep; `save` was called with the last.
+            # One step warms up the profiler, the others are kept; `save` was called for the last.
             if self.steps_in_phase > STEPS:
                 self.call(self.profiler.stop)
                 self.profiler = None
@@ -231,11 +234,11 @@ class Recorder:
             self.start_profiler(everything=phase == "full")
 
     def take_time(self):
-        """Without a wait: the device tells later when it came to this mark."""
+        """Records the time without a wait: the device reports later when it reached this mark."""
         self.timed.append((time.perf_counter(), device_event()))
 
     def read_times(self):
-        """The truth: from mark to mark as the device saw it, by the host's clock where there is none."""
+        """Reads the true step times: from mark to mark on the device, or on the host's clock without a device."""
         self.true_seconds, self.measured_on = seconds_between(self.timed)
         self.timed = []
 
@@ -255,7 +258,7 @@ class Recorder:
         self.call(self.profiler.start)
 
     def describe(self):
-        """Writes the truth into the header of the trace that is being recorded."""
+        """Writes the true step times into the header of the trace being recorded."""
         if self.described or self.steps_in_phase < 2:
             return
         self.described = True
@@ -282,7 +285,7 @@ class Recorder:
             self.light = path
 
     def note(self):
-        """What happened, for the command that started the script."""
+        """Writes what happened, for the command that started the script."""
         content = {
             "steps": self.steps,
             "trace": self.trace,
@@ -300,7 +303,7 @@ class Recorder:
             if self.phase == "timed" and len(self.timed) > 1 and not self.aside:
                 self.read_times()
             if self.profiler is not None and not self.is_done:
-                # The script ended first: what was recorded so far is kept.
+                # The script ended first: the recording so far is kept.
                 self.describe()
                 ours, self.profiler = self.profiler, None
                 self.call(ours.stop)
@@ -317,7 +320,7 @@ class Recorder:
 
 
 def remove(path):
-    """A light trace, and its folder if it was the last."""
+    """Removes a light trace, and its folder if it was the last."""
     try:
         if path is not None:
             os.remove(path)
@@ -327,7 +330,7 @@ def remove(path):
 
 
 def is_capturing():
-    """Whether a CUDA graph is being made of what is ordered now."""
+    """Whether the current stream is being captured into a CUDA graph."""
     import torch
 
     cuda = torch.cuda
@@ -335,11 +338,11 @@ def is_capturing():
 
 
 def device_event():
-    """An event on the device's stream, which costs some microseconds and no wait; `None` without a device."""
+    """An event on the device's stream, which takes a few microseconds and no wait; `None` without a device."""
     import torch
 
     cuda = torch.cuda
-    # The cheaper question first: the other one asks the driver.
+    # The cheaper check first: the other one calls the driver.
     if not cuda.is_initialized() or not cuda.is_available():
         return None
     event = cuda.Event(enable_timing=True)
@@ -348,7 +351,7 @@ def device_event():
 
 
 def seconds_between(taken):
-    """From mark to mark as the device saw it, by the host's clock where there is none; and which of the two."""
+    """Seconds from mark to mark on the device, or on the host's clock without one; and which of the two."""
     events = [event for _, event in taken]
     if len(events) > 1 and all(event is not None for event in events):
         events[-1].synchronize()
@@ -358,7 +361,7 @@ def seconds_between(taken):
 
 
 def write_note(name, content):
-    """Under its name only when it is whole."""
+    """Writes atomically: the name appears only when the file is complete."""
     with open(name + ".tmp", "w") as file:
         json.dump(content, file)
     os.replace(name + ".tmp", name)
@@ -368,7 +371,7 @@ LOOP = Steps()
 
 
 def guarded(function, *arguments, listener=None):
-    """Whatever goes wrong here, the script goes on."""
+    """Calls the function; whatever goes wrong, the script continues."""
     try:
         function(*arguments)
     except Exception as error:  # noqa: BLE001
@@ -388,7 +391,7 @@ def watch(module):
 
 
 def watch_scaler(module):
-    """A step that GradScaler leaves out, because gradients were not finite, is a step of the loop all the same."""
+    """Counts steps that GradScaler skips because of non-finite gradients: they are training steps too."""
     scaler = getattr(module, "GradScaler", None)
     original = getattr(scaler, "step", None)
     if original is None:
@@ -408,7 +411,7 @@ def watch_scaler(module):
 
 
 def watch_graphs(module):
-    """A CUDA graph that holds the optimizer's step: each replay is a step."""
+    """Watches CUDA graphs: each replay of one that contains the optimizer's step is a step."""
     graph = getattr(module, "CUDAGraph", None)
     original = getattr(graph, "replay", None)
     if original is None:
@@ -424,7 +427,7 @@ def watch_graphs(module):
 
 
 def watch_profilers(module):
-    """Called when a module with profilers is loaded: tells when the script makes one."""
+    """Called when a module with profilers is loaded: detects when the script creates one."""
     for name in ("profile", "_KinetoProfile", "emit_nvtx", "emit_itt"):
         made = getattr(module, name, None)
         if isinstance(made, type) and "__init__" in vars(made):
@@ -464,7 +467,7 @@ def watch_steps():
 
 
 def end_with_the_command():
-    """Linux ends the script when the command that started it is killed. Elsewhere the script lives on."""
+    """On Linux, ends the script when the command that started it is killed. Elsewhere the script lives on."""
     try:
         import ctypes
         import signal
@@ -477,7 +480,7 @@ def end_with_the_command():
         if os.getppid() != command:
             os.kill(os.getpid(), signal.SIGTERM)
     except Exception:  # noqa: BLE001
-        # A convenience alone: without it the script runs as it would.
+        # Only a convenience: the script runs the same without it.
         pass
 
 
@@ -506,7 +509,7 @@ class Finder(importlib.abc.MetaPathFinder):
         loaded = WATCHED.pop(name, None)
         if loaded is None:
             return None
-        # The name is not watched any more, so that this finds the module itself.
+        # The name is no longer watched, so this finds the module itself.
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             spec.loader = Loader(spec.loader, loaded)
@@ -514,7 +517,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def part(name):
-    """A file of `headroom-parts/`, as a module under a name that no script imports. No bytecode is written."""
+    """Loads a file of `headroom-parts/` as a module, under a name that no script imports, without writing bytecode."""
     private = "_headroom_" + name.replace("/", "_").replace("-", "_")
     if private not in sys.modules:
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "headroom-parts", *name.split("/")) + ".py"
@@ -522,7 +525,7 @@ def part(name):
             text = file.read()
         module = types.ModuleType(private)
         module.__file__ = path
-        # Other parts and the shared names of this file.
+        # Gives access to other parts and the names of this file.
         module.SHARED = OURS
         sys.modules[private] = module
         try:
@@ -544,7 +547,7 @@ def begin():
         keep_bytecode(os.environ["HEADROOM_BYTECODE"])
     sys.meta_path.insert(0, Finder())
     if os.environ.get("HEADROOM_SCRATCH"):
-        # Whatever else is asked for: the script is one of many that are tried.
+        # In any case: the script is one of many trial runs.
         part("surroundings").begin()
     if wanted:
         try:

@@ -1,4 +1,4 @@
-//! A command's own row. Whatever goes wrong with the registry is a warning here: it never fails the run that it describes.
+//! A command's own row. Problems with the registry are only warnings here: they never fail the run.
 
 use super::{Registry, RegistryError};
 use crate::output;
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// Set for a process that a study starts: the number of the study's own run.
+/// Set for a process that a study starts: the id of the study's own run.
 pub const PARENT_VARIABLE: &str = "HEADROOM_PARENT_RUN";
 
-/// Nothing until `begin`; then a row that `close` ends.
+/// Empty until `begin`; then a row that `close` ends.
 #[derive(Default)]
 pub struct Entry {
     open: Option<Open>,
@@ -23,17 +23,17 @@ pub struct Entry {
     interrupted: bool,
 }
 
-/// A row that is in the registry, and all it takes to write it again.
+/// A row in the registry, and everything needed to write it again.
 struct Open {
     registry: Registry,
     id: i64,
     start: RunStart,
     name: Option<String>,
-    /// The file that the registry was: somebody may delete or replace it while the run goes on.
+    /// The identity of the registry's file, which may be deleted or replaced during the run.
     file: Option<FileIdentity>,
 }
 
-/// Description of a run, in the words of its command.
+/// A command's description of its run.
 pub struct About<'a> {
     pub folder: Option<&'a Path>,
     pub size: Option<&'a str>,
@@ -46,7 +46,7 @@ pub struct About<'a> {
     pub name: Option<&'a str>,
 }
 
-/// More steps than any interval needs; of a longer run the last ones are kept.
+/// More steps than any interval needs; longer runs keep their last steps.
 const MOST_STEPS: usize = 10_000;
 
 impl Entry {
@@ -57,7 +57,7 @@ impl Entry {
         }
     }
 
-    /// The run's number; none where it could not be recorded.
+    /// The run's id; `None` if it could not be recorded.
     pub fn id(&self) -> Option<i64> {
         self.open.as_ref().map(|open| open.id)
     }
@@ -66,7 +66,7 @@ impl Entry {
         self.figures = figures;
     }
 
-    /// The list of passes that the run came to, where it was not known when it began.
+    /// Sets the pass list that the run ended up with, if it was unknown at the start.
     pub fn version(&mut self, label: &str) {
         if let Some(open) = &mut self.open {
             open.start.version = Some(label.into());
@@ -76,12 +76,12 @@ impl Entry {
         }
     }
 
-    /// Changes figures that were set before.
+    /// Changes figures that were set earlier.
     pub fn amend(&mut self, change: impl FnOnce(&mut Headline)) {
         change(&mut self.figures);
     }
 
-    /// Seconds of the steps that count, warm-up left out.
+    /// Seconds of the counted steps, without warm-up.
     pub fn step_seconds(&mut self, seconds: &[f64]) {
         self.step_seconds = seconds[seconds.len().saturating_sub(MOST_STEPS)..].to_vec();
     }
@@ -90,7 +90,7 @@ impl Entry {
         self.interrupted = true;
     }
 
-    /// Ends the row by how the command ended.
+    /// Ends the row according to how the command ended.
     pub fn close(&mut self, done: &anyhow::Result<ExitCode>) {
         let Some(mut open) = self.open.take() else { return };
         let (status, error) = match done {
@@ -115,10 +115,10 @@ impl Entry {
     }
 }
 
-/// In the registry that is there now.
+/// Writes the row into the registry that exists now.
 fn write_again(lost: Open) -> Result<Open, RegistryError> {
     let path = lost.registry.path().to_path_buf();
-    // Closing it would remove the log beside that path, which may be the new registry's by now.
+    // Closing it would remove the log at that path, which may already be the new registry's.
     std::mem::forget(lost.registry);
     let again = insert(lost.start, lost.name)?;
     output::note(&format!(
@@ -144,7 +144,7 @@ fn insert(start: RunStart, name: Option<String>) -> Result<Open, RegistryError> 
 
 type FileIdentity = (u64, u64);
 
-/// `None` where there is no such file, or the system has no word for it.
+/// The file's identity; `None` if there is no such file, or the system does not provide one.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<FileIdentity> {
     use std::os::unix::fs::MetadataExt;

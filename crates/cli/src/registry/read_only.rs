@@ -1,11 +1,11 @@
-//! A registry where nothing can be written: it is read as it lies there.
+//! A registry in a read-only location, read as it is.
 
 use super::{RegistryError, schema};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::fs;
 use std::path::Path;
 
-/// Whether opening failed because of where the database lies, not because of what it is.
+/// Whether opening failed because of the database's location, not its contents.
 pub fn is_read_only_location(error: &RegistryError) -> bool {
     let RegistryError::Database { source, .. } = error else { return false };
     matches!(
@@ -14,8 +14,8 @@ pub fn is_read_only_location(error: &RegistryError) -> bool {
     )
 }
 
-/// Even a reader writes beside a database with a write-ahead log, unless it is told that nobody changes it. That would miss
-/// what only the log has, so one with a log is not opened: none.
+/// Opens the database as immutable: otherwise even a reader writes next to a database with a write-ahead log. This
+/// would miss data that is only in the log, so a database with a log is not opened (`None`).
 pub fn open(path: &Path) -> Option<Result<Connection, RegistryError>> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
@@ -28,7 +28,7 @@ pub fn open(path: &Path) -> Option<Result<Connection, RegistryError>> {
     Some(schema::check_readable(&connection, path).map(|()| connection))
 }
 
-/// Every byte that could mean something in an address.
+/// Percent-encodes every byte that may be special in a URI.
 fn escaped(path: &Path) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
     let bytes = path.as_os_str().as_encoded_bytes().iter();

@@ -1,4 +1,4 @@
-//! Rows of the registry to and from the database.
+//! Reads and writes rows of the registry.
 
 use super::{RegistryError, process};
 use headroom_record::registry::{Headline, RunRow, RunStart, RunStatus};
@@ -8,15 +8,15 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 use std::time::SystemTime;
 
-/// Restricts a list of runs; leaves nothing out by default.
+/// Restricts a list of runs; empty by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
     pub command: Option<String>,
     pub status: Option<RunStatus>,
     pub size: Option<String>,
-    /// The list of passes, by its name or a part of it.
+    /// The pass list, or part of its name.
     pub version: Option<String>,
-    /// Children of this run alone.
+    /// Only children of this run.
     pub parent: Option<i64>,
     pub limit: Option<usize>,
 }
@@ -75,7 +75,7 @@ pub fn end(
     Ok(true)
 }
 
-/// Sets down as interrupted what says that it runs and does not. A database that cannot be written keeps its words.
+/// Marks rows as interrupted that claim to be running but are not. A read-only database stays as it is.
 pub fn settle(connection: &Connection) -> rusqlite::Result<()> {
     let mut statement = connection.prepare("SELECT id, host, process FROM runs WHERE status = 'running'")?;
     let running = statement.query_map([], |row| {
@@ -84,7 +84,7 @@ pub fn settle(connection: &Connection) -> rusqlite::Result<()> {
     let running: Vec<_> = running.collect::<rusqlite::Result<_>>()?;
     for (id, host, process) in running {
         if process::is_alive(host.as_deref(), process.as_deref()) == Some(false) {
-            // Only if it still says so: it may have ended in order since it was read.
+            // Only if it is still marked as running: it may have ended properly since it was read.
             let _ = connection.execute(
                 "UPDATE runs SET status = 'interrupted', error = 'the process went away' WHERE id = ?1 AND status = 'running'",
                 [id],

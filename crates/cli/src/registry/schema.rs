@@ -1,12 +1,12 @@
-//! The registry's layout and how an older one becomes the newest.
+//! The registry's schema and its migrations.
 
 use super::RegistryError;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Each brings the layout from its index to the next; `PRAGMA user_version` counts those that were applied. Never edit one
-/// that was released: add another.
+/// Each migration takes the schema from its index to the next; `PRAGMA user_version` counts the applied ones. Never
+/// edit a released one: add another.
 const MIGRATIONS: [&str; 2] = [
     "CREATE TABLE runs (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -30,7 +30,8 @@ const MIGRATIONS: [&str; 2] = [
         host TEXT,
         process TEXT
     );",
-    // Every step's time, so that two runs can be compared by interval when their folders are long gone; and the runs of a study.
+    // Every step's time, so that two runs can be compared by interval long after their folders are gone; and the runs
+    // of a study.
     "ALTER TABLE runs ADD COLUMN parent INTEGER;
     CREATE TABLE step_times (run INTEGER PRIMARY KEY REFERENCES runs(id) ON DELETE CASCADE, seconds TEXT NOT NULL);
     CREATE INDEX runs_by_parent ON runs(parent);",
@@ -38,23 +39,23 @@ const MIGRATIONS: [&str; 2] = [
 
 pub const NEWEST: i64 = MIGRATIONS.len() as i64;
 
-/// Makes an empty database or an older one the newest, and refuses a newer one.
+/// Brings an empty or older database to the newest schema, and refuses a newer one.
 pub fn prepare(connection: &mut Connection, path: &Path) -> Result<(), RegistryError> {
     let failed = |source| RegistryError::Database { path: path.to_path_buf(), source };
     let check = |found: i64| match found > NEWEST {
         true => Err(RegistryError::Newer { path: path.to_path_buf(), found, known: NEWEST }),
         false => Ok(found),
     };
-    // Before anything is changed: a newer layout's file is left as it is.
+    // Checked before anything is changed: a newer file is left as it is.
     let found = check(version(connection).map_err(failed)?)?;
     write_ahead(connection).map_err(failed)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
-    // Every commit is on the disk when it returns.
+    // Every commit is on disk when it returns.
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
     if found == NEWEST {
         return Ok(());
     }
-    // Another process may have been here first; inside the transaction nobody else is.
+    // Another process may have migrated it already; the transaction excludes others.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found = check(version(&transaction).map_err(failed)?)?;
     for migration in &MIGRATIONS[found.max(0) as usize..] {
@@ -64,7 +65,7 @@ pub fn prepare(connection: &mut Connection, path: &Path) -> Result<(), RegistryE
     transaction.commit().map_err(failed)
 }
 
-/// For a database that cannot be migrated where it lies.
+/// Checks a database that cannot be migrated in place.
 pub fn check_readable(connection: &Connection, path: &Path) -> Result<(), RegistryError> {
     let path = path.to_path_buf();
     match version(connection) {
@@ -75,8 +76,8 @@ pub fn check_readable(connection: &Connection, path: &Path) -> Result<(), Regist
     }
 }
 
-/// Readers and a writer at the same time. The change of mode does not wait for others by itself, so it is tried again;
-/// where a file system cannot do it, the usual journal stays and only waiting gets longer.
+/// Allows readers and a writer at the same time. Switching the mode does not wait for others by itself, so it is
+/// retried. If a file system does not support it, the default journal stays and only waiting gets longer.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let until = Instant::now() + super::PATIENCE;
     loop {
@@ -95,7 +96,7 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// A database of an older layout, as an older headroom left it.
+/// A database with an older schema, as an older headroom left it.
 #[cfg(test)]
 pub fn make_older(path: &Path, layout: usize) -> Connection {
     let connection = Connection::open(path).unwrap();

@@ -1,4 +1,4 @@
-//! The registry as its readers and writers meet it.
+//! Tests the registry from its readers' and writers' side.
 
 use super::*;
 use serde_json::json;
@@ -154,7 +154,7 @@ fn many_writers_at_once_lose_nothing() {
             let (path, together) = (Arc::clone(&path), Arc::clone(&together));
             thread::spawn(move || {
                 together.wait();
-                // Each opens a database that does not exist yet.
+                // Each thread opens a database that does not exist yet.
                 let mut registry = Registry::open_at(&path).unwrap();
                 for run in 0..RUNS {
                     let id = registry.begin(&start("nano")).unwrap();

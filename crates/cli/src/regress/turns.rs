@@ -1,4 +1,4 @@
-//! Both sides of a regression run again, in turns: what slows the machine down meets both alike.
+//! Runs both sides of a regression again, alternating, so that a slow machine affects both alike.
 
 use crate::failure::RunFailed;
 use crate::output;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-/// A kept run that can be run again.
+/// A saved run that can be run again.
 pub struct Side {
     /// `train` or `profile`.
     command: String,
@@ -24,7 +24,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// `program` is another build of headroom, where one was named.
+    /// `program` is another build of headroom, if one was given.
     pub fn of(run: &RunRow, program: Option<&Path>) -> anyhow::Result<Side> {
         let command = run.start.command.clone();
         ensure!(
@@ -46,7 +46,7 @@ impl Side {
         Ok(Side { command, run_file, directory, program, id: run.id })
     }
 
-    /// Seconds of its median step; `None` where it was told to stop.
+    /// Seconds of its median step; `None` if asked to stop.
     fn run(&self, folder: &Path, parent: i64, stop: &AtomicBool) -> anyhow::Result<Option<f64>> {
         let mut command = Command::new(&self.program);
         if let Some(directory) = &self.directory {
@@ -68,7 +68,7 @@ impl Side {
     }
 }
 
-/// Who goes first changes from round to round. `None` where it was told to stop.
+/// Alternates the two sides; the first one changes from round to round. `None` if asked to stop.
 pub fn take_turns(
     baseline: &Side,
     run: &Side,

@@ -1,4 +1,4 @@
-//! `headroom runs delete`: forgets runs, and with `--with-folder` removes what they wrote, and nothing that others put there.
+//! `headroom runs delete`: forgets runs; with `--with-folder` also removes the files they wrote, and nothing else.
 
 use crate::k1::MARKDOWN_FILE;
 use crate::k1::speed::SPEED_MARKDOWN_FILE;

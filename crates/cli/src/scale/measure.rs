@@ -1,4 +1,4 @@
-//! A point of a sweep, run in a process of its own.
+//! Runs a point of a sweep in a separate process.
 
 use crate::study::child::{ChildEnd, run_child};
 use crate::train::request::TrainRequest;
@@ -28,7 +28,7 @@ pub enum Measured {
 }
 
 impl Measuring<'_> {
-    /// A run of `train`, into a folder of this name.
+    /// Runs `train` into a folder of this name.
     pub fn run(&self, request: &TrainRequest, name: &str) -> anyhow::Result<Measured> {
         let words = [vec!["train".to_string()], request.flags()].concat();
         let end = run_child(&words, &self.folder.join(name), self.parent, self.stop, |_| Ok(()))?;

@@ -1,4 +1,4 @@
-//! Memory savings: planned, ranked, then run.
+//! Memory savings: plans, ranks and runs them.
 
 use super::measure::{Measured, Measuring};
 use super::{Arguments, shape_of, train_request};
@@ -10,7 +10,7 @@ use headroom_record::scaling::Optimization;
 use headroom_record::statistics::ratio_of;
 use headroom_training::program::StepConfig;
 
-/// Planned at the longest sequence that fits, most saved first, then run. Returns `None` when the command is to stop.
+/// Plans at the longest sequence that fits, sorts by savings, then runs. Returns `None` when the command is to stop.
 pub fn optimizations(
     arguments: &Arguments,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! `headroom scale --ranks 1,2,4`: steps on several ranks, started by the launcher that people have, in turns.
+//! `headroom scale --ranks 1,2,4`: times steps on several ranks, started by the user's launcher, alternating.
 
 use super::{Arguments, WARMUP_STEPS, measure, new_folder, stopped, train_request};
 use crate::failure::RunFailed;
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     base.model.validate(shape.batch_size, shape.seq_len)?;
     let cores = Machine::detect().cores;
     let most = counts.last().copied().unwrap_or(1);
-    // Each rank has as many threads as it will have beside the others: one rank alone would use all cores otherwise.
+    // Each rank gets as many threads as it will have beside the others: otherwise one rank alone would use all cores.
     let threads = arguments.threads.map_or((cores / most).max(1), usize::from);
     let launcher = launcher_words(arguments, device)?;
     let peaks = reference_rates(&base)?;
@@ -110,7 +110,8 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-/// Slower computing on that many ranks at the same time, by the machine's peaks; nothing on GPUs, of which every rank has its own.
+/// The slowdown of computing with that many ranks at a time, from the machine's peaks; `None` on GPUs, where every rank
+/// has its own.
 fn crowded(ranks: usize, threads: usize, base: &Settings, shape: BatchShape) -> anyhow::Result<Option<Crowded>> {
     if base.device != DeviceSpec::Cpu {
         return Ok(None);
@@ -121,7 +122,7 @@ fn crowded(ranks: usize, threads: usize, base: &Settings, shape: BatchShape) -> 
     Ok(Some(Crowded::of(&step.program.plan, ranks, &peaks(threads)?.rates, &peaks(all)?.rates)))
 }
 
-/// In order, each once, and one rank first: all others are compared with it.
+/// Sorted, unique, and always including one rank, which all others are compared with.
 fn counts(asked: &[usize]) -> anyhow::Result<Vec<usize>> {
     ensure!(!asked.contains(&0), "--ranks has a 0 in it\n  help: numbers from 1 up, such as --ranks 1,2,4");
     let mut counts = [&[1], asked].concat();
@@ -156,13 +157,13 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Nothing measured yet.
+    /// An empty result.
     fn rounds(&self, ranks: usize) -> Rounds {
         let divided = self.shape.batch_size.is_multiple_of(ranks).then(|| (self.shape.batch_size / ranks) as u64);
         Rounds { ranks, strong_batch_size: divided, ..Rounds::default() }
     }
 
-    /// Every kind of run of this number of ranks once; `false` where it was told to stop.
+    /// Runs every kind for this number of ranks once; `false` if asked to stop.
     fn take_turn(&self, rounds: &mut Rounds) -> anyhow::Result<bool> {
         let (ranks, whole) = (rounds.ranks, self.shape.batch_size);
         let Some(weak) = self.run(ranks, whole, Kind::AsAsked)? else { return Ok(false) };
@@ -182,7 +183,7 @@ impl Runs<'_> {
         Ok(true)
     }
 
-    /// Median seconds per step, or `None` where it was told to stop.
+    /// Median seconds per step, or `None` if asked to stop.
     fn run(&self, ranks: usize, batch_size: usize, kind: Kind) -> anyhow::Result<Option<f64>> {
         let shape = BatchShape { batch_size, ..self.shape };
         let request = TrainRequest {

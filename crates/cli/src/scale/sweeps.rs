@@ -1,4 +1,4 @@
-//! Points of the sweeps, and the axes that each point belongs to.
+//! The points of the sweeps, and the axes that each belongs to.
 
 use super::{Arguments, shape_of};
 use crate::train::settings::Settings;
@@ -17,7 +17,7 @@ pub struct Sweeps {
 }
 
 impl Sweeps {
-    /// They cross at the size's own batch and length where these are swept, else at the first of the list.
+    /// They cross at the size's own batch and length if these are swept, else at the first of the list.
     pub fn of(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Sweeps> {
         let sorted = |flag: &str, values: &[usize]| {
             ensure!(!values.contains(&0), "{flag} has a 0 in it\n  help: numbers from 1 up, such as {flag} 4,8,16");
@@ -38,14 +38,14 @@ impl Sweeps {
         Ok(Sweeps { batches, sequences, base })
     }
 
-    /// Every point once, in the order in which it is run.
+    /// Every point once, in the order of the runs.
     pub fn plan(&self, step: &StepConfig, threads: usize, rates: &Rates) -> anyhow::Result<Vec<PlannedPoint>> {
         let shapes = shapes(&self.batches, &self.sequences, self.base).into_iter();
         let plan = |shape| plan_point(&StepConfig { shape, ..step.clone() }, threads, rates);
         Ok(shapes.map(plan).collect::<Result<_, _>>()?)
     }
 
-    /// The sweep over batches and that over sequences; the point where they cross is in both.
+    /// The sweep over batches and the sweep over sequences; the crossing point is in both.
     pub fn split(&self, points: Vec<PlannedPoint>) -> (Vec<PlannedPoint>, Vec<PlannedPoint>) {
         let copy =
             |planned: &PlannedPoint| PlannedPoint { point: planned.point.clone(), need_bytes: planned.need_bytes };

@@ -1,4 +1,4 @@
-//! Traces and what was made of them, kept as long as they are looked at.
+//! Caches traces and their analyses while they are being viewed.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,23 +15,23 @@ use headroom_trace::{GzipRatio, Trace};
 use super::folder::own_traces;
 use crate::analyze::join_with_source;
 
-/// A trace of hundreds of megabytes is the case: two to compare, and room for a third.
+/// Sized for traces of hundreds of megabytes: two to compare, and one more.
 const MOST_HELD: usize = 3;
 
-/// Length and time of a file, by which a new one is known.
+/// A file's length and modification time, which detect a new file.
 type Stamp = Option<(u64, SystemTime)>;
 
 #[derive(Default)]
 pub struct Cache {
-    /// The one that was asked for last comes last.
+    /// Most recently requested last.
     held: Mutex<Vec<Arc<Held>>>,
-    /// Figures of a trace for the list of runs, kept after the trace itself was dropped.
+    /// A trace's figures for the list of runs, kept after the trace itself is dropped.
     figures: Mutex<HashMap<PathBuf, (Stamp, TraceFigures)>>,
     source: Vec<PathBuf>,
     ratio: GzipRatio,
 }
 
-/// A trace, or one a rank, read when it is first needed; everybody else waits for that.
+/// A trace, or one per rank, read on first use while other requests wait for it.
 pub struct Held {
     path: PathBuf,
     rank: Option<u32>,
@@ -57,7 +57,7 @@ impl Cache {
         let traces = held.iter().find(|one| one.path == path && one.stamp == stamp).map(|one| one.traces.clone());
         let one = match known.map(|at| held.remove(at)) {
             Some(one) if one.stamp == stamp => one,
-            // New, or written anew since.
+            // New, or rewritten since.
             _ => Arc::new(Held {
                 path: path.to_path_buf(),
                 rank,
@@ -75,13 +75,13 @@ impl Cache {
         one
     }
 
-    /// Known figures of a trace, where it was read before and is still the same.
+    /// The cached figures of a trace, if it was read before and has not changed.
     pub fn figures(&self, path: &Path) -> Option<TraceFigures> {
         let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.get(path).filter(|(known, _)| *known == stamp(path)).map(|(_, figures)| figures.clone())
     }
 
-    /// Reads a trace for the list of runs, and lets it go again.
+    /// Reads a trace for the list of runs, and drops it again.
     pub fn learn_figures(&self, path: &Path) {
         let stamp = stamp(path);
         let held = Cache { source: vec![], ratio: self.ratio, ..Cache::default() }.get(path, None);
@@ -111,7 +111,7 @@ impl Held {
         made.as_ref().map_err(Clone::clone)
     }
 
-    /// The trace that the analysis is of; without several there is no need to wait for it.
+    /// The trace that the analysis is about; with a single trace there is no need to wait for the analysis.
     pub fn trace(&self) -> Result<&Trace, String> {
         let traces = self.traces()?;
         match traces {

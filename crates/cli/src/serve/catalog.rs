@@ -1,4 +1,5 @@
-//! Catalog of runs and traces. Pages refer to them by a number made from the path, so no path comes from outside.
+//! The catalog of runs and traces. Pages refer to them by an id derived from the path, so paths never come from
+//! outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,9 +20,9 @@ pub struct Entry {
     pub name: String,
     pub path: PathBuf,
     pub kind: Kind,
-    /// Its numbers in the registry, the newest first: a folder may have been written more than once.
+    /// Its ids in the registry, newest first: a folder may have been written more than once.
     pub registered: Vec<i64>,
-    /// Rank to show from a folder of ranks; `None` for the one with the longest steps.
+    /// The rank to show from a multi-rank folder; `None` for the one with the longest steps.
     pub rank: Option<u32>,
 }
 
@@ -29,23 +30,23 @@ pub struct Catalog {
     roots: Vec<PathBuf>,
 }
 
-/// Runs and traces that were found, and notes on what could not be read.
+/// The runs and traces found, and notes about what could not be read.
 pub struct Listing {
     pub entries: BTreeMap<String, Entry>,
     pub notes: Vec<String>,
 }
 
-/// How far below a given folder runs are looked for: `runs/study/run` is found from `runs`.
+/// The depth to which runs are searched below a given folder: `runs/study/run` is found from `runs`.
 const DEEPEST: usize = 3;
 const MOST_ENTRIES: usize = 5000;
 
 impl Catalog {
-    /// `runs/` of the current folder is looked at too, whether it is there yet or not.
+    /// Also searches `runs/` in the current folder, whether it exists yet or not.
     pub fn new(paths: Vec<PathBuf>) -> Catalog {
         Catalog { roots: paths.into_iter().chain([PathBuf::from("runs")]).collect() }
     }
 
-    /// Lists the runs and traces in the folders and in the registry, by number. Runs come and go, so nothing is remembered.
+    /// Lists the runs and traces in the folders and in the registry, by id. Runs come and go, so nothing is cached.
     pub fn list(&self) -> Listing {
         let mut entries = BTreeMap::new();
         for root in &self.roots {
@@ -58,7 +59,7 @@ impl Catalog {
         Listing { entries, notes }
     }
 
-    /// By its number, which a dash and a rank may follow: the same folder, seen from that rank.
+    /// Finds an entry by its id, optionally followed by a dash and a rank: the same folder, seen from that rank.
     pub fn find(&self, id: &str) -> Option<Entry> {
         let (number, rank) = match id.split_once('-') {
             Some((number, rank)) => (number, Some(rank.parse().ok()?)),
@@ -68,7 +69,7 @@ impl Catalog {
         Some(Entry { id: id.to_string(), rank, ..entry })
     }
 
-    /// The traces that were asked for by name: the ones to read ahead.
+    /// The traces that were named on the command line, which are read ahead.
     pub fn named_traces(&self) -> Vec<Entry> {
         let named = self.roots.iter().filter(|root| root.is_file()).filter_map(|root| entry(root, Kind::Trace));
         named.collect()
@@ -88,21 +89,21 @@ fn collect(path: &Path, depth: usize, found: &mut BTreeMap<String, Entry>) {
     if let Some(kind) = kind {
         found.extend(entry(path, kind).map(|entry| (entry.id.clone(), entry)));
     }
-    // A trace may lie beside folders of runs; a run has nothing below it but its own.
+    // A trace may be next to run folders; a run contains only its own files.
     if kind == Some(Kind::Run) || path.is_file() {
         return;
     }
     let Ok(children) = fs::read_dir(path) else { return };
-    // A link could lead in a circle, or out of the folder that was given.
+    // A link could form a cycle, or lead out of the given folder.
     let folders = children.flatten().filter(|child| child.file_type().is_ok_and(|kind| kind.is_dir()));
     if depth > 0 {
         folders.for_each(|folder| collect(&folder.path(), depth - 1, found));
     }
 }
 
-/// Runs anywhere on this machine whose folders still are there; those that were named carry their names.
+/// Adds runs anywhere on this machine whose folders still exist, with their names.
 fn add_registered(entries: &mut BTreeMap<String, Entry>) -> Result<(), RegistryError> {
-    // A dashboard does not make a registry where no run has.
+    // A dashboard does not create a registry.
     if !registry::folder().is_some_and(|folder| folder.join(REGISTRY_FILE).is_file()) {
         return Ok(());
     }
@@ -130,10 +131,10 @@ fn is_run(folder: &Path) -> bool {
     [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE].iter().filter(|name| folder.join(name).is_file()).count() >= 2
 }
 
-/// Files of JSON that are opened to see whether they are traces, of one folder.
+/// The most JSON files of one folder that are opened to see whether they are traces.
 const MOST_OPENED: usize = 16;
 
-/// Traces by name, or whatever `analyze` accepts by what it begins with.
+/// Whether the folder has files with a trace's name, or JSON that begins like a trace that `analyze` accepts.
 fn holds_traces(folder: &Path) -> bool {
     let Ok(children) = fs::read_dir(folder) else { return false };
     let mut files: Vec<(String, PathBuf)> =

@@ -1,4 +1,4 @@
-//! Changes that pages may make, when they may make any.
+//! Changes that pages may make, if allowed.
 
 use anyhow::{Context, Result, bail};
 use headroom_report::dashboard::runs::{Kind, Status};
@@ -8,7 +8,7 @@ use super::folder;
 use crate::registry::Registry;
 use crate::train::folder::remove_run;
 
-/// Takes a run's files away, its folder if nothing else lies there, and its rows in the registry.
+/// Deletes a run's files, its folder if nothing else is in it, and its rows in the registry.
 pub fn delete(entry: &Entry) -> Result<()> {
     if entry.kind == Kind::Trace {
         bail!("{} is a trace, not a run: it is left alone", entry.name);
@@ -24,7 +24,7 @@ pub fn delete(entry: &Entry) -> Result<()> {
     Ok(())
 }
 
-/// Names a run in the registry; an empty name takes the old one away.
+/// Names a run in the registry; an empty name removes the old one.
 pub fn name(entry: &Entry, name: &str) -> Result<()> {
     let Some(id) = entry.registered.first() else {
         bail!("{} is not in the registry of runs, which keeps the names", entry.name);

@@ -1,4 +1,4 @@
-//! A run's folder, read for the dashboard.
+//! Reads a run's folder for the dashboard.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read};
@@ -17,7 +17,7 @@ use headroom_report::dashboard::runs::Status;
 use headroom_trace::{GzipRatio, ReadError, Trace};
 use serde::de::DeserializeOwned;
 
-/// Files of ours are far below this; what is larger is not read into memory for a page.
+/// Our files are far smaller; larger ones are not read into memory for a page.
 const MOST_BYTES: u64 = 64 << 20;
 
 pub fn records(folder: &Path) -> RunRecords {
@@ -37,7 +37,7 @@ pub fn records(folder: &Path) -> RunRecords {
     records
 }
 
-/// Records that the list of runs shows; the large files are not read.
+/// The records that the list of runs shows; large files are not read.
 pub fn summary_records(folder: &Path) -> RunRecords {
     let mut unreadable = Vec::new();
     RunRecords {
@@ -66,7 +66,7 @@ fn read<T: DeserializeOwned>(folder: &Path, name: &str, unreadable: &mut Vec<Str
     }
 }
 
-/// A plain file of bounded size; a link is not followed, so a folder shows nothing but its own files.
+/// Reads a plain file of bounded size. Links are not followed, so that a folder shows only its own files.
 pub fn read_plain_file(path: &Path) -> std::io::Result<Vec<u8>> {
     let about = fs::symlink_metadata(path)?;
     if !about.is_file() {
@@ -81,12 +81,12 @@ pub fn read_plain_file(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A run holds a lock on its folder as long as it lives.
+/// The run's status: a run holds a lock on its folder while it lives.
 pub fn status(folder: &Path) -> Status {
     if folder.join(PERFORMANCE_FILE).is_file() {
         return Status::Finished;
     }
-    // Shared, and let go at once: two dashboards do not take each other for a run.
+    // A shared lock, released at once: two dashboards do not mistake each other for a run.
     match File::open(folder).map(|folder| folder.try_lock_shared()) {
         Ok(Err(TryLockError::WouldBlock)) => Status::Running,
         _ => Status::Stopped,
@@ -97,7 +97,7 @@ pub fn is_trace_name(name: &str) -> bool {
     [".trace.json", ".trace.json.gz"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// The trace of a run folder. It lies there under two names; one is enough.
+/// The trace of a run folder, which is stored under two names; one is enough.
 pub fn trace_of_run(folder: &Path) -> Option<PathBuf> {
     let mut names: Vec<PathBuf> = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).collect();
     names.retain(|path| lies_inside(folder, path));
@@ -112,13 +112,13 @@ pub fn trace_of_run(folder: &Path) -> Option<PathBuf> {
     names.iter().find(ours).or_else(|| names.iter().find(named)).cloned()
 }
 
-/// Is it a file of this folder, and no link that leads out of it? A folder shows nothing but its own files.
+/// Whether it is a file in this folder, not a link that leads out of it. A folder shows only its own files.
 pub fn lies_inside(folder: &Path, path: &Path) -> bool {
     let (Ok(folder), Ok(path)) = (folder.canonicalize(), path.canonicalize()) else { return false };
     path.starts_with(folder) && path.is_file()
 }
 
-/// How much a trace, or the traces of a folder, take on the disk.
+/// The size on disk of a trace, or of a folder's traces.
 pub fn bytes_of_traces(path: &Path) -> u64 {
     let length = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
     if !path.is_dir() {
@@ -129,7 +129,7 @@ pub fn bytes_of_traces(path: &Path) -> u64 {
     children.flatten().map(|child| child.path()).filter(is_json).map(|path| length(&path)).sum()
 }
 
-/// The traces of a folder, one a rank, as `headroom_trace::read` finds them, but none that lies elsewhere.
+/// The traces of a folder, one per rank, as `headroom_trace::read` finds them, but only those inside.
 pub fn own_traces(folder: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, String> {
     let children = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut files: Vec<PathBuf> = children.flatten().map(|child| child.path()).collect();
@@ -138,7 +138,7 @@ pub fn own_traces(folder: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, String>
         name.ends_with(".json") || name.ends_with(".json.gz")
     };
     files.retain(|path| is_named(path) && lies_inside(folder, path));
-    // A run's folder holds its summaries as JSON beside the trace.
+    // A run's folder has JSON summaries next to the trace.
     let named = |path: &PathBuf| path.to_string_lossy().contains(".trace.json");
     if files.iter().any(named) {
         files.retain(named);
@@ -149,7 +149,7 @@ pub fn own_traces(folder: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, String>
     for file in &files {
         match headroom_trace::read_packed(file, ratio) {
             Ok(read) => traces.extend(read),
-            // Other JSON may lie beside the traces.
+            // Other JSON may be next to the traces.
             Err(error @ ReadError::NotATrace { .. }) => first_refusal = first_refusal.or(Some(error.to_string())),
             Err(error) => return Err(error.to_string()),
         }
@@ -161,7 +161,7 @@ pub fn own_traces(folder: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, String>
     }
 }
 
-/// Files that a browser can show, by ending and content type.
+/// Files that a browser can show, by extension and content type.
 const SHOWN: [(&str, &str); 4] = [
     (".json", "application/json"),
     (".log", "text/plain; charset=utf-8"),
@@ -170,7 +170,7 @@ const SHOWN: [(&str, &str); 4] = [
 ];
 pub const REPORT: &str = "report.html";
 
-/// Names in the folder that may be asked for: those that are there, no others.
+/// Names in the folder that may be requested: only existing files.
 pub fn shown_files(folder: &Path) -> Vec<String> {
     let Ok(children) = fs::read_dir(folder) else { return vec![] };
     let plain = children.flatten().filter(|child| child.file_type().is_ok_and(|kind| kind.is_file()));

@@ -1,4 +1,4 @@
-//! Who may ask: only with the token, only under our own name, only in small requests.
+//! Access control: only with the token, only under our own host name, only small requests.
 
 use anyhow::{Result, anyhow};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
@@ -6,12 +6,12 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 /// 32 random bytes as text; compared in constant time.
 pub struct Token(String);
 
-/// Longest address; what our pages ask for has a tenth of it.
+/// The longest address; our own pages need a tenth of it.
 const MOST_ADDRESS_BYTES: usize = 2048;
-/// Longest body: the only one is a short JSON object.
+/// The longest body: the only one is a short JSON object.
 pub const MOST_BODY_BYTES: u64 = 4096;
 
-/// Why a request is turned away.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal(pub StatusCode, pub &'static str);
 
@@ -26,7 +26,7 @@ impl Token {
         &self.0
     }
 
-    /// Looks at every byte whatever the first ones are, so that the time it takes tells nothing.
+    /// Compares every byte regardless of the first ones, so that its time reveals nothing.
     pub fn matches(&self, given: &str) -> bool {
         let same_length = given.len() == self.0.len();
         let difference = self.0.bytes().zip(given.bytes().chain(std::iter::repeat(0)));
@@ -35,7 +35,7 @@ impl Token {
     }
 }
 
-/// Cookies are shared by all ports of a host, so each server has its own name for its own.
+/// Cookies are shared by all ports of a host, so each server has its own cookie name.
 pub fn cookie_name(port: u16) -> String {
     format!("headroom_{port}")
 }
@@ -46,7 +46,7 @@ pub fn set_cookie(port: u16, token: &Token) -> String {
 
 /// Checks that apply to every request, whoever sends it.
 pub fn check_shape(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refusal> {
-    // A page of another site that resolves its name to this machine sends that name.
+    // A page of another site that resolves its name to this machine sends that name (DNS rebinding).
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     if !host.is_some_and(|host| ["127.0.0.1", "localhost"].iter().any(|name| host == format!("{name}:{port}"))) {
         return Err(Refusal(StatusCode::MISDIRECTED_REQUEST, "this server answers to 127.0.0.1 and localhost only"));
@@ -67,7 +67,7 @@ pub fn check_shape(uri: &Uri, headers: &HeaderMap, port: u16) -> Result<(), Refu
     }
 }
 
-/// Whether the sender has been let in. A request that changes something must also come from one of our own pages.
+/// Whether the sender is authenticated. A request that changes something must also come from one of our own pages.
 pub fn check_sender(method: &Method, headers: &HeaderMap, port: u16, token: &Token) -> Result<(), Refusal> {
     let name = cookie_name(port);
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());

@@ -1,4 +1,4 @@
-//! The socket: loopback only, small heads, few at a time, no patience for those who do not send or do not read.
+//! The socket: loopback only, small headers, few connections, and short timeouts for clients that do not send or read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,17 +20,17 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::Sleep;
 
-/// The most that request line and headers may take; hyper answers longer ones with 431.
+/// The most bytes of request line and headers; hyper answers longer ones with 431.
 const MOST_HEAD_BYTES: usize = 16 * 1024;
 const MOST_HEADERS: usize = 64;
-/// For a whole head, and for one that stays silent after its last answer.
+/// For a complete header, and for a connection that stays silent after its last answer.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Whoever takes less than this in that time does not read; nobody else waits longer for the place.
+/// A client that takes fewer bytes than this within that time is not reading; others wait no longer for its slot.
 const LEAST_READ_BYTES: usize = 64 * 1024;
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
-/// Far more than browsers open, far fewer than the files that a process may have open: traces can always be read.
+/// Far more than browsers open, and far fewer than a process's file limit, so that traces can always be read.
 const MOST_CONNECTIONS: usize = 128;
-/// A listener that fails at once again and again must not spin.
+/// A listener that keeps failing must not spin.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 pub async fn bind(port: u16) -> Result<TcpListener> {
@@ -39,7 +39,7 @@ pub async fn bind(port: u16) -> Result<TcpListener> {
         .with_context(|| format!("cannot listen on 127.0.0.1:{port}\n  help: leave --port out for a free one"))
 }
 
-/// Answers until the process is ended.
+/// Serves until the process is ended.
 pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let strangers = Arc::new(UnauthenticatedConnections::default());
@@ -48,7 +48,7 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
             tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
             continue;
         };
-        // Nobody who has shown the token waits for those who have not.
+        // Authenticated clients never wait for unauthenticated ones.
         if places.available_permits() == 0 {
             strangers.send_the_oldest_away();
         }
@@ -63,7 +63,7 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIMEOUT)
                 .serve_connection(TokioIo::new(Read { stream, taken: 0, deadline: None }), service);
-            // A browser that went away, or that did not send HTTP, harms only itself.
+            // A client that left, or did not send HTTP, harms only itself.
             let _ = connection.await;
             drop((leaving, place));
         });
@@ -72,7 +72,7 @@ pub async fn serve(listener: TcpListener, router: Router) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Connections that have not shown the token yet, in the order in which they came.
+/// Connections that have not shown the token yet, in order of arrival.
 #[derive(Default)]
 struct UnauthenticatedConnections(Mutex<BTreeMap<u64, AbortHandle>>);
 
@@ -89,7 +89,7 @@ impl UnauthenticatedConnections {
     }
 }
 
-/// A connection, as the requests on it know it.
+/// A connection, as seen by its requests.
 #[derive(Clone)]
 pub struct Connection {
     number: u64,
@@ -97,7 +97,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// It has shown the token: its place is its own.
+    /// The connection has shown the token and keeps its slot.
     pub fn mark_authenticated(&self) {
         self.strangers.lock().remove(&self.number);
     }
@@ -112,10 +112,10 @@ impl Drop for ForgetOnDrop {
     }
 }
 
-/// A stream whose other end must read what it is sent.
+/// A stream whose peer must read what it is sent.
 struct Read<S> {
     stream: S,
-    /// Since the other end first did not take what was there for it.
+    /// Bytes taken since the last flush, or since the last `LEAST_READ_BYTES`.
     taken: usize,
     deadline: Option<Pin<Box<Sleep>>>,
 }
@@ -172,7 +172,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Read<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Asked for when all of an answer has been taken.
+    /// Called when all of an answer has been taken.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         self.begin_anew();
         Pin::new(&mut self.stream).poll_flush(context)

@@ -21,7 +21,7 @@ use super::catalog::Entry;
 use super::folder;
 use crate::train::folder::LOG_FILE;
 
-/// Either what a page needs, or a sentence that says why there is nothing.
+/// The data of a page, or a sentence that says why there is none.
 pub type Answer<T> = Result<T, String>;
 
 const NO_TRACE: &str = "This run has left no trace: profile it with `headroom profile`.";
@@ -33,7 +33,7 @@ fn trace_path(entry: &Entry) -> Option<PathBuf> {
     }
 }
 
-/// `cache` knows the figures of traces that were looked at.
+/// The row of an entry. `cache` has the figures of traces that were read.
 pub fn row(entry: &Entry, cache: &Cache) -> RunRow {
     let folder = entry.path.display().to_string();
     match entry.kind {
@@ -49,7 +49,7 @@ pub fn row(entry: &Entry, cache: &Cache) -> RunRow {
     }
 }
 
-/// The JSON that a page of a run asks for; `None` where it has none.
+/// The JSON that a run's page requests; `None` for pages without data.
 pub fn data(page: Page, entry: &Entry, cache: &Cache) -> Option<Answer<Vec<u8>>> {
     Some(match page {
         Page::Overview => json(overview(entry, cache)),

@@ -1,4 +1,4 @@
-//! Answers, with the headers that keep pages to themselves.
+//! Responses, with headers that isolate the pages.
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::guard::Refusal;
 
-/// Pages load our own scripts, styles and data, and nothing else from anywhere.
+/// Pages load only our own scripts, styles and data.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                            base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// A run's own report brings its script and styles with it; it may do nothing but show itself.
+/// A run's own report contains its script and styles; it may only display itself.
 const REPORT_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; \
                              sandbox allow-scripts; frame-ancestors 'none'";
 
@@ -40,19 +40,19 @@ pub fn json(value: &impl Serialize) -> Response<Body> {
     }
 }
 
-/// A sentence that says what is wrong.
+/// A response with a sentence that says what is wrong.
 pub fn problem(status: StatusCode, message: &str) -> Response<Body> {
     reply(status, "text/plain; charset=utf-8", format!("{message}\n").into(), PAGE_POLICY)
 }
 
-/// Whoever is turned away does not keep the place.
+/// Refuses a request and closes the connection, which frees its slot.
 pub fn refusal(refusal: Refusal) -> Response<Body> {
     let mut response = problem(refusal.0, refusal.1);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// To the list of runs, with the cookie that opens it.
+/// Redirects to the list of runs, with the cookie that grants access.
 pub fn welcome(cookie: &str) -> Response<Body> {
     let mut response = reply(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", Body::empty(), PAGE_POLICY);
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/"));

@@ -1,4 +1,4 @@
-//! Routes from addresses to their answers.
+//! Routes requests to their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,12 +38,12 @@ impl State {
         Arc::new(State { catalog, cache, access, token, port, is_learning: AtomicBool::new(false) })
     }
 
-    /// Traces that were named are read before anybody asks.
+    /// Reads the named traces before they are requested.
     pub fn read_ahead(self: &Arc<State>) {
         for entry in self.catalog.named_traces() {
             let state = self.clone();
             tokio::task::spawn_blocking(move || {
-                // Whoever looks at it gets the reason if it cannot be read.
+                // A page that requests it later gets the reason if it cannot be read.
                 let _ = pages::timeline(&entry, &state.cache);
                 let _ = pages::overview(&entry, &state.cache);
             });
@@ -51,12 +51,12 @@ impl State {
     }
 }
 
-/// Larger traces are read when somebody opens them, not for the list.
+/// Larger traces are read only when opened, not for the list.
 const LARGEST_TO_LEARN: u64 = 64 << 20;
 const MOST_TO_LEARN: usize = 40;
 
 impl State {
-    /// Has the figures of traces found out one after another, beside the answer. How many are still to come.
+    /// Computes the figures of traces one by one in the background. Returns how many are still missing.
     fn learn(self: &Arc<State>, entries: impl Iterator<Item = Entry>) -> usize {
         let unknown = entries.filter(|entry| entry.kind == Kind::Trace && self.cache.figures(&entry.path).is_none());
         let small = |entry: &Entry| folder::bytes_of_traces(&entry.path) <= LARGEST_TO_LEARN;
@@ -130,7 +130,7 @@ async fn run_page(Shared(state): App, Path((id, name)): Path<(String, String)>) 
     .await
 }
 
-/// A file of the run, by a name that its folder lists.
+/// A file of the run, by a name listed for its folder.
 async fn file(Shared(state): App, Path((id, name)): Path<(String, String)>) -> Reply {
     with_entry(state, id, move |entry, _| {
         if !folder::shown_files(&entry.path).contains(&name) {
@@ -185,7 +185,7 @@ async fn alive(Shared(state): App, Path((id, microseconds)): Path<(String, Strin
 async fn compare(Shared(state): App, Path((before, after)): Path<(String, String)>) -> Reply {
     blocking(move || {
         let mut entries = state.catalog.list().entries;
-        // Both may be the same one.
+        // Both may be the same run.
         let (Some(left), Some(right)) = (entries.get(&before).cloned(), entries.remove(&after)) else {
             return reply::problem(StatusCode::NOT_FOUND, "one of the two runs is gone");
         };
@@ -198,7 +198,7 @@ async fn delete(Shared(state): App, Path(id): Path<String>) -> Reply {
     change(state, id, changes::delete).await
 }
 
-/// The body is the name itself; an empty one takes the name away.
+/// The body is the name itself; an empty one removes the name.
 async fn rename(Shared(state): App, Path(id): Path<String>, name: String) -> Reply {
     change(state, id, move |entry| changes::name(entry, name.trim())).await
 }
@@ -237,7 +237,7 @@ async fn with_entry(
     .await
 }
 
-/// Files and measures take their time; the socket is not kept waiting for them.
+/// Files and measures take time; the socket does not wait for them.
 async fn blocking(work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the server failed on this request"))

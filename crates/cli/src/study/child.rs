@@ -1,4 +1,4 @@
-//! A run in a process of its own: whatever happens to it, the study goes on.
+//! Runs a child in a separate process: whatever happens to it, the study continues.
 
 use crate::output;
 use crate::registry::PARENT_VARIABLE;
@@ -16,25 +16,25 @@ use std::time::{Duration, Instant};
 
 pub enum ChildEnd {
     Finished(Box<PerformanceRecord>),
-    /// It said what was wrong.
+    /// It reported what was wrong.
     Failed(String),
-    /// It could not say anything any more.
+    /// It ended without a report.
     Killed(String),
-    /// The study itself is to end; the child was ended with it.
+    /// The study itself is ending, and ended the child.
     Stopped,
 }
 
-/// How often a child is looked at.
+/// Polling interval of a child.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Between the request to end and the end.
+/// Time between the request to end and the kill.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Lines of its last words to look for an error in.
+/// The number of last output lines searched for an error.
 const LAST_WORDS: usize = 20;
 
-/// Starts `headroom` with these arguments, writing to `folder`, and waits for its end. `started` is told its process before
-/// anything else, so that it is on record if this process should go away.
+/// Starts `headroom` with these arguments, writing to `folder`, and waits for its end. `started` gets the process id
+/// first, so that it is on record if this process goes away.
 pub fn run_child(
     arguments: &[String],
     folder: &Path,
@@ -46,7 +46,7 @@ pub fn run_child(
     run_program(&mut Command::new(program), arguments, folder, parent, stop, started)
 }
 
-/// The same of another build, or in another folder.
+/// Like [`run_child`], for another build or in another folder.
 pub fn run_program(
     command: &mut Command,
     arguments: &[String],
@@ -60,7 +60,7 @@ pub fn run_program(
     if let Some(parent) = parent {
         command.env(PARENT_VARIABLE, parent.to_string());
     }
-    // A summary of an earlier attempt must not be taken for this one's.
+    // A summary of an earlier attempt must not be mistaken for this one's.
     let _ = fs::remove_file(folder.join(PERFORMANCE_FILE));
     let mut child = command.spawn().with_context(|| format!("cannot start `{}`", command.get_program().display()))?;
     let words = child.stderr.take();
@@ -78,8 +78,8 @@ pub fn run_program(
     })
 }
 
-/// A child of a study that was killed may have lived on. Waits for it, and takes over what it wrote; none where it is gone and
-/// left no summary.
+/// A child of a killed study may have survived. Waits for it and adopts its results; `None` if it is gone and left no
+/// summary.
 pub fn wait_for_orphan(folder: &Path, num_steps: u64, stop: &AtomicBool) -> Option<ChildEnd> {
     let mut said = false;
     while is_locked(folder) {
@@ -96,7 +96,7 @@ pub fn wait_for_orphan(folder: &Path, num_steps: u64, stop: &AtomicBool) -> Opti
     (record.training_params.num_steps == num_steps).then_some(ChildEnd::Finished(record))
 }
 
-/// A run holds a lock on its folder as long as it lives.
+/// Whether a run holds the folder's lock, which it does while it lives.
 fn is_locked(folder: &Path) -> bool {
     File::open(folder).is_ok_and(|folder| matches!(folder.try_lock(), Err(TryLockError::WouldBlock)))
 }
@@ -105,12 +105,12 @@ fn read_summary(folder: &Path) -> Option<Box<PerformanceRecord>> {
     serde_json::from_slice(&fs::read(folder.join(PERFORMANCE_FILE)).ok()?).ok()
 }
 
-/// Waits for the run; returns `None` when it was ended because the study was.
+/// Waits for the run; `None` if it was ended because the study was.
 fn wait(child: &mut Child, stop: &AtomicBool) -> anyhow::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait().context("cannot wait for the run's process")? {
             if is_interrupted(status) {
-                // Ctrl-C goes to the study and to its run: the run may have ended before the study heard of it.
+                // Ctrl-C goes to the study and to its run: the run may have ended before the study noticed.
                 sleep(10 * GLANCE);
             }
             return Ok((!stop.load(Ordering::Relaxed)).then_some(status));
@@ -123,7 +123,7 @@ fn wait(child: &mut Child, stop: &AtomicBool) -> anyhow::Result<Option<ExitStatu
     }
 }
 
-/// Asks first: a launcher ends its ranks when it is asked to, and leaves them when it is killed.
+/// Asks first: a launcher ends its ranks when asked to, and leaves them behind when killed.
 fn end(child: &mut Child) {
     #[cfg(unix)]
     if let Some(process) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
@@ -137,7 +137,7 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Shows each line on a terminal while the run goes on; keeps the last ones.
+/// Shows each line on a terminal during the run; keeps the last ones.
 fn listen(words: impl BufRead) -> Vec<String> {
     let bar = stderr().is_terminal().then(|| {
         let bar = ProgressBar::new_spinner();
@@ -163,7 +163,7 @@ fn listen(words: impl BufRead) -> Vec<String> {
     last.into()
 }
 
-/// Exit codes of a command that was told to stop.
+/// Exit codes of a command that was asked to stop.
 fn is_interrupted(status: ExitStatus) -> bool {
     matches!(status.code(), Some(130 | 143))
 }

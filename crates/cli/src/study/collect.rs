@@ -1,4 +1,4 @@
-//! The figures of a finished run, from the files that it left.
+//! The figures of a finished run, from its files.
 
 use headroom_graph::cost::Rates;
 use headroom_record::intensity::{Bound, INTENSITY_FILE};
@@ -36,7 +36,7 @@ pub fn measured_figures(
     }
 }
 
-/// A profile knows from its recorded calls.
+/// The bound from a profile's recorded calls, if there is a profile.
 fn profiled_bound(folder: &Path) -> Option<Bound> {
     let text = fs::read(folder.join(INTENSITY_FILE)).ok()?;
     let record: Value = serde_json::from_slice(&text).ok()?;

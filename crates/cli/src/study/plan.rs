@@ -1,4 +1,4 @@
-//! One run of a study before it starts: the arguments of its process, what its plan says, and whether it can fit at all.
+//! Plans one run of a study: the arguments of its process, its plan, and whether it can fit at all.
 
 use super::rates::room;
 use super::request::passes_of;
@@ -15,7 +15,7 @@ pub struct PlannedRun {
     pub settings: Settings,
     pub step: StepConfig,
     pub figures: PlannedFigures,
-    /// Reason to refuse a run that does not fit: what it needs and what would fit.
+    /// Why a run that does not fit is refused: what it needs and what would fit.
     pub refusal: Option<String>,
     /// Arguments of the process, without the run's folder.
     pub arguments: Vec<String>,
@@ -29,7 +29,7 @@ pub fn plan_run(request: &StudyRequest, row: &StudyRow, rates: Rates) -> anyhow:
     let arguments = [vec![command.to_string()], asked.flags()].concat();
     let planned = Planned::new(&settings, &sources, Keep::OnlyTheLoss)?;
     let refusal = planned.check_memory(&settings).err().map(|error| error.to_string());
-    // A run that does not fit is shown as it was asked for, not with everything recomputed in vain.
+    // A run that does not fit is shown as requested, not with everything recomputed in vain.
     let step = settings.step(if refusal.is_some() { 0 } else { planned.recomputed_layers });
     let figures = match refusal.is_some() {
         true => PlannedStep::new(&step, settings.threads)?.figures(&step, &rates),
@@ -45,7 +45,7 @@ impl PlannedRun {
     }
 }
 
-/// Enough for an interval after the warm-up, and no more than a person waits for.
+/// Enough steps for an interval after the warm-up, and no more than a person waits for.
 pub fn default_steps(size: &str) -> u64 {
     match size {
         "nano" | "tiny" => 50,

@@ -1,4 +1,4 @@
-//! Peaks that the runs of a study or a sweep are compared with: those of the device that they run on.
+//! Peaks of the device that the runs of a study or a sweep are compared with.
 
 use crate::output;
 use crate::profile::peaks::Peaks;
@@ -11,14 +11,14 @@ use headroom_graph::cost::Rates;
 use headroom_record::provenance::Origin;
 
 pub struct ReferenceRates {
-    /// The processor's or the GPU's name.
+    /// The name of the CPU or the GPU.
     pub device: String,
     pub rates: Rates,
     pub source: String,
     pub origin: Origin,
 }
 
-/// A processor's are kept or measured now; a GPU's are measured now.
+/// Peaks of the CPU, saved or measured now, or of a GPU, measured now.
 pub fn reference_rates(settings: &Settings) -> anyhow::Result<ReferenceRates> {
     let DeviceSpec::Cuda(ordinal) = settings.device else {
         let peaks = Peaks::find(settings)?;
@@ -29,7 +29,7 @@ pub fn reference_rates(settings: &Settings) -> anyhow::Result<ReferenceRates> {
     output::note(&format!("measuring {device} (about 10 seconds)"));
     let peaks = cuda::measure_peaks(&cuda_options(ordinal))?;
     let precision = settings.precision.name();
-    // Half-precision weights are multiplied as other half-precision values are.
+    // GEMMs with half-precision weights run on the same units as other half-precision GEMMs.
     let unit = precision.trim_end_matches("-pure");
     let found = peaks.products.iter().find(|(name, _)| *name == unit);
     let (_, product_flops) = found.with_context(|| format!("there is no measured peak for {precision}"))?;
@@ -41,7 +41,7 @@ pub fn reference_rates(settings: &Settings) -> anyhow::Result<ReferenceRates> {
     })
 }
 
-/// Bytes that a run may plan with; none where nothing is computed and no limit was set.
+/// Bytes that a run may plan with; `None` if nothing is computed and no limit was set.
 pub fn room(settings: &Settings) -> Option<usize> {
     let free = match (settings.device, &settings.gpu) {
         (DeviceSpec::Null, _) => None,

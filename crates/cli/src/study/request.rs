@@ -1,4 +1,4 @@
-//! Request for a study: sizes, versions and settings, checked before anything runs.
+//! The request for a study: sizes, versions and settings, checked before anything runs.
 
 use super::Arguments;
 use anyhow::{bail, ensure};
@@ -7,7 +7,7 @@ use headroom_graph::passes::PassList;
 use headroom_record::study::StudyRequest;
 use headroom_training::models::{SIZES, Size};
 
-/// The workshop's sizes; nano is for trying things out.
+/// Stands for the workshop's sizes; nano is for trying things out.
 const ALL: &str = "all";
 const DEFAULT_SIZES: [&str; 2] = ["tiny", "small"];
 const DEFAULT_VERSION: &str = "v2";
@@ -27,7 +27,7 @@ pub fn request(arguments: &Arguments) -> anyhow::Result<StudyRequest> {
     })
 }
 
-/// Refuses flags that contradict the study that is to go on; those that were left out are the study's.
+/// Refuses flags that contradict the study being resumed; omitted flags are taken from it.
 pub fn check_same(arguments: &Arguments, study: &StudyRequest) -> anyhow::Result<()> {
     let asked = request(arguments)?;
     let mut differences = vec![];
@@ -69,7 +69,7 @@ fn sizes(named: &[String]) -> anyhow::Result<Vec<String>> {
         };
         sizes.extend(meant.into_iter().map(String::from));
     }
-    // In the order of the table, each once: the analysis reads from small to large.
+    // In table order, each once: the analysis reads from small to large.
     Ok(table.into_iter().filter(|name| sizes.iter().any(|size| size == name)).map(String::from).collect())
 }
 

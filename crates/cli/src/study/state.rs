@@ -1,4 +1,4 @@
-//! A study on disk: study.json is whole at any moment and says what is done, so that `--resume` goes on from it.
+//! A study on disk: study.json is complete at any moment and says what is done, so that `--resume` can continue.
 
 use super::Arguments;
 use super::plan::plan_run;
@@ -21,24 +21,24 @@ pub struct Study {
     pub folder: PathBuf,
     pub record: StudyRecord,
     pub rates: Rates,
-    /// Held as long as the study runs.
+    /// Held while the study runs.
     _lock: Option<File>,
 }
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Where studies go by themselves: `runs/study-20261115-021000`.
+/// The default folder of studies: `runs/study-20261115-021000`.
 const FOLDER: &str = "runs";
 const PREFIX: &str = "study-";
 
 impl Study {
-    /// A new one, or the one to go on with.
+    /// Opens a new study, or the one to resume.
     pub fn open(arguments: &Arguments) -> anyhow::Result<Study> {
         if arguments.resume {
             return Study::resume(arguments);
         }
         let request = request(arguments)?;
-        // Every combination is resolved before the first runs, so that a wrong flag is told now and not in an hour.
+        // Every combination is resolved before the first run, so that a wrong flag is reported now and not in an hour.
         let mut rows = vec![];
         for size in &request.sizes {
             for version in &request.versions {
@@ -110,7 +110,8 @@ impl Study {
         self.save()
     }
 
-    /// Named once and kept: a run that is started again overwrites its own remains, and two cannot write at the same time.
+    /// Names the run's folder once and keeps it: a restarted run overwrites its own remains, and two cannot write at
+    /// the same time.
     pub fn claim_run_folder(&mut self, index: usize) -> Result<PathBuf, FileError> {
         let several = self.record.request.versions.len() > 1;
         let row = &mut self.record.runs[index];
@@ -124,7 +125,7 @@ impl Study {
         Ok(path)
     }
 
-    /// Peak memory over that of the first finished size of the same version.
+    /// Peak memory divided by that of the version's first size, if that was measured.
     pub fn set_scaling_factors(&mut self) {
         for version in self.record.request.versions.clone() {
             let of_version = |row: &&mut StudyRow| row.version == version;
@@ -158,7 +159,7 @@ fn row(size: &str, version: &str) -> StudyRow {
     }
 }
 
-/// Resolves every run; the machine they run on and its peaks, measured now where none are kept.
+/// Resolves every run; returns their machine and its peaks, measured now if none are saved.
 fn check_all(request: &StudyRequest, rows: &[StudyRow]) -> anyhow::Result<(StudyMachine, Rates)> {
     let mut found = None;
     for row in rows {

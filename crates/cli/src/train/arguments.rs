@@ -1,4 +1,4 @@
-//! The arguments of `headroom train`. A flag that is left out falls back to a resumed checkpoint, then to the size's row.
+//! The arguments of `headroom train`. An omitted flag falls back to a resumed checkpoint, then to the size's row.
 
 use super::config_file::Given;
 use crate::profile::arguments::ProfilingArguments;
@@ -110,7 +110,7 @@ pub enum SpikeChoice {
     GoBack,
 }
 
-/// Two shares, divided by a comma.
+/// Two shares, separated by a comma.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Betas(pub [f64; 2]);
 
@@ -268,13 +268,13 @@ pub struct MachineArguments {
 }
 
 impl MachineArguments {
-    /// The precision that was asked for, by either flag.
+    /// The requested precision, by either flag.
     pub fn asked_precision(&self) -> Option<PrecisionChoice> {
         if self.use_amp { Some(PrecisionChoice::Named(Precision::Bf16)) } else { self.precision }
     }
 }
 
-/// A precision by name, or the proven one.
+/// A precision by name, or the proved one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrecisionChoice {
     Auto,
@@ -282,7 +282,7 @@ pub enum PrecisionChoice {
 }
 
 const AUTO: &str = "auto";
-/// A choice of the course that this grew from.
+/// A choice of the course that this is based on.
 const FP16: &str = "fp16";
 
 /// Lists the choices in help and completions.
@@ -356,7 +356,7 @@ pub struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// The run's folder, by either of its names.
+    /// The run's folder, by either of its flags.
     pub fn folder(&self) -> Option<&Path> {
         self.output_dir.as_deref().or(self.profile_dir.as_deref())
     }

@@ -1,4 +1,4 @@
-//! Nodes that a run's steps chose to update, as its folder keeps them.
+//! Records the nodes that a run's steps chose to update, in the run's folder.
 
 use super::settings::Settings;
 use headroom_record::atomic::write_json;
@@ -8,7 +8,7 @@ use headroom_training::checkpoint::CheckpointError;
 use headroom_training::trainer::Trainer;
 use std::path::Path;
 
-/// Writes `attribution.json` of the steps so far; nothing where steps do not choose or nothing is computed.
+/// Writes `attribution.json` for the steps so far; nothing if steps do not choose or nothing is computed.
 pub fn write(
     trainer: &mut Trainer,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! Where a run's checkpoints go: the folder of `--save`, gone again when none was saved.
+//! The folder of `--save` for a run's checkpoints, removed again if none was saved.
 
 use super::folder::{IfFolderExists, make_folders, remove_folders};
 use super::settings::Settings;
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 pub struct Checkpoints {
     pub folder: PathBuf,
     saver: Saver,
-    /// The saver of `best/`, once there was one.
+    /// The saver of `best/`, once there is one.
     best: Option<Saver>,
-    /// Folders that were missing before, innermost first.
+    /// Folders that did not exist before, innermost first.
     made: Vec<PathBuf>,
     saved: bool,
 }
 
 impl Checkpoints {
-    /// Refuses the run's own folder: both hold a config.json. Refuses also one that holds a model, unless it is the one
-    /// that is `resumed` or may be overwritten.
+    /// Opens the folder. Refuses the run's own folder, since both have a config.json, and a folder with a model, unless
+    /// it is the `resumed` one or may be overwritten.
     pub fn open(
         folder: &Path,
         keep: NonZeroUsize,
@@ -42,7 +42,7 @@ impl Checkpoints {
         let own = resumed.is_some_and(|resumed| is_same(folder, resumed));
         if let (Some(file), IfFolderExists::Refuse, false) = (file_of_checkpoint(folder)?, if_taken, own) {
             if folder.join(".lock").exists() {
-                // That it is being written to this very moment is the better reason.
+                // If it is being written to right now, that is the better reason.
                 Saver::open(folder, keep)?;
             }
             bail!(
@@ -61,7 +61,7 @@ impl Checkpoints {
         })
     }
 
-    /// Where the checkpoint with the best evaluation lies.
+    /// The folder of the checkpoint with the best evaluation.
     pub fn best_folder(&self) -> PathBuf {
         self.folder.join(BEST)
     }
@@ -81,7 +81,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Beside the newest, whole, in place of the best before it.
+    /// Saves a complete checkpoint besides the newest, replacing the previous best.
     pub fn save_best(
         &mut self,
         trainer: &mut Trainer,
@@ -120,7 +120,7 @@ fn save_with(
     persist::save(trainer, saver, &notes)
 }
 
-/// Both exist, so that links and `..` cannot hide it.
+/// Whether both exist and are the same folder, despite links and `..`.
 fn is_same(one: &Path, other: &Path) -> bool {
     one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
@@ -128,7 +128,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 impl Drop for Checkpoints {
     fn drop(&mut self) {
         let Some(folder) = self.made.first().filter(|_| !self.saved) else { return };
-        // The saver's lock is the one file that it makes before it saves; anything else keeps the folder.
+        // The saver's lock is the only file it creates before saving; any other file keeps the folder.
         let is_lock = |entry: fs::DirEntry| entry.file_name() == ".lock";
         let only_the_lock = fs::read_dir(folder).is_ok_and(|files| files.flatten().all(is_lock));
         if only_the_lock {

@@ -1,4 +1,4 @@
-//! `--config run.toml`: flags of `train` from a file, under their long names.
+//! `--config run.toml`: reads flags of `train` from a file, by their long names.
 
 use crate::output::colour::place_of_command;
 use anyhow::{Context, bail};
@@ -9,10 +9,10 @@ use std::fs;
 use std::path::Path;
 use toml::Value;
 
-/// The file that every run leaves.
+/// The file that every run writes.
 pub const RUN_FILE: &str = "run.toml";
 
-/// Flags that were given on the command line or in a file: name, and value if it takes one.
+/// Flags given on the command line or in a file: the name, and the value if it takes one.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
     /// `train` or `profile`.
@@ -41,7 +41,7 @@ fn takes_value(argument: &Arg) -> bool {
     !matches!(argument.get_action(), ArgAction::SetTrue)
 }
 
-/// The command line with the flags of its `--config` put before its own, where it has one. A flag of the command line wins
+/// The command line with the flags of its `--config` inserted before its own, if it has one. A command-line flag wins
 /// over the file's, and over those that it conflicts with.
 pub fn expanded(words: Vec<OsString>, command: &Command) -> anyhow::Result<Vec<OsString>> {
     let place = place_of_command(&words);
@@ -77,7 +77,7 @@ pub fn expanded(words: Vec<OsString>, command: &Command) -> anyhow::Result<Vec<O
     Ok(expanded)
 }
 
-/// The last `--config` of the command line.
+/// The last `--config` on the command line.
 fn config_of(words: &[OsString]) -> Option<OsString> {
     let mut found = None;
     for (at, word) in words.iter().enumerate() {
@@ -91,7 +91,7 @@ fn config_of(words: &[OsString]) -> Option<OsString> {
     found
 }
 
-/// The argument of a flag's name, with or without a value behind it.
+/// The argument with a flag's name, with or without a value after it.
 fn named<'a>(command: &'a Command, flag: &str) -> Option<&'a Arg> {
     let name = flag.split('=').next().unwrap_or(flag);
     command.get_arguments().find(|argument| {
@@ -116,7 +116,7 @@ fn find<'a>(command: &'a Command, key: &str) -> anyhow::Result<&'a Arg> {
     )
 }
 
-/// A key and its value as one word; none for a switch that is off.
+/// A key and its value as one word; `None` for a switch that is off.
 fn word_of(key: &str, argument: &Arg, value: &Value) -> anyhow::Result<Option<String>> {
     let name = argument.get_long().unwrap_or(key);
     if !takes_value(argument) {
@@ -146,7 +146,7 @@ fn word_of(key: &str, argument: &Arg, value: &Value) -> anyhow::Result<Option<St
     }))
 }
 
-/// Letters to insert, take out or change until one is the other.
+/// The edit distance between two words.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

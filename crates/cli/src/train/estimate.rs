@@ -1,4 +1,4 @@
-//! How long a run takes at least, from its plan and what the machine can do; known before the first step.
+//! A lower bound on a run's time from its plan and the machine's peaks, known before the first step.
 
 use super::plan::Planned;
 use super::settings::Settings;
@@ -12,12 +12,12 @@ use headroom_training::program::TrainingProgram;
 
 pub struct Estimate {
     pub step_seconds: f64,
-    /// Were the machine's peaks measured?
+    /// Whether the machine's peaks were measured.
     pub measured: bool,
 }
 
 impl Estimate {
-    /// Missing on a GPU whose peaks were never measured: there is nothing to assume.
+    /// The estimate; `None` on a GPU whose peaks were never measured: there is nothing to assume.
     pub fn of(settings: &Settings, planned: &Planned) -> Option<Estimate> {
         let (rates, measured) = match (kept_rates(settings), settings.device) {
             (Some(rates), _) => (rates, true),
@@ -27,7 +27,7 @@ impl Estimate {
         Some(Estimate { step_seconds: step_seconds(settings, planned, &rates), measured })
     }
 
-    /// A line of what is said before the first step.
+    /// The estimate as a line of the opening.
     pub fn line(&self, steps: u64) -> String {
         let by = match self.measured {
             true => "this machine's measured peaks",
@@ -49,13 +49,13 @@ fn step_seconds(settings: &Settings, planned: &Planned, rates: &Rates) -> f64 {
     }
 }
 
-/// One micro-batch and the update, and the part of it in which a rank waits for others.
+/// The time of one micro-batch and the update, and the part of it in which a rank waits for others.
 fn among_ranks(settings: &Settings, planned: &Planned, rates: &Rates) -> (f64, f64) {
     let TrainingProgram { program, ranks, .. } = &planned.training;
     predicted_among_ranks(&program.graph, &program.plan, rates, &link(between(settings), *ranks).0)
 }
 
-/// Lines about several ranks before the first step.
+/// The opening's lines about several ranks.
 pub fn ranks_line(settings: &Settings, planned: &Planned, started: Option<String>) -> Option<String> {
     if settings.ranks < 2 {
         return None;
@@ -67,7 +67,7 @@ pub fn ranks_line(settings: &Settings, planned: &Planned, started: Option<String
     Some(format!("{started}; {share:.0}% of a step is predicted to be exposed communication, by {by}"))
 }
 
-/// Where the cost of messages comes from; `measured` is the number of ranks between which they were.
+/// The source of the message costs; `measured` is the number of ranks they were measured with.
 pub fn messages_by(measured: Option<u64>) -> String {
     match measured {
         Some(ranks) => format!("messages as measured between {ranks}"),
@@ -75,7 +75,7 @@ pub fn messages_by(measured: Option<u64>) -> String {
     }
 }
 
-/// In the unit that people would use.
+/// A duration in a readable unit.
 fn duration(time: f64) -> String {
     match time {
         time if time >= 2.0 * 86_400.0 => format!("{:.1} days", time / 86_400.0),

@@ -1,4 +1,4 @@
-//! The run's folder: claimed before anything is trained, and gone again when nothing was.
+//! The run's folder: claimed before anything is trained, and removed again if nothing was.
 
 use super::config_file::RUN_FILE;
 use crate::profile::files;
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 pub const LOG_FILE: &str = "training_output.log";
 
-/// Everything that a run writes into its folder.
+/// All files that a run writes into its folder.
 pub const FILES: [&str; 6] = [CONFIG_FILE, PERFORMANCE_FILE, LOG_FILE, PROGRESS_FILE, ATTRIBUTION_FILE, RUN_FILE];
 
-/// Takes a run away: its files, and the folder where nothing else lies in it.
+/// Deletes a run: its files, and the folder if nothing else is in it.
 pub fn remove_run(path: &Path) -> Result<(), FileError> {
     remove_files(path)?;
     files::clear(path)?;
@@ -51,20 +51,20 @@ pub struct RunFolder {
     pub path: PathBuf,
     log: Option<File>,
     progress: Option<File>,
-    /// The first line that could not be written; said at the end instead of at every step.
+    /// The first write error; reported at the end instead of at every step.
     log_error: Option<io::Error>,
-    /// Folders that were missing before, innermost first.
+    /// Folders that did not exist before, innermost first.
     made: Vec<PathBuf>,
-    /// Held on the folder itself as long as the run lives.
+    /// A lock on the folder itself, held while the run lives.
     _lock: Option<File>,
     kept: bool,
 }
 
-/// How often a lock is tried before it is a run's.
+/// How often a lock is tried before it is taken to be a run's.
 const LOOKS: u64 = 5;
 
 impl RunFolder {
-    /// A new folder under `runs/`, named by the time and the size.
+    /// Claims a new folder under `runs/`, named after the time and the size.
     pub fn claim_new(timestamp: &str, size: &str) -> anyhow::Result<RunFolder> {
         let name = format!("{}-{size}", timestamp.trim_end_matches('Z').replace([':', '-'], "").replace('T', "-"));
         let mut made = make_folders(Path::new("runs"))?;
@@ -93,7 +93,7 @@ impl RunFolder {
         let folder = RunFolder::locked(path, made)?;
         let taken = FILES.into_iter().find(|file| path.join(file).exists());
         if let (Some(file), IfFolderExists::Refuse) = (taken, if_taken) {
-            // The files here belong to another run and must not be cleared away.
+            // The files here belong to another run and must not be deleted.
             bail!(
                 "{} holds another run already ({file})\n  help: name another folder, or add --overwrite",
                 path.display()
@@ -103,10 +103,11 @@ impl RunFolder {
     }
 
     fn locked(path: &Path, made: Vec<PathBuf>) -> anyhow::Result<RunFolder> {
-        // Not every system lets a folder be opened; there the check for another run's files has to do.
+        // Not every system can open a folder; there the check for another run's files must suffice.
         let lock = File::open(path).ok();
         let is_taken = || matches!(lock.as_ref().map(File::try_lock), Some(Err(TryLockError::WouldBlock)));
-        // A dashboard or a study that looks whether a run is alive holds the lock for an instant; a run holds it for good.
+        // A dashboard or a study that checks whether a run is alive holds the lock for an instant; a run holds it
+        // throughout.
         if (0..LOOKS).all(|look| {
             sleep(Duration::from_millis(look * 10));
             is_taken()
@@ -124,7 +125,7 @@ impl RunFolder {
         })
     }
 
-    /// Clears an older run away and writes what is known before the first step.
+    /// Clears an older run and writes what is known before the first step.
     pub fn begin(&mut self, config: &ConfigRecord, opening: &str, header: &ProgressHeader) -> Result<(), FileError> {
         remove_files(&self.path)?;
         files::clear(&self.path)?;
@@ -151,7 +152,7 @@ impl RunFolder {
         }
     }
 
-    /// Adds a line for those who watch the run.
+    /// Adds a line for observers of the run.
     pub fn progress(&mut self, line: &ProgressLine) {
         self.progress_object(line);
     }
@@ -160,7 +161,7 @@ impl RunFolder {
         self.progress_object(line);
     }
 
-    /// In one write, so that a reader meets half a line at most at the very end.
+    /// Writes in one call, so that a reader sees half a line at most at the very end.
     fn progress_object(&mut self, object: &impl Serialize) {
         if self.log_error.is_none()
             && let Some(progress) = &mut self.progress
@@ -170,7 +171,7 @@ impl RunFolder {
         }
     }
 
-    /// Writes the summary, and stays from now on.
+    /// Writes the summary; the folder is kept from now on.
     pub fn finish(&mut self, record: &PerformanceRecord, shown: &str) -> Result<(), FileError> {
         self.kept = true;
         write_json(&self.path.join(PERFORMANCE_FILE), record)?;
@@ -184,7 +185,7 @@ impl RunFolder {
     }
 }
 
-/// Nothing was trained: nothing stays. A file that cannot be removed was not ours or is in use, and stays.
+/// If nothing was trained, nothing is kept. A file that cannot be removed was not ours or is in use, and stays.
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if self.kept {
@@ -199,7 +200,7 @@ impl Drop for RunFolder {
     }
 }
 
-/// Makes what is missing of the path; returns it, innermost first.
+/// Creates the missing folders of the path and returns them, innermost first.
 pub fn make_folders(path: &Path) -> Result<Vec<PathBuf>, FileError> {
     let missing: Vec<PathBuf> = path
         .ancestors()
@@ -210,7 +211,7 @@ pub fn make_folders(path: &Path) -> Result<Vec<PathBuf>, FileError> {
     Ok(missing)
 }
 
-/// Those that are empty, in the order of the list.
+/// Removes those that are empty, in order.
 pub fn remove_folders(made: &[PathBuf]) {
     for folder in made {
         let _ = fs::remove_dir(folder);

@@ -1,4 +1,4 @@
-//! A rank beside rank 0: it takes the same steps, and leaves printing and writing to that one.
+//! Runs a rank other than 0: it takes the same steps, and leaves printing and writing to rank 0.
 
 use super::arguments::Arguments;
 use super::checkpoints::BEST;
@@ -27,7 +27,7 @@ pub fn run(
     interrupt: &Interrupt,
     company: &RankGroup,
 ) -> anyhow::Result<ExitCode> {
-    // Rank 0 has measured the machine by then, where that was needed.
+    // By then rank 0 has measured the machine, if needed.
     let folder = if Profiler::is_wanted(arguments) { Some(company.folder(None)?) } else { None };
     let profiler = Profiler::prepare(arguments, settings, &planned, Some(company))?;
     let mut trainer = start::trainer(arguments, settings, planned, interrupt, Some(company))?;
@@ -46,12 +46,12 @@ pub fn run(
     let (end, step) = (outcome.end, trainer.step);
     let agreed = ends_together(&end);
     if agreed {
-        // Rank 0 says it.
+        // Rank 0 prints the result.
         company.slowest(outcome.steps.len())?;
         company.ended_together();
     }
     match how_it_ended(end, step, None, interrupt) {
-        // Rank 0 has the same to tell, and does.
+        // Rank 0 reports the same error.
         Err(error) if agreed => Ok(ExitCode::from(failure::code(&error))),
         ended => ended,
     }
@@ -74,7 +74,7 @@ impl Observer for Follower<'_> {
 
     fn evaluated(&mut self, _: Evaluation) {}
 
-    /// Evaluations are the same on all ranks, and rank 0 says what they are worth.
+    /// Evaluations are the same on all ranks, and rank 0 judges them.
     fn judge(&mut self, trainer: &mut Trainer) -> Result<AfterEvaluation, CheckpointError> {
         if self.keeps_best
             && self.company.better(None).map_err(handover)?
@@ -85,7 +85,7 @@ impl Observer for Follower<'_> {
         Ok(AfterEvaluation::Continue)
     }
 
-    /// Rank 0 commits what all ranks write.
+    /// Takes part in a save, which rank 0 commits.
     fn save(&mut self, trainer: &mut Trainer) -> Result<(), CheckpointError> {
         let Some(folder) = self.saves else { return Ok(()) };
         self.company.same_weights(trainer)?;
@@ -97,7 +97,7 @@ impl Follower<'_> {
     fn part(&self, trainer: &mut Trainer, folder: &Path) -> Result<(), CheckpointError> {
         let saved = persist::save_part(trainer, folder);
         if let Err(CheckpointError::OtherRank { .. }) = saved {
-            // The rank that could not says why.
+            // The rank that failed reports why.
             thread::sleep(FOR_THE_OTHER);
         }
         saved?;
@@ -105,5 +105,5 @@ impl Follower<'_> {
     }
 }
 
-/// Time for the rank that failed to say so, and to end all.
+/// Time for the failed rank to report and to end all.
 const FOR_THE_OTHER: Duration = Duration::from_secs(2);

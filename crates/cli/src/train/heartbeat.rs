@@ -1,4 +1,4 @@
-//! A sign of life within a step that takes long: a line now and then until the step is over.
+//! A heartbeat during long steps: prints a line at intervals until the step is over.
 
 use crate::output;
 use headroom_report::numbers::seconds;
@@ -19,14 +19,14 @@ struct Shared {
 }
 
 struct State {
-    /// Taken so far.
+    /// Steps completed.
     step: u64,
     since: Instant,
     ended: bool,
 }
 
 impl Heartbeat {
-    /// Missing where it is off or no thread can be had: a run does without.
+    /// Starts it; `None` if it is off or no thread can be started: the run does without.
     pub fn start(every: u64, (first, last): (u64, u64), predicted: Option<f64>, bar: ProgressBar) -> Option<Heartbeat> {
         if every == 0 {
             return None;
@@ -46,14 +46,14 @@ impl Heartbeat {
         Some(Heartbeat { shared, thread: Some(thread) })
     }
 
-    /// A step is over.
+    /// Records that a step is over.
     pub fn stepped(&self, step: u64) {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state.step, state.since) = (step, Instant::now());
     }
 }
 
-/// Wakes every interval, and speaks where the same step goes on for that long.
+/// Wakes every interval, and reports if the same step has run that long.
 fn watch(shared: &Shared, every: Duration, say: impl Fn(u64, Duration)) {
     let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
     let mut told = Instant::now();

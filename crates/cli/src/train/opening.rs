@@ -1,4 +1,4 @@
-//! Opening of a run, shown before the first step: the configuration, the parameters by part, and the planned memory.
+//! The opening of a run, printed before the first step: configuration, parameters by part, and planned memory.
 
 use super::estimate::Estimate;
 use super::plan::{Planned, memory_line};
@@ -10,7 +10,7 @@ use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::kernels;
 use headroom_training::schedule::Shape;
 
-/// `ranks` is what there is to say of them, where there are several.
+/// Describes the run. `ranks` is the line about its ranks, if there are several.
 pub fn describe(settings: &Settings, planned: &Planned, estimate: Option<&Estimate>, ranks: Option<String>) -> String {
     let count = settings.model.parameters();
     let parameters = [

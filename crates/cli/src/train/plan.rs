@@ -1,4 +1,4 @@
-//! Plan of a run: its programs and memory need, known before it starts. A run that cannot fit is refused here.
+//! The plan of a run: its programs and memory need, known before it starts. A run that cannot fit is refused here.
 
 use super::settings::{Settings, Sources};
 use crate::output;
@@ -20,7 +20,7 @@ pub struct Planned {
     pub training: TrainingProgram,
     pub evaluation: Option<EvaluationProgram>,
     pub need: MemoryNeed,
-    /// Layers whose activations are computed again in the backward pass.
+    /// Layers whose activations are recomputed in the backward pass.
     pub recomputed_layers: usize,
 }
 
@@ -31,7 +31,7 @@ struct Room {
 }
 
 impl Room {
-    /// Returns `None` where nothing is computed, or free memory is unknown.
+    /// The memory available; `None` if nothing is computed or free memory is unknown.
     fn of(settings: &Settings) -> Option<Room> {
         if let Some(gpu) = &settings.gpu {
             let free = (gpu.free_bytes, "of the GPU's memory are free");
@@ -39,7 +39,7 @@ impl Room {
             let (bytes, whose) = limit.map_or(free, |limit| (limit, "are allowed by --memory-limit"));
             return Some(Room { bytes, whose });
         }
-        // Ranks of one machine share it.
+        // Ranks on one machine share its memory.
         let free = memory_available_bytes().map(|bytes| bytes as usize / settings.local_ranks);
         let (bytes, whose) = match (settings.memory_limit, free) {
             _ if settings.device == DeviceSpec::Null && settings.memory_limit.is_none() => return None,
@@ -55,7 +55,7 @@ impl Room {
 }
 
 impl Planned {
-    /// Recomputes as many layers as it takes to fit into memory, none where everything fits as it is.
+    /// Plans the run, recomputing as many layers as needed to fit into memory.
     pub fn new(settings: &Settings, sources: &Sources, keep: Keep) -> Result<Planned, GraphError> {
         let layers = settings.model.n_layers;
         let room = Room::of(settings);
@@ -66,7 +66,7 @@ impl Planned {
         if fits(&first) || start == layers {
             return Ok(first);
         }
-        // The more layers, the less memory: the fewest that fit.
+        // More layers need less memory: finds the fewest that fit.
         let (mut low, mut high) = (0, layers);
         let least = Planned::recomputing(settings, sources, keep, layers)?;
         if !fits(&least) {
@@ -96,13 +96,13 @@ impl Planned {
         Ok(planned)
     }
 
-    /// In the order in which a device takes them.
+    /// The programs in the order in which a device takes them.
     pub fn programs(&self) -> Vec<Program> {
         let evaluation = self.evaluation.as_ref().map(|evaluation| &evaluation.program);
         [&self.training.program].into_iter().chain(evaluation).cloned().collect()
     }
 
-    /// Says where eight bits were asked for and no layer has them.
+    /// Prints a note if fp8 was requested but no layer uses it.
     pub fn note_precision(&self, settings: &Settings) {
         let multiplies = |node: &Node| matches!(node.op, Op::Fp8Product(_));
         let asked = matches!(settings.precision, Precision::Fp8 | Precision::Fp8Pure);

@@ -1,4 +1,4 @@
-//! Progress output of a run: a bar on a terminal, plain lines otherwise, JSON on stdout where asked.
+//! Progress output of a run: a bar on a terminal, plain lines otherwise, JSON on stdout on request.
 
 use super::attribution;
 use super::checkpoints::Checkpoints;
@@ -34,16 +34,16 @@ pub struct Progress<'a> {
     pub bar: Bar,
     pub heartbeat: Option<Heartbeat>,
     pub events: Option<Events>,
-    /// Evaluations so far, and what the newest was worth.
+    /// The evaluations so far, and the verdict on the newest.
     pub patience: Patience,
     pub verdict: Verdict,
-    /// Nodes that the newest steps worked on, in words, where steps choose.
+    /// Nodes that the newest steps updated, in words, if steps choose.
     pub working_on: Option<String>,
-    /// The first object that could not be written; told at the end.
+    /// The first write error; reported at the end.
     pub output_error: Option<FileError>,
-    /// Losses that left their course, in words.
+    /// Loss spikes, in words.
     pub spikes: Vec<String>,
-    /// The other ranks, who wait while this one saves.
+    /// The other ranks, which wait while this one saves.
     pub company: Option<&'a RankGroup>,
 }
 
@@ -54,12 +54,12 @@ impl Progress<'_> {
         self.output_error.map_or(events, Err)
     }
 
-    /// The run goes on from an earlier step.
+    /// The run continues from an earlier step.
     pub fn rolled_back(&mut self, step: u64, factor: f64) {
         self.say(&format!("going back to the checkpoint of step {step}, with {factor} times the learning rate"));
     }
 
-    /// A line that a bar does not stand for.
+    /// Prints a line apart from the bar.
     pub fn say(&mut self, line: &str) {
         self.bar.0.suspend(|| output::note(line));
         self.folder.log(line);
@@ -139,7 +139,7 @@ impl Observer for Progress<'_> {
             events.evaluation(evaluation);
         }
         self.say(&format!("Evaluation after step {}: Loss = {:.4}", evaluation.step, evaluation.loss));
-        // The evaluation at a run's end is not a regular one: with more steps it would not have happened.
+        // The evaluation at the end of a run is not a regular one: with more steps it would not have happened.
         let every = self.settings.eval_every.max(1);
         let counts = if evaluation.step.is_multiple_of(every) { Counts::Yes } else { Counts::No };
         self.verdict = self.patience.tell(evaluation.step, evaluation.loss, counts);
@@ -216,7 +216,7 @@ impl Speed {
     }
 }
 
-/// Hidden where nobody watches.
+/// The progress bar, hidden unless stderr is a terminal.
 pub struct Bar(pub ProgressBar);
 
 impl Bar {

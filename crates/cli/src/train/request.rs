@@ -1,5 +1,5 @@
-//! Typed requests of other commands to `train`: resolved here as they stand, and written as flags in one place for a process of
-//! its own.
+//! Typed requests of other commands to `train`: resolved here directly, or written as flags in one place for a separate
+//! process.
 
 use super::Arguments;
 use super::arguments::PrecisionChoice;
@@ -7,7 +7,7 @@ use super::settings::{Settings, Sources};
 use clap::Parser;
 use headroom_graph::Precision;
 
-/// A field that is `None` has `train`'s own default.
+/// A request. A field that is `None` has `train`'s own default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainRequest {
     pub size: String,
@@ -27,7 +27,7 @@ pub struct TrainRequest {
     pub clip: Option<f64>,
 }
 
-/// The flags of `train`, as a program of their own: without words it gives their defaults.
+/// The flags of `train` as a separate parser: without arguments it gives their defaults.
 #[derive(Parser)]
 #[command(no_binary_name = true)]
 struct Flags {
@@ -36,7 +36,7 @@ struct Flags {
 }
 
 impl TrainRequest {
-    /// As a process with these flags would resolve them.
+    /// The settings that a process with these flags would resolve.
     pub fn settings(&self) -> anyhow::Result<(Settings, Sources)> {
         Settings::resolve(&self.arguments()?)
     }
@@ -61,7 +61,7 @@ impl TrainRequest {
         Ok(train)
     }
 
-    /// The same as words of `train` or `profile`.
+    /// The request as arguments of `train` or `profile`.
     pub fn flags(&self) -> Vec<String> {
         let mut words = vec![];
         let mut flag = |name: &str, value: Option<String>| {
@@ -90,7 +90,7 @@ impl TrainRequest {
 mod tests {
     use super::*;
 
-    /// Every field, none of them a default.
+    /// A request with every field set, none to its default.
     fn request() -> TrainRequest {
         TrainRequest {
             size: "nano".into(),

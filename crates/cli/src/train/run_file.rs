@@ -1,4 +1,4 @@
-//! The file that every run leaves, and from which it can be run again: what it was asked for, and what it settled on.
+//! The file that every run writes and from which it can be repeated: its flags, and the defaults it resolved.
 
 use super::config_file::{Given, RUN_FILE};
 use super::settings::{Settings, whole};
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::absolute;
 use toml::Value;
 
-/// Flags about where a run writes: another run needs places of its own.
+/// Flags about where a run writes: another run needs its own places.
 const PLACES: [&str; 10] = [
     "config",
     "output-dir",
@@ -22,13 +22,13 @@ const PLACES: [&str; 10] = [
     "tensorboard",
 ];
 
-/// Those of them that are paths.
+/// The ones among them that are paths.
 const WRITTEN: [&str; 5] = ["config", "output-dir", "profile-dir", "save", "tensorboard"];
 
 /// Flags that hold the path of a file or folder to read.
 const PATHS: [&str; 5] = ["data", "eval-data", "tokenizer", "init-from", "resume"];
 
-/// Everything that a run was asked for, and what it settled on where it was not asked.
+/// All flags of a run, and the values it resolved for those not given.
 pub fn text(given: &Given, settings: &Settings, redact: bool) -> anyhow::Result<String> {
     let mut keys: BTreeMap<String, Value> = BTreeMap::new();
     let mut set = |name: &str, text: &str| keys.insert(name.into(), value_of(text));
@@ -80,7 +80,7 @@ pub fn text(given: &Given, settings: &Settings, redact: bool) -> anyhow::Result<
     Ok(out)
 }
 
-/// A number where it reads back as the same letters, else a text.
+/// A number if it prints back as the same text, else a string.
 fn value_of(text: &str) -> Value {
     match (text.parse::<i64>(), text.parse::<f64>()) {
         (Ok(number), _) if number.to_string() == text => Value::Integer(number),

@@ -1,4 +1,4 @@
-//! From arguments to what a run really does: flags first, then a resumed checkpoint, then the size's row.
+//! Resolves arguments into what a run does: flags first, then a resumed checkpoint, then the size's row.
 
 mod data;
 mod model;
@@ -37,39 +37,39 @@ pub struct Settings {
     /// A row's name, or `custom`.
     pub size: String,
     pub model: ModelConfig,
-    /// The model as a checkpoint states it, with what it was loaded with.
+    /// The model as a checkpoint states it, including what it was loaded with.
     pub hf: HfConfig,
     pub shape: BatchShape,
     pub optimizer: OptimizerConfig,
     pub passes: PassList,
-    /// Where the run starts and ends.
+    /// The steps where the run starts and ends.
     pub first_step: u64,
     pub last_step: u64,
     pub seed: u64,
-    /// The data's own words for itself, and the loss that it allows, where that is known.
+    /// The data's description of itself, and the lowest possible loss, if known.
     pub data_description: String,
     pub floor_nats: Option<f64>,
-    /// The data of evaluations, where there are any.
+    /// The data of evaluations, if there are any.
     pub evaluation_line: Option<String>,
     /// 0 is off.
     pub eval_every: u64,
     pub eval_batches: usize,
-    /// Evaluations so far, and how many without improvement end the run.
+    /// The evaluations so far, and how many without improvement end the run.
     pub patience: Patience,
     pub keep_best: bool,
     pub device: DeviceSpec,
-    /// Facts from the driver, where the device is a GPU.
+    /// Facts from the driver, if the device is a GPU.
     pub gpu: Option<cuda::Facts>,
     pub precision: Precision,
     pub threads: usize,
     pub memory_limit: Option<usize>,
     pub machine: Machine,
-    /// Opened, its headers checked.
+    /// Opened, with its headers checked.
     pub resume: Option<Checkpoint>,
     pub init_from: Option<Checkpoint>,
     /// Settings that a checkpoint stores so that resuming needs no flags.
     pub notes: Map<String, Value>,
-    /// Processes that train the model together, and those of them on this machine.
+    /// Processes that train the model together, and the number of them on this machine.
     pub ranks: usize,
     pub local_ranks: usize,
 }
@@ -210,8 +210,8 @@ impl Settings {
 }
 
 impl Settings {
-    /// The same for one of several ranks. `on_machine` are the ranks of its machine, which share its memory, and those with the same CPUs,
-    /// which share those, where the number of threads was not asked for.
+    /// The same settings for one of several ranks. `on_machine` is the number of ranks on its machine, which share its
+    /// memory, and the number with the same CPUs, which divide them unless the number of threads was given.
     pub fn among(self, ranks: usize, on_machine: Option<(usize, usize)>, arguments: &Arguments) -> Settings {
         let (local_ranks, sharing) = on_machine.unwrap_or((1, 1));
         let threads = match arguments.machine.threads {
@@ -221,7 +221,7 @@ impl Settings {
         Settings { ranks, local_ranks: local_ranks.max(1), threads, passes: self.passes.among(ranks), ..self }
     }
 
-    /// Sequences of a step, on all ranks together.
+    /// Sequences per step, over all ranks.
     pub fn samples_per_step(&self) -> usize {
         self.shape.batch_size * self.optimizer.accumulation * self.ranks
     }
@@ -239,24 +239,24 @@ impl Settings {
         }
     }
 
-    /// Family and size, as people are told them.
+    /// Family and size, for display.
     pub fn name(&self) -> String {
         format!("{} {}", self.model.family.title, self.size)
     }
 
-    /// Passes and precision in short, as people are told them.
+    /// Passes and precision in short, for display.
     pub fn label(&self) -> String {
         format!("{}, {}", self.passes.label(), self.precision)
     }
 
-    /// The list of passes as files name it.
+    /// The pass list as files name it.
     pub fn version(&self) -> String {
         version_of_passes(self.passes.names())
     }
 }
 
-/// The flags', else the resumed run's, else single; refused where the device has no kernels for it. `auto` stays with the
-/// resumed run's, so that a run goes on as it began.
+/// The precision of the flags, else of the resumed run, else fp32; refused if the device has no kernels for it. `auto`
+/// keeps the resumed run's, so that a run continues as it began.
 fn precision_of(
     arguments: &Arguments,
     before: &Resumed,

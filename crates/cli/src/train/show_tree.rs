@@ -1,4 +1,4 @@
-//! `--show-tree`: the nodes of a model's parameters, and how many of them a step can choose from.
+//! `--show-tree`: lists the nodes of a model's parameters, which a step can choose from.
 
 use super::settings::{Settings, tree_of};
 use crate::output;
@@ -8,7 +8,7 @@ use headroom_report::training::{self as text, TreeLine};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// The nodes that a step can choose from.
+/// Prints the nodes that a step can choose from.
 pub fn run(settings: &Settings, format: Format) -> anyhow::Result<ExitCode> {
     let tree = tree_of(&settings.model)?;
     let nodes: Vec<TreeLine> = (0..tree.nodes.len())

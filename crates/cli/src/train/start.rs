@@ -1,4 +1,4 @@
-//! A trainer ready for its first step: the device with its programs, and the weights on it.
+//! Sets up a trainer for its first step: the device with its programs, and the weights on it.
 
 use super::arguments::Arguments;
 use super::plan::Planned;
@@ -69,17 +69,17 @@ fn build_device(
     Ok(settings.device.open(&opening, programs)?)
 }
 
-/// Compiled kernels and measured choices are kept beside the measured peaks.
+/// Device options: compiled kernels and measured choices are cached with the measured peaks.
 pub fn opening(threads: usize) -> Opening {
     Opening { cache: kept::folder().map(|folder| folder.join("cuda")), ..Opening::threads(threads) }
 }
 
-/// For measurements of a GPU by itself.
+/// Options for measuring a GPU on its own.
 pub fn cuda_options(ordinal: usize) -> Options {
     Options { ordinal, cache: opening(0).cache, ..Options::default() }
 }
 
-/// The measured peaks of this machine, or assumed ones, said so.
+/// The measured peaks of this machine, or assumed ones with a note.
 fn rates(settings: &Settings) -> Rates {
     kept_rates(settings).unwrap_or_else(|| {
         output::note("note: times are predicted with assumed peaks; `headroom device` measures this machine");
@@ -87,12 +87,12 @@ fn rates(settings: &Settings) -> Rates {
     })
 }
 
-/// The ends of a run's messages.
+/// The kind of link between a run's ranks.
 pub fn between(settings: &Settings) -> Between {
     if settings.gpu.is_some() { Between::Gpus } else { Between::Cpus }
 }
 
-/// Messages between so many ranks, and between how many they were measured; none where they were not.
+/// The link between this many ranks, and the number of ranks it was measured with; `None` if it was not measured.
 pub fn link(between: Between, ranks: usize) -> (Link, Option<u64>) {
     match kept::load_link(between, ranks).filter(|_| ranks > 1) {
         Some(record) => {
@@ -102,7 +102,7 @@ pub fn link(between: Between, ranks: usize) -> (Link, Option<u64>) {
     }
 }
 
-/// The measured peaks of the machine or GPU that a run is for, where they are kept.
+/// The measured peaks of the run's machine or GPU, if saved.
 pub fn kept_rates(settings: &Settings) -> Option<Rates> {
     let record = match &settings.gpu {
         Some(gpu) => kept::load_gpu(&gpu.name)?,

@@ -1,4 +1,4 @@
-//! Records that a run writes at its beginning and end.
+//! The records that a run writes at its start and end.
 
 use super::settings::Settings;
 use headroom_engine::DeviceSpec;
@@ -54,15 +54,15 @@ pub struct Ended<'a> {
     pub profile_dir: String,
     pub num_steps: u64,
     pub warmup_steps: u64,
-    /// Share of the processors' time that went to other programs while the steps ran.
+    /// Share of CPU time that went to other programs during the steps.
     pub other_load: Option<f64>,
-    /// Losses that left their course, in words.
+    /// Loss spikes, in words.
     pub spikes: Vec<String>,
 }
 
 impl Ended<'_> {
-    /// After the warm-up; a run shorter than that is measured by its last step. Where a device takes steps one after the
-    /// other, those that a recorder waited for are not a measure of its speed, if there are others enough.
+    /// The steps after the warm-up; a shorter run is measured by its last step. If a device runs steps back to back,
+    /// steps that a recorder waited for do not measure its speed, and are excluded if there are enough others.
     fn counted(&self) -> Vec<CompletedStep> {
         const ENOUGH: usize = 5;
         let steps = &self.outcome.steps;
@@ -76,10 +76,10 @@ impl Ended<'_> {
     }
 }
 
-/// A median that is known no better than to this share of itself.
+/// A median whose interval's relative half-width exceeds this is noisy.
 const NOISY: f64 = 0.1;
 
-/// Warnings that a reader of the run's figures has to know, wherever they are shown.
+/// Warnings that readers of the run's figures need, wherever they are shown.
 fn warnings(spikes: &[String], other_load: Option<f64>, statistics: &StepStatistics) -> Vec<String> {
     let mut warnings = spikes.to_vec();
     if let Some(percent) = other_load.map(|share| 100.0 * share).filter(|percent| *percent > HIGH_LOAD_PERCENT) {
@@ -194,7 +194,7 @@ fn summary(settings: &Settings, ended: &Ended, measured: &[CompletedStep]) -> Pe
     }
 }
 
-/// Saturation and scale problems met in rounding to eight bits.
+/// Saturation and scale problems while rounding to fp8.
 pub fn rounding(of: &Rounding) -> Fp8Rounding {
     Fp8Rounding {
         scaled_tensors: of.tensors as u64,

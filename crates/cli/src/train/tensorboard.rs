@@ -1,4 +1,4 @@
-//! TensorBoard's events while a run goes on: scalars of every step and evaluation, added at each log interval.
+//! Writes TensorBoard events during a run: scalars of every step and evaluation, added at each log interval.
 
 use crate::profile::files::events_name;
 use headroom_record::atomic::FileError;
@@ -14,12 +14,12 @@ pub struct Events {
     path: PathBuf,
     out: BufWriter<File>,
     about: EventsAbout,
-    /// The first write that failed; told at the end.
+    /// The first failed write; reported at the end.
     error: Option<io::Error>,
 }
 
 impl Events {
-    /// A file of its own: TensorBoard reads all of a folder.
+    /// Creates a new file: TensorBoard reads all files of a folder.
     pub fn create(folder: &Path, host: &str, about: EventsAbout) -> Result<Events, FileError> {
         fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))?;
         let path = folder.join(events_name(now() as u64, host));
@@ -29,7 +29,7 @@ impl Events {
     }
 
     pub fn steps(&mut self, steps: &[CompletedStep]) {
-        // They are told together; each ended as long before as those after it took.
+        // They are reported together; each ended earlier by the time of those after it.
         let mut at = now() - steps.iter().map(|record| record.times.total.as_secs_f64()).sum::<f64>();
         for record in steps {
             at += record.times.total.as_secs_f64();
@@ -54,7 +54,7 @@ impl Events {
         }
     }
 
-    /// Those who read along find whole records alone.
+    /// Flushes, so that concurrent readers see only whole records.
     fn flush(&mut self) {
         if self.error.is_none() {
             self.error = self.out.flush().err();

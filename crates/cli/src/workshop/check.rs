@@ -1,4 +1,4 @@
-//! Marks of a folder of runs: each expected run is looked for, and its records are held against what its page asks for.
+//! Marks a folder of runs: finds each expected run, and compares its records with what its page asks for.
 
 mod experiments;
 mod scripts;
@@ -12,13 +12,13 @@ use headroom_record::workshop::{Check, Marks, PartMarks, RunMarks};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Checks of one run, each a point.
+/// Checks per run, one point each.
 const POINTS: u64 = 4;
 
 /// Losses of the same model on the same batches differ by less than this share, whatever the passes and the device.
 const SAME_LOSS: f64 = 1e-3;
 
-/// Answers about one run, each a note in words: `Err` where the check fails. Later ones are not asked where the first fails.
+/// Answers about one run, each with a note: `Err` if the check fails. Later checks are skipped if the first fails.
 struct Answers {
     complete: Result<String, String>,
     as_asked: Result<String, String>,
@@ -27,7 +27,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// Without its records a run cannot be judged further.
+    /// A run without its records cannot be judged further.
     fn incomplete(why: String) -> Answers {
         let unknown = || Err("not known without that".to_string());
         Answers { complete: Err(why), as_asked: unknown(), report: unknown(), agree: unknown() }
@@ -69,7 +69,7 @@ pub fn marks(root: &Path) -> anyhow::Result<Marks> {
     }
 }
 
-/// The kind of machine that trained: a GPU where any run says so.
+/// The kind of machine that trained: a GPU if any run used one.
 fn machine_of(root: &Path) -> Machines {
     let on_gpu = |folder: &PathBuf| {
         let record: Result<PerformanceRecord, String> = folders::record(folder, PERFORMANCE_FILE);
@@ -125,7 +125,7 @@ fn answers(expected: &Expected, place: &Path) -> Answers {
     .unwrap_or_else(Answers::incomplete)
 }
 
-/// Both runs must be there for it to be judged.
+/// Marks for an agreement, which needs both runs.
 fn agreement_marks(agreement: &Agreement, root: &Path) -> RunMarks {
     let loss = |folder: &str| -> Option<f64> {
         let place = folders::of_page(root, folder)?;
@@ -149,7 +149,7 @@ fn agreement_marks(agreement: &Agreement, root: &Path) -> RunMarks {
     }
 }
 
-/// Folders whose names the pages do not have; each stands for one expected run at most.
+/// Folders with names other than the pages'; each can match one expected run.
 struct Others(Vec<PathBuf>);
 
 impl Others {
@@ -159,7 +159,8 @@ impl Others {
         Others(folders::all_below(root).into_iter().filter(|folder| !named.contains(folder)).collect())
     }
 
-    /// The first that passes every check, and has exactly the steps that are asked for: more would fit several pages.
+    /// Takes the first folder that passes every check and has exactly the requested steps: more steps would match
+    /// several pages.
     fn take(&mut self, expected: &ExpectedRun) -> Option<PathBuf> {
         let fits = |folder: &PathBuf| {
             let exact = match expected.holds {
@@ -175,7 +176,7 @@ impl Others {
     }
 }
 
-/// The folder itself as the run that it fits best: most points, and among equals the one of its name.
+/// Marks the folder itself as the run it fits best: most points, then a matching name.
 fn single_run(root: &Path) -> Option<PartMarks> {
     let mut best: Option<((u64, bool), PartMarks)> = None;
     for part in PARTS {

@@ -1,4 +1,5 @@
-//! Parts of the course as data: the runs that each leaves behind and the figures to write down. The table is in `parts`.
+//! The course's parts as data: the runs that each leaves behind, and the figures to write down. The table is in
+//! `parts`.
 
 mod figures;
 mod parts;
@@ -16,7 +17,7 @@ pub struct Part {
 pub struct Step {
     pub title: &'static str,
     pub command: &'static str,
-    /// The folder that the command leaves, as the pages name it.
+    /// The folder that the command writes, as the pages name it.
     pub run: Option<ExpectedRun>,
     pub figures: &'static [&'static [Figure]],
 }
@@ -31,12 +32,12 @@ pub struct ExpectedRun {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Machines {
     All,
-    /// Too long, or of no meaning, on the other kind of machine: there it counts only where it was run.
+    /// Too slow, or meaningless, on the other kind of machine: there it counts only if it was run.
     Cpu,
     Gpu,
 }
 
-/// Records that the folder of a step must hold, and with which settings.
+/// The records that a step's folder must have, and their settings.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected {
     Training(Training),
@@ -54,7 +55,7 @@ pub enum Expected {
     Ladder {
         size: &'static str,
     },
-    /// A report of a folder that was analysed again.
+    /// The report of a re-analysed folder.
     Report,
     /// K-1's rules on a LLaMA, on its own tree, and its habits timed.
     Rules,
@@ -71,14 +72,14 @@ pub struct Training {
     pub size: &'static str,
     /// As `--passes` takes them.
     pub passes: &'static str,
-    /// At least so many.
+    /// At least this many.
     pub steps: u64,
     pub writes: Writes,
-    /// The reservation stays within so many MiB.
+    /// The reservation stays within this many MiB.
     pub within_mb: Option<f64>,
 }
 
-/// Files beyond those of every run.
+/// Files besides those of every run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Writes {
     Nothing,
@@ -95,7 +96,7 @@ pub struct Agreement {
 
 pub struct Figure {
     pub name: &'static str,
-    /// Document, dotted key in it, unit; `None` where the command only prints it.
+    /// Document, dotted key in it, unit; `None` if the command only prints it.
     pub source: Option<(Document, &'static str, Unit)>,
 }
 

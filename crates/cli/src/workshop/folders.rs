@@ -1,20 +1,20 @@
-//! Folders of runs below the one that was given, and the records in them.
+//! Folders of runs below the given one, and the records in them.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The pages type their commands in one folder and name runs `runs/…` there.
+/// The pages run their commands in one folder and call runs `runs/…` there.
 const RUNS: &str = "runs";
 
-/// The folder of a run as the pages name it; `root` is the folder of the commands, or its `runs`.
+/// The folder of a run by its name on the pages; `root` is the folder of the commands, or its `runs`.
 pub fn of_page(root: &Path, folder: &str) -> Option<PathBuf> {
     let inside = folder.strip_prefix(RUNS).map_or(folder, |rest| rest.trim_start_matches('/'));
     [root.join(folder), root.join(inside)].into_iter().find(|path| path.is_dir())
 }
 
-/// Every folder that may hold a run, by name.
+/// Every folder that may contain a run, sorted by name.
 pub fn all_below(root: &Path) -> Vec<PathBuf> {
     let runs = root.join(RUNS);
     let place = if runs.is_dir() { runs } else { root.to_path_buf() };
@@ -24,14 +24,14 @@ pub fn all_below(root: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// A record of the folder, or why it is not there.
+/// A record in the folder, or why it is missing.
 pub fn record<Record: DeserializeOwned>(folder: &Path, file: &str) -> Result<Record, String> {
     let text =
         fs::read(folder.join(file)).map_err(|_| format!("there is no {file}: the run did not come to its end"))?;
     serde_json::from_slice(&text).map_err(|error| format!("{file} does not read: {error}"))
 }
 
-/// The value under a dotted key, in which a number is a place in a list.
+/// The value under a dotted key, in which a number is an index into a list.
 pub fn value<'record>(record: &'record Value, key: &str) -> Option<&'record Value> {
     key.split('.').try_fold(record, |value, name| match value {
         Value::Array(list) => list.get(name.parse::<usize>().ok()?),

@@ -1,4 +1,4 @@
-//! A part's record sheet: the figures of the table, filled in where a run folder holds them.
+//! A part's record sheet: the figures of the table, filled in from run folders.
 
 use super::course::{Document, Figure, PARTS, Step, Unit};
 use super::folders;
@@ -65,7 +65,7 @@ fn read(document: Document, folder: &str, root: &Path) -> Option<Value> {
     }
 }
 
-/// As one would write it down; `None` for a figure that the run does not have.
+/// The figure as one would write it down; `None` if the run does not have it.
 fn written(value: &Value, unit: Unit) -> Option<String> {
     match unit {
         Unit::Words => return value.as_str().map(|words| words.replace('_', " ")),

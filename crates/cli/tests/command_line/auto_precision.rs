@@ -1,4 +1,4 @@
-//! `--precision auto`: takes what `optimize` proved on this machine for this model and shape, and nothing else.
+//! `--precision auto`: uses only what `optimize` proved on this machine for this model and shape.
 
 use crate::place::Place;
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn auto_takes_what_was_proved_and_says_what_to_do_before_that() {
     assert_eq!(after.code, Some(0), "{}", after.stderr);
     assert!(after.stderr.contains(&format!("--precision auto uses {proved}: proven here")), "{}", after.stderr);
     assert_eq!(after.losses(), train(&format!("--precision {proved}")).losses(), "the same bytes as when it is named");
-    // Another shape was not proved, and no flag at all is single precision as ever.
+    // Another shape was not proved, and without the flag it is fp32 as before.
     let other = place.run("train --size nano --batch-size 2 --seq-len 64 --num-steps 2 --precision auto");
     assert!(other.code == Some(2) && other.stderr.contains("only at 2 × 32"), "{}", other.stderr);
     let plain = train("");

@@ -1,4 +1,4 @@
-//! Files that are missing, cut short, damaged or of another kind are refused by name.
+//! Files that are missing, truncated, damaged or of another kind are refused by name.
 
 use crate::place::{Place, SMALL};
 use std::fs;

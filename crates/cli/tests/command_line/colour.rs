@@ -1,4 +1,4 @@
-//! Colour for people at a terminal, and never in files, pipes or documents.
+//! Colour on a terminal, and never in files, pipes or documents.
 
 use crate::place::Place;
 

@@ -1,4 +1,4 @@
-//! Help, completions, and the commands beside training.
+//! Help, completions, and the commands other than training.
 
 use crate::place::Place;
 
@@ -47,7 +47,7 @@ fn packages_get_a_page_per_command_and_completions_of_every_shell() {
         let text = std::fs::read_to_string(place.path(&format!("packed/{file}"))).expect(file);
         assert!(text.contains(words), "{file} lacks {words}:\n{text}");
     }
-    // Hidden commands are for programs: they have no page.
+    // Hidden commands are for programs and have no page.
     assert!(!place.path("packed/share/man/man1/headroom-race.1").exists());
 }
 
@@ -83,7 +83,7 @@ fn the_machine_is_measured_and_remembered() {
     assert!(record["gemm_flops"][0]["flops_per_sec"].as_f64().unwrap() > 1e8, "{record}");
     assert!(record["memory_bandwidth_bytes"].as_f64().unwrap() > 1e8, "{record}");
     let null = place.succeeds("train --device null --size nano --num-steps 1");
-    // On a machine that others keep busy nothing is kept, and the command says so.
+    // Peaks from a busy machine are not saved, and the command says so.
     let is_kept = !done.stderr.contains("not saved");
     assert_eq!(null.stderr.contains("assumed peaks"), !is_kept, "{}\n{}", done.stderr, null.stderr);
     let fresh = Place::new().succeeds("train --device null --size nano --num-steps 1");

@@ -1,5 +1,5 @@
-//! One convention for all commands: `--json` is `--format json`, standard output is the document alone, and exit codes mean the
-//! same everywhere. A command that is not in these tables fails the tests.
+//! One convention for all commands: `--json` means `--format json`, standard output contains only the document, and
+//! exit codes mean the same everywhere. A command missing from these tables fails the tests.
 
 use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
@@ -15,19 +15,19 @@ const TRAIN: &str = "import sys, torch\nprint('the script speaks')\noptimizer = 
 const OPTIMIZE: &str = "--size nano --batch-size 2 --seq-len 16 --rounds 4 --time 1 --curve-steps 2 --min-speedup 0.001 \
                         --precisions none";
 
-/// Commands that print no result: a server's address, a shell's script, protocols of other programs.
+/// Commands without a result: a server's address, a shell script, protocols of other programs.
 const NO_RESULTS: [&str; 6] = ["serve", "completions", "lsp", "mcp", "man", "help"];
 
 enum Document {
     /// All of standard output.
     One,
-    /// An object on each line, as the run goes on; the last one has this key.
+    /// An object per line during the run; the last one has this key.
     Lines(&'static str),
 }
 
 use Document::{Lines, One};
 
-/// Every command and form of it that prints results. `{}` is a number that no other run has: folders of its own.
+/// Every command, in every form, that prints results. `{}` is a unique number, so that each run has its own folders.
 const RESULTS: [(&str, Document); 31] = [
     ("train --size nano --batch-size 2 --seq-len 16 --num-steps 8 --log-interval 2 --output-dir t{}", Lines("summary")),
     ("train --size nano --validate-setup", Lines("ready")),
@@ -62,7 +62,7 @@ const RESULTS: [(&str, Document); 31] = [
     ("regress --baseline main 2 --threshold 100000", One),
 ];
 
-/// Runs 1 (`main`) and 2 that can be compared, 3 and 4 to be forgotten, a checkpoint, traces and scripts.
+/// Runs 1 (`main`) and 2 to compare, 3 and 4 to delete, a checkpoint, traces and scripts.
 fn prepared() -> Place {
     let place = place_with_peaks();
     for (number, name) in [(1, "--name main --save ck --data markov"), (2, "--data markov"), (3, ""), (4, "")] {
@@ -86,12 +86,12 @@ fn shell(place: &Place, line: &str) -> crate::place::Done {
     place.shell(&format!("PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={} $HEADROOM {line}", torch.display()))
 }
 
-/// Names of all commands, `runs` with its own.
+/// Names of all commands, including the subcommands of `runs`.
 fn commands(place: &Place) -> BTreeSet<String> {
     let listed = |help: &str| -> Vec<String> {
         let list = help.split("Commands:\n").nth(1).expect("a list of commands");
         let lines = list.lines().take_while(|line| !line.is_empty());
-        // A description over several lines goes on further to the right.
+        // Continuation lines of a description are indented further.
         let first = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
         first.filter_map(|line| line.split_whitespace().next()).map(String::from).collect()
     };
@@ -102,7 +102,7 @@ fn commands(place: &Place) -> BTreeSet<String> {
     all
 }
 
-/// `runs list` of `runs list --limit 3`.
+/// `runs list` from `runs list --limit 3`.
 fn name_of(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     if words[0] == "runs" { words[..2].join(" ") } else { words[0].to_string() }
@@ -120,14 +120,14 @@ fn every_command_that_prints_results_prints_one_json_document_by_both_flags() {
     for (number, (line, document)) in RESULTS.iter().enumerate() {
         let mut shapes = vec![];
         for (turn, flag) in ["--json", "--format json"].iter().enumerate() {
-            // A run is forgotten once; the second time it is the next one.
+            // A run can be deleted only once; the second time it is the next one.
             let line = line.replace("{}", &format!("{number}{turn}")).replace("OPTIMIZE", OPTIMIZE);
             let line = if turn == 1 { line.replace("runs delete 3", "runs delete 4") } else { line };
             let (before, after) = line
                 .split_once(" -- ")
                 .map_or((line.as_str(), String::new()), |(before, after)| (before, format!(" -- {after}")));
             let done = shell(&place, &format!("{before} {flag}{after}"));
-            // Findings, or a gate that toy sizes fail, are an answer and not an error.
+            // Findings, or a gate that fails at toy size, are an answer and not an error.
             assert!(matches!(done.code, Some(0 | 1)), "{line} {flag}: {:?}\n{}", done.code, done.stderr);
             let value = match document {
                 One => serde_json::from_str(&done.stdout)
@@ -158,7 +158,7 @@ fn a_recording_shown_as_text_leaves_the_scripts_output_where_it_was() {
     assert!(done.stdout.contains("the script is done") && done.stdout.contains("aten::mm"), "{}", done.stdout);
 }
 
-/// For every command what it is asked for and how it then ends: 0 done, 1 no, 2 bad input, 3 the run itself failed.
+/// Every command with arguments and its exit code: 0 done, 1 no, 2 bad input, 3 the run itself failed.
 const ENDINGS: [(&str, i32); 72] = [
     ("train --size nano --num-steps 2 --output-dir e0", 0),
     ("train --size mini", 2),
@@ -251,7 +251,7 @@ fn every_command_ends_with_the_exit_codes_that_are_documented() {
         assert_eq!(done.code, Some(code), "{line}\n{}\n{}", done.stdout, done.stderr);
         if code >= 2 {
             let errors = done.stderr.lines().filter(|line| line.starts_with("error: ")).count();
-            // Files that lint cannot read are told in its result.
+            // Lint reports files that it cannot read in its result.
             assert!(errors == 1 || line.starts_with("lint"), "{line}: {}", done.stderr);
         }
         covered.insert((name_of(line), code));

@@ -1,4 +1,4 @@
-//! Training on many files: folders, patterns and JSONL, cut once, resumed to the token, with an end that is held out.
+//! Training on many files: folders, patterns and JSONL, tokenized once, resumed to the token, with a held-out end.
 
 use crate::place::{Place, SMALL};
 use std::fs;
@@ -36,7 +36,7 @@ fn assert_same_checkpoint(place: &Place, left: &str, right: &str) {
 fn a_resume_in_the_middle_of_an_epoch_over_many_files_is_the_run_that_never_stopped() {
     let place = Place::new();
     texts(&place);
-    // 3,000 tokens are some 180 windows of 16: 40 steps of 3 × 4 windows are between two and three epochs.
+    // 3,000 tokens give about 180 windows of 16: 40 steps of 3 × 4 windows are between two and three epochs.
     let line =
         "train --size nano --batch-size 4 --seq-len 16 --gradient-accumulation-steps 3 --data texts --eval-every 7";
     let done = place.succeeds(&format!("{line} --num-steps 40 --save straight"));
@@ -145,7 +145,7 @@ fn a_truncated_copy_is_cut_again() {
 #[test]
 fn a_file_keeps_its_windows_and_an_evaluated_one_holds_its_end_out() {
     let place = Place::new();
-    // The end is a letter that training never sees: a model that saw it would find it likely.
+    // The end is a letter that training never sees: a model that had seen it would find it likely.
     place.write("a.txt", "ab".repeat(950) + &"z".repeat(100));
     let line = "train --size nano --batch-size 4 --seq-len 16 --data a.txt --learning-rate 1e-2 --num-steps 40 --json";
     let evaluated = |flags: &str| {

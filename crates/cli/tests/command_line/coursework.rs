@@ -1,4 +1,4 @@
-//! `headroom workshop`: sheets are filled from runs, and marks are given for what the records say, whatever folders are called.
+//! `headroom workshop`: sheets are filled from runs, and marks depend on the records, whatever the folders are called.
 
 use crate::home::place_with_peaks;
 use crate::place::Place;
@@ -26,7 +26,7 @@ fn marks(place: &Place, folder: &str, part: usize, run: &str) -> (Option<i32>, V
     (done.code, found.clone())
 }
 
-/// Names of the checks that failed, with why.
+/// Names of the failed checks, with reasons.
 fn failures(run: &Value) -> Vec<String> {
     let failed = run["checks"].as_array().unwrap().iter().filter(|check| check["passed"] == false);
     failed.map(|check| format!("{}: {}", check["name"].as_str().unwrap(), check["note"].as_str().unwrap())).collect()
@@ -58,7 +58,7 @@ fn marks_follow_from_the_records_of_a_folder() {
     let alone = place.succeeds("workshop check runs/baseline").stdout;
     assert!(alone.contains("Part 1, Baseline: 4 of 4 points\n  runs/baseline"), "{alone}");
 
-    // Another name does not hinder, and a good name proves nothing.
+    // A run is found under another name, and the right name alone proves nothing.
     fs::rename(place.path("runs/plain"), place.path("runs/mine")).unwrap();
     let (code, found) = marks(&place, ".", 1, "runs/plain");
     assert_eq!((code, found["found"].as_str(), failures(&found)), (Some(0), Some("runs/mine"), vec![]));
@@ -133,7 +133,7 @@ fn a_sheet_is_filled_from_the_runs_that_are_there() {
     place.refuses("workshop sheet 1 --output runs", &["is a folder"]);
 }
 
-/// A script's trace is read, whatever lies beside it, and a run of ours is not taken for one.
+/// A script's trace is read, whatever is next to it, and one of our own runs is not mistaken for one.
 #[test]
 fn a_recording_is_known_by_its_trace() {
     let place = place_with_peaks();
@@ -152,7 +152,7 @@ fn a_recording_is_known_by_its_trace() {
     assert_eq!(failures(&found), ["complete: there is no validation.json: the run did not come to its end"]);
 }
 
-/// Runs that only one kind of machine is asked for count there, and elsewhere where they were made.
+/// Runs required on one kind of machine count there, and elsewhere only if they were made.
 #[test]
 fn parts_for_one_kind_of_machine_count_on_that_machine() {
     let place = place_with_peaks();
@@ -165,7 +165,7 @@ fn parts_for_one_kind_of_machine_count_on_that_machine() {
     assert!(!after.contains("runs/limited") && after.contains("runs/medium"), "{after}");
 }
 
-/// The experiments of the other parts at toy size: complete, but not of the size that is asked for.
+/// The experiments of the other parts at toy size: complete, but not of the required size.
 #[test]
 fn experiments_are_judged_by_their_own_records() {
     let place = place_with_peaks();
@@ -194,7 +194,7 @@ fn experiments_are_judged_by_their_own_records() {
         let folder = line.split(' ').next_back().unwrap();
         let (_, found) = marks(&place, ".", part, folder);
         let failed = failures(&found);
-        // The gates of a toy ladder may fail, which is told apart from the size.
+        // The gates of a toy ladder may fail, which is separate from the size.
         let failed: Vec<&String> = failed.iter().filter(|line| !line.starts_with("figures agree")).collect();
         match wrong {
             "" => assert_eq!(failed, [] as [&String; 0], "{line}"),

@@ -45,7 +45,7 @@ fn an_analysis_is_the_same_to_the_last_digit_on_every_run() {
         let analysis = || place.succeeds(&format!("analyze --format json {data}/{name}.pt.trace.json.gz")).stdout;
         let first = analysis();
         assert!(first.len() > 1000, "{name}: {} bytes", first.len());
-        // Sums over hashed tables differ in about every second run.
+        // Sums over hash tables differ in about every second run.
         assert!((0..4).all(|_| analysis() == first), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! `headroom eval`: a checkpoint against data, and the same figure that training has.
+//! `headroom eval`: evaluates a checkpoint on data, with the same figure as training.
 
 use crate::place::{Place, SMALL};
 use serde_json::Value;
@@ -29,7 +29,7 @@ fn the_held_out_part_has_the_loss_that_training_saw() {
     let done = place.succeeds(&line);
     let trained = done.objects().iter().find_map(|object| object["eval_loss"].as_f64()).unwrap();
     let evaluation = eval(&place, "--from ck");
-    // Training leaves a batch that is not full out, which here is none.
+    // Training skips incomplete batches, of which there are none here.
     assert_eq!(evaluation["part"], "its last 5%, held out of training");
     assert!((figure(&evaluation, "loss") - trained).abs() < 0.02 * trained, "{evaluation} {trained}");
     assert!((figure(&evaluation, "perplexity") - figure(&evaluation, "loss").exp()).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! Families of models: trained anew, resumed, loaded from a Hugging Face folder, and saved as they came.
+//! Model families: trained from scratch, resumed, loaded from a Hugging Face folder, and saved in the same format.
 
 use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};

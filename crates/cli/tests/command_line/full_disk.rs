@@ -1,4 +1,4 @@
-//! A disk without room: the run fails, and what was saved before stays whole.
+//! A full disk: the run fails, and earlier checkpoints stay intact.
 
 use crate::place::{Place, SMALL};
 use crate::small_file_system::SmallFileSystem;
@@ -30,7 +30,7 @@ fn a_run_folder_without_room_fails_before_the_first_step_and_leaves_nothing() {
 #[test]
 fn a_full_file_system_costs_the_new_checkpoint_and_not_the_old_one() {
     let place = Place::new();
-    // Room for one checkpoint of 2.4 MB and a half.
+    // Room for one and a half checkpoints of 2.4 MB.
     let Some(small) = SmallFileSystem::mount(&place.path("small"), "4m") else {
         eprintln!("SKIPPED: a small file system cannot be mounted here (it needs root)");
         return;

@@ -1,4 +1,4 @@
-//! Gates judge by the interval: it lies beyond the limit, keeps to it, or holds it, and then nothing is decided.
+//! Gates judge by the interval: it is beyond the limit, within it, or contains it and leaves the gate undecided.
 
 use crate::place::{Place, SMALL};
 use serde_json::Value;
@@ -63,7 +63,7 @@ fn operators_are_judged_by_their_own_interval_and_unknown_ones_refused() {
     );
 }
 
-/// Two runs of one command; `1` and `2`.
+/// Two runs of one command, `1` and `2`.
 fn with_runs() -> Place {
     let place = Place::new();
     for folder in ["a", "b"] {
@@ -79,7 +79,7 @@ fn a_regression_is_judged_by_its_interval_too() {
         let done = place.run(&format!("regress --baseline {baseline} {run} --json {more}"));
         (serde_json::from_str(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", done.stderr)), done.code)
     };
-    // On one side of the two orders the interval reaches above one.
+    // In one of the two orders the interval reaches above one.
     let reaches = |(value, _): &(Value, Option<i32>)| value["change"]["high"].as_f64().unwrap() > 1.0;
     let (old, new) = if reaches(&answer(1, 2, "")) { (1, 2) } else { (2, 1) };
     let (value, _) = answer(old, new, "");
@@ -105,7 +105,7 @@ fn both_sides_can_be_run_again_in_turns() {
         .map(|turn| (turn["run_seconds"].as_f64().unwrap() / turn["baseline_seconds"].as_f64().unwrap()).ln());
     let ratio = (logs.sum::<f64>() / 3.0).exp();
     assert!((value["change"]["ratio"].as_f64().unwrap() - ratio).abs() < 1e-9, "{value}");
-    // Runs of the gate are children: the newest run is still the one that was judged.
+    // Runs of the gate are children, so the newest run is still the one that was judged.
     let runs: Value = serde_json::from_str(&place.succeeds("runs list --json").stdout).unwrap();
     assert_eq!(runs.as_array().unwrap().len(), 8);
     assert_eq!(runs[0]["parent"], 2, "{}", runs[0]);

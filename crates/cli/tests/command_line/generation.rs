@@ -3,7 +3,7 @@
 use crate::place::{Place, SMALL};
 use serde_json::Value;
 
-/// Letters in order, again and again: a model that has learned anything goes on with the next.
+/// The alphabet, repeated: a model that has learned anything continues with the next letter.
 fn alphabet() -> String {
     ('a'..='z').collect::<String>().repeat(400)
 }

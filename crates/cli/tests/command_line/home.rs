@@ -1,4 +1,4 @@
-//! A home with peaks of this machine kept in it.
+//! A home with saved peaks of this machine.
 
 #[path = "../common/made_up_peaks.rs"]
 mod made_up_peaks;

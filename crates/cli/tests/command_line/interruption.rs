@@ -1,4 +1,4 @@
-//! Readers and users that go away in the middle.
+//! Readers and users that leave in the middle.
 
 use crate::place::{Place, SMALL};
 
@@ -49,7 +49,7 @@ fn a_step_that_takes_too_long_is_given_up_and_not_saved_as_if_it_were_finished()
     let place = Place::new();
     place.succeeds(&format!("train {SMALL} --num-steps 2 --save ck"));
     let before = place.read("ck/model.safetensors");
-    // A step of hours.
+    // A step that takes hours.
     let long = "--gradient-accumulation-steps 100000000 --num-steps 9";
     for line in [format!("train {SMALL} {long} --save new"), format!("train --resume ck --save ck {long}")] {
         let run = place.start(&format!("{line} --output-dir o"));

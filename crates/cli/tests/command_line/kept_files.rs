@@ -1,4 +1,4 @@
-//! Files that were there before a command stay, unless it was told to replace them.
+//! Existing files stay, unless the command was told to replace them.
 
 use crate::place::{Place, SMALL};
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ fn a_checkpoint_of_another_run_is_not_replaced_without_a_word() {
         place.refuses(&line, &["ck holds another model", "model.safetensors", "--overwrite", "--resume ck"]);
         assert!(place.read("ck/model.safetensors") == before, "{line}");
     }
-    // The same folder by another name.
+    // The same folder under another path.
     place.succeeds("train --resume ./ck --save ck/../ck --num-steps 3");
     assert_eq!(place.json("ck/training_state.json")["step"], 3);
     place.succeeds(&format!("{again} --save ck --overwrite"));
@@ -47,7 +47,7 @@ fn a_registry_that_is_deleted_during_a_run_is_told_and_gets_the_run_again() {
     assert!(shown.stdout.contains("\"kept\"") && shown.stdout.contains("\"interrupted\""), "{}", shown.stdout);
 }
 
-/// Has something that `--fix` changes.
+/// A script that `--fix` changes.
 const SCRIPT: &str = "import torch\n\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        \
                       optimizer.zero_grad(set_to_none=False)\n        model(x).backward()\n        optimizer.step()\n";
 
@@ -91,7 +91,7 @@ fn a_kill_in_the_middle_of_fixes_leaves_whole_files_and_nothing_else() {
     for delay in 0..8 {
         write_all();
         let run = place.start("lint --fix . --no-config");
-        // From the first fixed file on, at different moments.
+        // At different moments after the first fixed file.
         run.waits_until(|| (0..FILES).any(|file| is_fixed(&place.read(&format!("{file}.py")))));
         std::thread::sleep(std::time::Duration::from_micros(700 * delay));
         run.kill();

@@ -1,8 +1,8 @@
-//! Files that were made to take too much: each is answered within a stated time and memory.
+//! Adversarial files: each is answered within a stated time and memory.
 //!
-//! The time is the processor's, held by the system (`ulimit -t`). So is the memory (`ulimit -v`, addresses, of which a program
-//! uses a part): a reader of traces may take twice the file and 256 MiB, a reader of scripts 200 bytes for each byte of the
-//! script and 256 MiB, both beside what the program takes for an empty file.
+//! The system enforces CPU time (`ulimit -t`) and memory (`ulimit -v`, address space, of which a program uses a part).
+//! A reader of traces may take twice the file plus 256 MiB, and a reader of scripts 200 bytes per byte of the script
+//! plus 256 MiB, both in addition to what the program needs for an empty file.
 
 use std::io::Write;
 
@@ -11,19 +11,19 @@ use flate2::write::GzEncoder;
 
 use crate::place::Place;
 
-/// Unoptimised parts and busy machines included: what grows with the square of these files takes minutes.
+/// Allows for unoptimized builds and busy machines: anything quadratic in these files takes minutes.
 const SECONDS: u64 = 20;
 /// For code, stacks of threads and an empty file.
 const PROGRAM_KIB: u64 = 300 << 10;
 const BESIDE_KIB: u64 = 256 << 10;
 
-/// A shell's line that gives the command so many bytes for each byte of its file.
+/// A shell line that limits the command to this many bytes per byte of its file.
 fn limited(file_bytes: usize, per_byte: u64, command: &str) -> String {
     let kib = per_byte * file_bytes as u64 / 1024 + BESIDE_KIB + PROGRAM_KIB;
     format!("ulimit -t {SECONDS}; ulimit -v {kib}; $HEADROOM {command}")
 }
 
-/// The answer may be any, as long as it is one.
+/// Any answer is fine, as long as there is one.
 fn is_answered(place: &Place, command: &str, name: &str, bytes: &[u8], per_byte: u64) {
     place.write(name, bytes);
     let done = place.shell(&limited(bytes.len(), per_byte, &format!("{command} {name} > answer 2> errors")));

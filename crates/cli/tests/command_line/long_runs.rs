@@ -1,4 +1,4 @@
-//! Help for long runs: a configuration file, early stopping, the best checkpoint, events, signs of life.
+//! Features for long runs: a configuration file, early stopping, the best checkpoint, events, heartbeats.
 
 use crate::place::{Place, SMALL};
 use std::fs;
@@ -50,7 +50,7 @@ fn flags_come_from_a_file_and_those_of_the_command_line_win() {
 fn a_run_ends_early_and_its_best_checkpoint_is_whole() {
     let place = Place::new();
     text(&place);
-    // A rate that is far too high: the first evaluation is the best for a long time.
+    // A learning rate that is far too high: the first evaluation stays the best for a long time.
     let line = format!("train {SMALL} --data a.txt --learning-rate 3 --eval-every 2");
     let done = place.succeeds(&format!("{line} --num-steps 200 --early-stop 3 --save ck --keep-best --output-dir o"));
     assert!(done.stderr.contains("stopped early after 3 evaluations"), "{}", done.stderr);
@@ -67,11 +67,11 @@ fn a_run_ends_early_and_its_best_checkpoint_is_whole() {
     assert_eq!(last["step"], best_step + 6);
     let kept = place.json("ck/best/training_state.json");
     assert_eq!((&kept["step"], kept["extra"]["best_eval_loss"].as_f64()), (&best_step.into(), Some(best)));
-    // The best one is what a run to that step would have saved, and it goes on.
+    // The best checkpoint is what a run to that step would have saved, and it can be resumed.
     place.succeeds(&format!("{line} --num-steps {best_step} --save straight"));
     assert!(place.read("ck/best/model.safetensors") == place.read("straight/model.safetensors"));
     place.succeeds(&format!("train --resume ck/best --num-steps {}", best_step + 1));
-    // A run that goes on knows how long it has waited.
+    // A resumed run knows how long it has waited.
     let done = place.succeeds("train --resume ck --num-steps 400 --save ck");
     assert!(done.stderr.contains("stopped early"), "{}", done.stderr);
     let state = place.json("ck/training_state.json");
@@ -108,7 +108,7 @@ fn gradient_norms_and_events_are_written_as_the_run_goes_on() {
     let events = fs::read(place.path("board").join(name)).unwrap();
     let count = |tag: &[u8]| events.windows(tag.len()).filter(|window| *window == tag).count();
     assert_eq!([count(b"train/loss"), count(b"train/gradient_norm"), count(b"eval/loss")], [6, 6, 2]);
-    // Without either nobody computes the norm, and the steps are the same.
+    // Without either, the norm is not computed, and the steps are the same.
     let plain = place.succeeds(&format!("{line} --json"));
     assert_eq!(plain.losses(), done.losses());
     assert!(plain.objects()[0]["gradient_norm"].is_null());

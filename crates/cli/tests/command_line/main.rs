@@ -1,4 +1,4 @@
-//! The `headroom` command as its users meet it: every test runs the binary in a folder of its own.
+//! The `headroom` command from its users' side: every test runs the binary in its own folder.
 
 mod auto_precision;
 mod bad_files;

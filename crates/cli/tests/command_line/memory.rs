@@ -1,16 +1,16 @@
-//! Memory is known before a run, is what it then uses, and a run that cannot fit is refused.
+//! Memory is planned before a run, matches what the run uses, and a run that cannot fit is refused.
 
 use crate::place::{Done, Place};
 use std::time::{Duration, Instant};
 
-/// Bytes of `12.5 MiB`.
+/// The bytes in `12.5 MiB`.
 fn bytes(text: &str) -> f64 {
     let (number, unit) = text.trim().split_once(' ').unwrap();
     let power = ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|name| *name == unit).unwrap();
     number.parse::<f64>().unwrap() * 1024f64.powi(power as i32)
 }
 
-/// The planned total that is printed before the run, and the parts it is made of.
+/// The planned total that is printed before the run, and its parts.
 fn planned(done: &Done) -> (f64, Vec<f64>) {
     let line = done.stdout.lines().find_map(|line| line.trim().strip_prefix("memory ")).unwrap();
     let (total, parts) = line.split_once(" planned: ").unwrap();
@@ -34,7 +34,7 @@ fn the_plan_is_printed_adds_up_and_is_what_the_process_then_uses() {
         let figure = |key: &str| record["performance_summary"][key].as_f64().unwrap();
         let (peak, process) = (figure("peak_memory_mb"), figure("process_peak_memory_mb"));
         assert!((peak * 1024.0 * 1024.0 / total - 1.0).abs() < 0.01, "{line}: {peak} MiB and {total} bytes");
-        // The program itself, with its code and tables, takes some 35 MiB in a build for tests.
+        // The program itself, with its code and tables, takes about 35 MiB in a test build.
         assert!((process - peak).abs() <= 0.15 * peak + 40.0, "{line}: {process} MiB used, {peak} planned");
         assert!(figure("avg_memory_mb") < peak);
     }

@@ -1,4 +1,4 @@
-//! Names that come from strangers: bytes that are not UTF-8, characters that a terminal obeys.
+//! Untrusted names: bytes that are not UTF-8, and terminal escape sequences.
 
 use crate::place::{Place, SMALL};
 

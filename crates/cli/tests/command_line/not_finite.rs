@@ -46,7 +46,7 @@ fn a_loss_that_leaves_its_course_is_told_with_what_grew_or_ends_the_run() {
     assert!(told.stderr.contains("weights grew most in"), "{}", told.stderr);
     let stopped = format!("{line} --on-spike stop");
     place.run(&stopped).is_error(3, &stopped, &["the loss diverged", "after it had fallen to"]);
-    // Back to the checkpoint, with half the rate each time.
+    // Back to the checkpoint, halving the learning rate each time.
     let back = format!("{line} --on-spike go-back --save ck --save-every 1");
     let done = place.run(&back);
     assert!(

@@ -1,5 +1,5 @@
-//! `headroom optimize -- COMMAND` where nothing can be optimised: a plain answer, and nothing left behind. Scripts that train are
-//! run by `cargo xtask torch`, with real PyTorch.
+//! `headroom optimize -- COMMAND` with nothing to optimize: a clear answer, and no files left. `cargo xtask torch` runs
+//! scripts that train, with real PyTorch.
 
 use crate::place::{Done, Place};
 
@@ -70,7 +70,7 @@ fn a_run_after_one_that_was_ended_finds_its_folder_and_replaces_no_others() {
     std::fs::write(&own, "mine").unwrap();
     optimize(&place, "", "").is_error(2, "another's folder", &["was not made by this command", "--output-dir"]);
     assert!(own.exists());
-    // As one that was killed leaves it.
+    // As a killed run leaves it.
     std::fs::write(recording.join("made-by-headroom-optimize.txt"), "").unwrap();
     std::fs::write(recording.join("trace.json"), "{").unwrap();
     optimize(&place, "", "").is_error(3, "no step", &["before its first optimizer step"]);

@@ -1,4 +1,4 @@
-//! A folder to run the command in, and what came of it.
+//! A folder to run the command in, and the results.
 
 use serde_json::Value;
 use std::fs;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// A model that takes a few milliseconds per step.
 pub const SMALL: &str = "--size nano --batch-size 2 --seq-len 16";
 
-/// A temporary folder: the command's working directory, with a home of its own.
+/// A temporary folder: the command's working directory, with its own home.
 pub struct Place(TempDir);
 
 pub struct Done {
@@ -41,7 +41,7 @@ impl Place {
         serde_json::from_slice(&self.read(name)).unwrap()
     }
 
-    /// Names in the place itself, without the command's home.
+    /// Names in the folder itself, without the command's home.
     pub fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -50,7 +50,7 @@ impl Place {
         names
     }
 
-    /// Copies a stored case (weights, a batch, and what PyTorch made of them) here under its own name.
+    /// Copies a stored case (weights, a batch, and PyTorch's results) here under its own name.
     pub fn copy_case(&self, name: &str) {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../training/tests/data").join(name);
         copy_folder(&from, &self.path(name));
@@ -92,7 +92,7 @@ impl Place {
         done
     }
 
-    /// One clear error with these words, exit code 2, and nothing new in the place.
+    /// Expects one clear error with these words, exit code 2, and no new files.
     pub fn refuses(&self, line: &str, words: &[&str]) {
         let before = self.names();
         let done = self.run(line);
@@ -130,12 +130,12 @@ impl Done {
         self.stdout.lines().map(parse).collect()
     }
 
-    /// How many objects the array on stdout has.
+    /// The number of objects in the array on stdout.
     pub fn objects_in_array(&self) -> usize {
         serde_json::from_str::<Vec<Value>>(&self.stdout).unwrap().len()
     }
 
-    /// The losses of `--json`, from the first step on.
+    /// The losses from `--json`, in step order.
     pub fn losses(&self) -> Vec<f64> {
         self.objects().iter().filter_map(|object| object["loss"].as_f64()).collect()
     }
@@ -159,12 +159,12 @@ impl Running {
         child.wait().unwrap();
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for it to end on its own.
     pub fn ends(mut self) -> Done {
         Done::of(self.0.take().unwrap().wait_with_output().unwrap())
     }
 
-    /// As Ctrl-C does.
+    /// Interrupts it as Ctrl-C does.
     pub fn interrupt(self) -> Done {
         self.signal("INT")
     }
@@ -176,7 +176,7 @@ impl Running {
         Done::of(child.wait_with_output().unwrap())
     }
 
-    /// Asked to end twice within an instant.
+    /// Requests termination twice within an instant.
     pub fn terminate_twice(mut self) -> Done {
         let child = self.0.take().unwrap();
         let id = child.id().to_string();
@@ -185,7 +185,7 @@ impl Running {
         Done::of(child.wait_with_output().unwrap())
     }
 
-    /// Waits for a file of its own making.
+    /// Waits for a file that it creates.
     pub fn has_written(&self, path: &Path) {
         self.waits_until(|| path.exists());
     }
@@ -216,7 +216,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Same length, and every pair within `tolerance`.
+/// Asserts equal lengths, and every pair within `tolerance`.
 pub fn assert_near(have: &[f64], want: &[f64], tolerance: f64) {
     assert_eq!(have.len(), want.len());
     for (index, (have, want)) in have.iter().zip(want).enumerate() {

@@ -1,6 +1,6 @@
-//! Every command of README.md and of the guides behind it is run, at a small size: commands of `console` and `sh` blocks and of
-//! sentences. Some need PyTorch, several ranks or a build: `tests/data/readme_elsewhere.tsv` names each with the stage that runs it
-//! and why.
+//! Runs every command of README.md and its guides at a small size: commands in `console` and `sh` blocks and in
+//! sentences. Some need PyTorch, several ranks or a build: `tests/data/readme_elsewhere.tsv` lists each with the stage
+//! that runs it and the reason.
 
 use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The README and its guides, in the order in which a reader follows them: later pages use files that earlier commands left.
+/// The README and its guides in reading order: later pages use files that earlier commands wrote.
 const PAGES: [&str; 7] = [
     "README.md",
     "docs/install.md",
@@ -24,25 +24,25 @@ const PAGES: [&str; 7] = [
     "docs/command-line.md",
 ];
 
-/// A command of a page, and the line it stands on.
+/// A command on a page, and its line.
 #[derive(Debug, PartialEq)]
 struct Documented {
     line: usize,
     command: String,
 }
 
-/// Programs whose commands in a sentence are run.
+/// Programs whose commands in sentences are run.
 const OURS: [&str; 6] = ["headroom ", "mpirun ", "cargo ", "uvx ", "pip ", "pre-commit "];
 
-/// Commands of blocks (after `$`, or whole lines of `sh`) and of code in sentences that begins with a program of ours.
+/// Commands in blocks (after `$`, or whole lines of `sh`), and inline code that begins with one of our programs.
 fn documented(page: &str) -> Vec<Documented> {
     let mut found = vec![];
     let mut block: Option<&str> = None;
-    // Code in a sentence may go on in the next line.
+    // Inline code may continue on the next line.
     let mut code: Option<String> = None;
     for (number, text) in page.lines().enumerate() {
         let mut add = |command: &str| {
-            // A comment begins with two spaces and a mark, or one and a mark behind a command.
+            // A comment begins with a `#` after a space.
             let command = command.split(" #").next().unwrap_or(command).trim().to_string();
             found.push(Documented { line: number + 1, command });
         };
@@ -73,7 +73,7 @@ fn documented(page: &str) -> Vec<Documented> {
     found
 }
 
-/// A form and not a command: `headroom compare A B`, `headroom lint PATH…`.
+/// Whether this is a usage pattern and not a command: `headroom compare A B`, `headroom lint PATH…`.
 fn is_a_form(command: &str) -> bool {
     let is_placeholder = |word: &str| {
         let word = word.trim_matches(['[', ']', '…']);
@@ -95,7 +95,8 @@ fn elsewhere() -> Vec<[String; 3]> {
     rows.collect()
 }
 
-/// Everything a reader of the page has: the repository's files, traces and a script under the names that the page uses, a `python`.
+/// Everything that a reader of the page has: the repository's files, traces and a script under the page's names, a
+/// `python`.
 fn prepared() -> Place {
     let place = place_with_peaks();
     let data = root().join("crates/trace/tests/data");
@@ -115,12 +116,12 @@ fn prepared() -> Place {
     place
 }
 
-/// The command as it is run here, and the exit codes that are an answer.
+/// The command as it is run here, and the accepted exit codes.
 fn as_run(command: &str, number: usize) -> (String, &'static [i32]) {
-    // A GPU's commands run on the CPU: all of the command but its kernels.
+    // GPU commands run on the CPU: everything but their kernels.
     let has = |word: &str| command.contains(word);
     let mut line = command.replace("--device cuda", "--device cpu").replace("--cost small", "--cost tiny");
-    // A command that names its steps is small already, and may go on from there.
+    // A command that gives its steps is already small, and may be a continuation.
     if !has("--num-steps") {
         line = small(&line);
     }
@@ -138,7 +139,7 @@ fn as_run(command: &str, number: usize) -> (String, &'static [i32]) {
     }
     line += short_experiment(&format!("{command} "));
     if has("headroom study") || has("headroom optimize") || has("headroom scale") || has("headroom k1") {
-        // No two runs share a folder.
+        // Gives every run its own folder.
         line += &format!(" --output-dir readme-{number}");
     }
     if command == "headroom runs" {
@@ -147,7 +148,7 @@ fn as_run(command: &str, number: usize) -> (String, &'static [i32]) {
     if has("headroom serve") {
         line = format!("timeout -s INT 1 {line}");
     }
-    // Findings are what lint is for; a ladder at toy size may fail a gate.
+    // Lint is supposed to find something; a ladder at toy size may fail a gate.
     match () {
         () if has("headroom lint") || has("headroom optimize") => (line, &[0, 1]),
         () if has("headroom serve") => (line, &[124, 130]),
@@ -171,7 +172,7 @@ fn every_command_of_the_readme_runs() {
     let torch = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fake_torch");
     let mut run = 0;
     for (at, (name, Documented { line, command })) in all.iter().enumerate() {
-        // A guide repeats commands of the README, and a bare name of a command stands in many sentences.
+        // A guide repeats commands of the README, and a bare command name appears in many sentences.
         let again = all[..at].iter().any(|(_, one)| one.command == *command);
         if again || elsewhere.iter().any(|[other, _, _]| other == command) {
             continue;

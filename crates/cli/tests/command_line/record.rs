@@ -1,10 +1,11 @@
-//! `headroom record` with a script that trains nothing: as much of torch as the hook touches lies in `tests/data`.
+//! `headroom record` with a script that does not train: `tests/data` has a fake torch with the parts that the hook
+//! uses.
 
 use crate::place::{Done, Place};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Takes steps without end or as many as asked.
+/// Takes as many steps as its argument says.
 const TRAIN: &str =
     "import sys, torch\noptimizer = torch.optim.SGD()\nfor _ in range(int(sys.argv[1])):\n    optimizer.step()\n";
 
@@ -141,7 +142,7 @@ fn a_script_ends_with_the_command_that_was_killed() {
     assert!(!is_alive(), "the script outlives the command that started it");
 }
 
-/// The recording, as the header of the only trace in `folder` has it.
+/// The recording from the header of the only trace in `folder`.
 fn recording(place: &Place, folder: &str) -> serde_json::Value {
     let name = traces_in(place, folder).into_iter().find(|name| name.ends_with(".pt.trace.json")).expect("a trace");
     let trace: serde_json::Value = serde_json::from_slice(&place.read(&format!("{folder}/{name}"))).unwrap();

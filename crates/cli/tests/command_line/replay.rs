@@ -1,4 +1,4 @@
-//! The stored PyTorch runs, replayed by the documented command line.
+//! Replays the stored PyTorch runs with the documented command line.
 
 use crate::place::{Place, assert_near};
 use serde_json::Value;

@@ -1,8 +1,8 @@
-//! A run that stops and goes on is the run that never stopped.
+//! A run that stops and resumes is identical to one that never stopped.
 
 use crate::place::{Place, SMALL};
 
-/// Everything of a run that could go wrong when it is cut in two.
+/// Every setting that could break when a run is cut in two.
 const DEMANDING: &str = "--data markov --gradient-accumulation-steps 3 --clip 0.5 --lr-schedule wsd --lr-floor 0.1 \
                          --lr-decay-steps 6 --betas 0.8,0.95 --eps 1e-6 --lr-warmup-steps 4 --weight-decay 0.1 --learning-rate 1e-3 --seed 7 --passes v1";
 
@@ -91,7 +91,7 @@ fn a_checkpoint_resumes_after_a_kill_at_any_moment() {
         let before = place.read("ck/training_state.json");
         let run = place.start("train --resume ck --save ck --save-every 1 --num-steps 1000000");
         run.waits_until(|| place.read("ck/training_state.json") != before);
-        // Then anywhere within the next steps and saves, each of which takes some milliseconds.
+        // Then at any point within the next steps and saves, each of which takes a few milliseconds.
         std::thread::sleep(std::time::Duration::from_millis(kill * 7 % 32));
         run.kill();
         place.succeeds("train --resume ck --validate-setup");

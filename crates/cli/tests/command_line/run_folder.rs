@@ -1,4 +1,4 @@
-//! Files that a run leaves in its folder.
+//! Files that a run writes to its folder.
 
 use crate::place::{Place, SMALL};
 use headroom_record::provenance::check_provenance;

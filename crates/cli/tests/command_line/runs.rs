@@ -12,7 +12,7 @@ fn runs(place: &Place) -> Vec<Value> {
     serde_json::from_str(&place.succeeds("runs list --json").stdout).unwrap()
 }
 
-/// Every step of a run takes so many times as long, as if it had.
+/// Multiplies a run's recorded step times by a factor.
 fn slow_down(place: &Place, run: i64, factor: f64) {
     let database = Connection::open(place.path("home/runs.sqlite")).unwrap();
     let read = |row: &rusqlite::Row| row.get::<_, String>(0);
@@ -99,7 +99,7 @@ fn kills_at_any_moment_leave_the_registry_whole_and_what_was_finished_in_it() {
     assert_eq!(whole, "ok");
     let runs = runs(&place);
     let with = |status: &str| runs.iter().filter(|run| run["status"] == status).count();
-    // A kill after the row was ended and before the process was is a finished run too.
+    // A kill between the end of the row and the end of the process counts as finished too.
     assert!(with("finished") >= finished && with("running") == 0, "{finished} of {runs:?}");
     assert!(runs.iter().filter(|run| run["status"] == "finished").all(|run| run["figures"]["steps"] == 2));
     place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir last"));
@@ -132,7 +132,7 @@ fn a_damaged_registry_is_said_with_what_to_do_and_runs_go_on() {
 #[test]
 fn a_home_without_room_or_that_takes_no_changes_costs_the_record_and_not_the_run() {
     let place = Place::new();
-    // Nobody can make a folder here, not even an administrator.
+    // Nobody can create a folder here, not even root.
     let nowhere =
         place.shell(&format!("HEADROOM_HOME=/proc/headroom $HEADROOM train {SMALL} --num-steps 2 --output-dir a"));
     assert_eq!(nowhere.code, Some(0), "{}", nowhere.stderr);
@@ -152,7 +152,7 @@ fn a_home_without_room_or_that_takes_no_changes_costs_the_record_and_not_the_run
     assert!(full.stderr.contains("warning: the run continues"), "{}", full.stderr);
     assert!(place.path("c/performance_summary.json").exists());
     std::fs::remove_file(place.path("small/fill")).unwrap();
-    // With room again, the next to look takes what the log holds into the database, and the log away.
+    // With room again, the next reader merges the log into the database and removes the log.
     assert_eq!(small("runs list").code, Some(0));
     assert!(!place.path("small/runs.sqlite-wal").exists());
     home.allow_no_changes();
@@ -182,7 +182,7 @@ fn regress_answers_by_its_exit_code() {
         place.succeeds(&format!("train {SMALL} --num-steps 40 --output-dir {folder}"));
     }
     place.succeeds("runs name 1 main");
-    // Runs of a busy machine differ; with room enough these two do not.
+    // Runs on a busy machine differ; with this threshold these two do not.
     place.succeeds("regress --baseline main --threshold 900");
     slow_down(&place, 2, 10_000.0);
     let slower = place.run("regress --baseline main newest --threshold 900");

@@ -1,4 +1,4 @@
-//! Steps that update what they choose, and the experiment around them.
+//! Selective updates, and the experiment around them.
 
 use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
@@ -37,7 +37,7 @@ fn a_run_says_what_it_updated_and_what_it_works_on() {
     let chosen = record["chosen"].as_array().unwrap();
     let times = |node: usize| chosen.iter().filter(|step| step.as_array().unwrap().contains(&node.into())).count();
     assert!((0..21).all(|node| lists[1][node] == times(node)));
-    // One leaf takes the full step, at every step.
+    // At every step, one leaf takes the full update.
     let shares = record["shares"].as_array().unwrap();
     assert!(shares.iter().all(|step| step.as_array().unwrap().iter().filter(|share| **share == 1.0).count() == 1));
 }
@@ -55,7 +55,7 @@ fn a_run_that_chooses_goes_on_to_the_byte_also_from_its_own_folder() {
         assert_eq!(straight["node_steps"].as_object().unwrap().len(), 21);
         assert_eq!(place.json("o/attribution.json")["steps"], serde_json::json!([5, 6, 7, 8]));
     }
-    // A dense run after it goes on by counts of its own, and says so.
+    // A dense run after it continues with separate counts, and says so.
     let done = place.succeeds("train --resume ck --num-steps 9 --update dense");
     assert!(done.stderr.contains("different numbers of updates"), "{}", done.stderr);
 }
@@ -121,7 +121,7 @@ fn the_experiment_holds_every_rule_against_its_controls() {
     assert!(place.succeeds("runs list").stdout.contains("k1"));
 }
 
-/// Losses of every run, whose order and times do not count.
+/// Losses of every run, regardless of order and times.
 fn losses(record: &Value) -> Vec<String> {
     let of = |run: &Value| {
         format!("{} {} {} {} {}", run["task"], run["arm"], run["seed"], run["steps_per_phase"], run["losses"])
@@ -139,7 +139,7 @@ fn the_experiment_on_a_tree_answers_its_questions_and_goes_on_after_a_kill() {
     assert_eq!(record, place.json("k/k1-tree.json"));
     check_provenance(&record).unwrap();
     let lengths = ["answers", "arms"].map(|key| record[key].as_array().unwrap().len());
-    // Two tasks, three things held equal, five arms; and one that updates no node, at equal steps.
+    // Two tasks, three quantities held equal, five arms; and one arm that updates no node, at equal steps.
     assert_eq!(lengths, [3, 2 * (3 * 5 + 1)]);
     let arms: Vec<&str> =
         record["arms"].as_array().unwrap()[..6].iter().map(|arm| arm["arm"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Several traces at once: ranks of one run together, other runs each on their own, and never one of them left out unsaid.
+//! Several traces at once: ranks of one run are joined, other runs are separate, and none is silently dropped.
 
 use crate::place::{Done, Place};
 use serde_json::Value;
@@ -61,7 +61,7 @@ fn a_folder_of_recordings_is_not_one_of_ranks() {
         ));
         assert_eq!(done.code, Some(0), "{}", done.stderr);
     };
-    // By name these are ranks 0 and 1; their recordings are two.
+    // By name these are ranks 0 and 1, but they are two recordings.
     record(0, "recordings/first");
     record(1, "recordings/second");
     std::fs::create_dir(place.path("both")).unwrap();

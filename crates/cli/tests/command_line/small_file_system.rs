@@ -1,4 +1,4 @@
-//! A file system of a few kilobytes, to be full or read-only for a test.
+//! A tiny file system that a test can fill or make read-only.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 pub struct SmallFileSystem(PathBuf);
 
 impl SmallFileSystem {
-    /// Returns `None` where it cannot be mounted: only an administrator can.
+    /// Mounts it; `None` without the right to mount (root).
     pub fn mount(at: &Path, size: &str) -> Option<SmallFileSystem> {
         std::fs::create_dir(at).unwrap();
         let options = format!("size={size}");
@@ -14,7 +14,7 @@ impl SmallFileSystem {
         mounted.is_ok_and(|done| done.status.success()).then(|| SmallFileSystem(at.to_path_buf()))
     }
 
-    /// From now on it can be read alone.
+    /// Makes it read-only.
     pub fn allow_no_changes(&self) {
         let done = Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status();
         assert!(done.is_ok_and(|done| done.success()), "it cannot be made read-only");

@@ -1,4 +1,4 @@
-//! Results that find no room are an error, for every command that prints; a reader that left is none.
+//! Results that cannot be written are an error for every command that prints; a closed pipe is not.
 
 use crate::place::Place;
 
@@ -46,7 +46,7 @@ fn a_reader_that_left_is_no_error_for_any_command() {
     let place = with_files();
     for command in COMMANDS {
         let done = place.shell(&format!("{{ sleep 0.05; $HEADROOM {command}; echo code $? >&2; }} | true"));
-        // Findings are told by exit code 1, read or not.
+        // Findings give exit code 1, whether read or not.
         let codes: &[&str] = if command.starts_with("lint") { &["code 0", "code 1"] } else { &["code 0"] };
         assert!(codes.iter().any(|code| done.stderr.contains(code)), "{command}: {}", done.stderr);
     }

@@ -1,4 +1,4 @@
-//! `headroom study`: sizes and versions in processes of their own, kills, resumes, and what cannot fit.
+//! `headroom study`: sizes and versions in separate processes, kills, resumes, and runs that cannot fit.
 
 use crate::home::place_with_peaks;
 use crate::place::Place;
@@ -16,7 +16,7 @@ fn statuses(study: &Value) -> Vec<String> {
     runs.map(|run| run["status"].as_str().unwrap().to_string()).collect()
 }
 
-/// Once its process is known, and the run has begun to write.
+/// Whether its process is recorded and the run has begun to write.
 fn has_started(place: &Place, index: usize) -> bool {
     let Ok(bytes) = fs::read(place.path("s/study.json")) else { return false };
     let study: Value = serde_json::from_slice(&bytes).unwrap();
@@ -84,7 +84,7 @@ fn what_cannot_fit_is_reported_with_its_need_and_the_rest_is_run() {
 #[test]
 fn when_a_run_is_killed_the_next_one_starts() {
     let place = place_with_peaks();
-    // A first run that takes its time, so that it is surely met alive.
+    // A slow first run, so that it is certainly alive when killed.
     let running = place.start("study nano --batch-size 2 --seq-len 16 --versions v1,v2 --num-steps 600 --output-dir s");
     running.waits_until(|| has_started(&place, 0));
     kill_process_of(&place, 0);
@@ -111,7 +111,7 @@ fn a_study_killed_in_the_middle_is_completed_with_nothing_run_twice() {
     assert_eq!(statuses(&after), ["finished", "finished", "finished"]);
     assert_eq!(place.read(&first), kept);
     assert_eq!(fs::metadata(place.path(&first)).unwrap().modified().unwrap(), changed);
-    // The process of the second run lived on when the study was killed; what it did was taken over.
+    // The process of the second run survived the study's kill, and its results were adopted.
     let starts: Vec<u64> = (0..3).map(|run| after["runs"][run]["starts"].as_u64().unwrap()).collect();
     assert_eq!(starts, [1, 1, 1]);
     let runs: Value = serde_json::from_str(&place.succeeds("runs list --command train --json").stdout).unwrap();

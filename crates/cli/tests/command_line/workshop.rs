@@ -1,11 +1,12 @@
-//! The documents of `docs/workshop`: every command in them is run, at a small size.
+//! Runs every command in `docs/workshop` at a small size.
 
 use crate::home::place_with_peaks;
 use crate::place::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A block of commands by the words behind its `sh`: those that need PyTorch are run by `cargo xtask torch`, those for a GPU by hand.
+/// Kinds of command blocks, by the words after `sh`: `cargo xtask torch` runs those that need PyTorch; those for a GPU
+/// are run by hand.
 const RUN_HERE: [&str; 2] = ["```sh", "```sh cpu"];
 const RUN_ELSEWHERE: [&str; 2] = ["```sh torch", "```sh h200"];
 
@@ -28,7 +29,7 @@ fn commands(document: &str, fences: &[&str]) -> Vec<String> {
     found
 }
 
-/// Pages in the order in which they are worked through: README, the numbered parts, the others.
+/// Pages in working order: README, the numbered parts, the others.
 fn pages() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/workshop");
     let mut pages: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -38,7 +39,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The same command on the smallest model and for few steps: seconds become fractions of one.
+/// The same command on the smallest model and for few steps, so that it takes a fraction of a second.
 pub fn small(command: &str) -> String {
     let command = command.split(" #").next().unwrap_or(command);
     let mut words: Vec<String> = vec![];
@@ -60,7 +61,7 @@ pub fn small(command: &str) -> String {
         before = word;
     }
     if command.contains(" k1 ") {
-        // `short_experiment` gives its own.
+        // `short_experiment` adds its own.
         for flag in ["--steps", "--seeds", "--time"] {
             if let Some(at) = words.iter().position(|word| word == flag) {
                 words.drain(at..(at + 2).min(words.len()));
@@ -68,7 +69,7 @@ pub fn small(command: &str) -> String {
         }
     }
     let mut line = words.join(" ").replacen("headroom", "$HEADROOM", 1);
-    // Commands that take long, or whose answer depends on how busy the machine is, get shorter or looser flags.
+    // Slow commands, and those whose answer depends on the machine's load, get shorter or looser flags.
     if line.contains(" study ") && !line.contains("--num-steps") {
         line += " --num-steps 10";
     }
@@ -81,7 +82,7 @@ pub fn small(command: &str) -> String {
     line
 }
 
-/// The experiment at its smallest; `line` is one of its commands, or another.
+/// Flags for the smallest experiment if `line` is one of its commands, else nothing.
 pub fn short_experiment(line: &str) -> &'static str {
     match (line.contains(" k1 "), line.contains("--model tree"), line.contains("--speed") || line.contains("--cost")) {
         (true, true, true) => " --branching 2 --k 1 --time 1",
@@ -95,7 +96,7 @@ pub fn short_experiment(line: &str) -> &'static str {
 fn every_command_of_the_workshop_runs() {
     let pages = pages();
     assert!(pages.len() >= 7, "{pages:?}");
-    // One place for all: later exercises compare with runs of earlier ones.
+    // One folder for all: later exercises compare with runs of earlier ones.
     let place = place_with_peaks();
     for script in fs::read_dir(pages[0].parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()) {
         if script.extension().is_some_and(|kind| kind == "py") {
@@ -107,7 +108,7 @@ fn every_command_of_the_workshop_runs() {
         for command in commands(&fs::read_to_string(&page).unwrap(), &RUN_HERE) {
             let line = small(&command) + short_experiment(&command);
             let done = place.shell(&line);
-            // A ladder at toy size may well fail a gate, a script has findings, and toy runs are not those that are asked for.
+            // A ladder at toy size may fail a gate, a script has findings, and toy runs are not the required ones.
             let may_say_no = [" optimize", " lint ", " workshop check "].iter().any(|name| command.contains(name));
             let answers: &[i32] = if may_say_no { &[0, 1] } else { &[0] };
             assert!(
@@ -123,7 +124,7 @@ fn every_command_of_the_workshop_runs() {
     assert!(run >= 15, "{run} commands");
 }
 
-/// Sheets name the commands of their pages, those of PyTorch and of GPUs among them.
+/// Sheets contain the commands of their pages, including those for PyTorch and GPUs.
 #[test]
 fn every_command_of_a_record_sheet_stands_on_its_page() {
     let place = Place::new();

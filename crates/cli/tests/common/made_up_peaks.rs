@@ -1,4 +1,4 @@
-//! Peaks of this machine that nobody measured, so that no test waits for a measurement.
+//! Made-up peaks of this machine, so that no test waits for a measurement.
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::machine::Machine;

@@ -13,7 +13,7 @@ use crate::server::Server;
 
 pub struct Browser {
     driver: Child,
-    /// Held open: a driver that cannot write its lines ends.
+    /// Held open: a driver that cannot write its output ends.
     _said: BufReader<ChildStdout>,
     port: u16,
     session: String,
@@ -61,7 +61,7 @@ impl Browser {
         browser
     }
 
-    /// Lets itself in with the token.
+    /// Logs in with the token.
     pub fn enter(&self, server: &Server) {
         self.go(&server.address());
     }
@@ -82,7 +82,7 @@ impl Browser {
         assert_eq!(problem, "", "the page says what is wrong");
     }
 
-    /// The inside of the window, in CSS pixels.
+    /// Sets the size of the viewport, in CSS pixels.
     pub fn resize(&self, width: u32, height: u32) {
         self.command(
             "POST",
@@ -110,7 +110,7 @@ impl Browser {
         self.command("POST", "execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Runs a script and returns what it hands to its last argument, some time later.
+    /// Runs a script and returns what it later passes to its last argument (a callback).
     pub fn run_until_told(&self, script: &str) -> Value {
         self.command("POST", "execute/async", &json!({ "script": script, "args": [] }))
     }
@@ -128,7 +128,7 @@ impl Browser {
         self.run(&script).as_str().unwrap_or_default().to_string()
     }
 
-    /// The texts of all that match.
+    /// The texts of all matching elements.
     pub fn texts(&self, selector: &str) -> Vec<String> {
         let script = format!("return [...document.querySelectorAll({})].map((one) => one.innerText)", json!(selector));
         serde_json::from_value(self.run(&script)).unwrap()
@@ -139,7 +139,7 @@ impl Browser {
         self.run(&script).as_str().unwrap_or_default().to_string()
     }
 
-    /// As a person does: the element must be there, visible and not covered.
+    /// Clicks as a person does: the element must exist, be visible and not covered.
     pub fn click(&self, selector: &str) {
         let element = self.find(selector);
         self.command("POST", &format!("element/{element}/click"), &json!({}));
@@ -151,13 +151,13 @@ impl Browser {
         self.wait_until_filled();
     }
 
-    /// Keys typed into an element; names such as `\u{E012}` are WebDriver's for arrows and the like.
+    /// Types keys into an element; names such as `\u{E012}` are WebDriver's codes for arrows and other special keys.
     pub fn type_into(&self, selector: &str, text: &str) {
         let element = self.find(selector);
         self.command("POST", &format!("element/{element}/value"), &json!({ "text": text }));
     }
 
-    /// A key held down for a while on whatever has the focus.
+    /// Holds a key down for a while on the focused element.
     pub fn hold(&self, key: &str, time: Duration) {
         let actions = json!([
             { "type": "keyDown", "value": key },
@@ -172,14 +172,14 @@ impl Browser {
         std::fs::write(path, base64(answer.as_str().unwrap())).unwrap();
     }
 
-    /// Errors that pages have logged since the last question.
+    /// Errors that pages have logged since the last call.
     pub fn errors(&self) -> Vec<String> {
         let log = self.command("POST", "se/log", &json!({ "type": "browser" }));
         let entries = log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE");
         entries.map(|entry| entry["message"].as_str().unwrap_or_default().to_string()).collect()
     }
 
-    /// Text as a terminal shows it, on a page of its own.
+    /// Shows text as a terminal would, on a separate page.
     pub fn command_line_page(&self, folder: &Path, text: &str) {
         let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
         let style =
@@ -229,7 +229,7 @@ impl Drop for Browser {
     }
 }
 
-/// From the line that it says when it listens.
+/// The port, from the line that the driver prints when it listens.
 fn port_of(said: &mut impl BufRead) -> Option<u16> {
     let lines = said.lines().map_while(Result::ok);
     lines.filter_map(|line| line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok()).next()

@@ -1,4 +1,4 @@
-//! Pages claim what was measured and nothing else, and say what the run's files and its trace say.
+//! Pages claim only what was measured, and agree with the run's files and its trace.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn names(list: &Value) -> Vec<&str> {
 #[test]
 fn a_run_without_a_profile_says_so_and_warnings_are_on_every_page() {
     let folder = tempfile::tempdir().unwrap();
-    // Such a rate drives the loss off its course.
+    // This learning rate makes the loss diverge.
     let wild = format!("{SMALL} --data markov --learning-rate 1 --num-steps 14");
     let trained =
         headroom(folder.path()).args(words(&format!("train {wild} --output-dir runs/plain"))).output().unwrap();

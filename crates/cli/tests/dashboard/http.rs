@@ -1,4 +1,4 @@
-//! Requests as plain bytes over loopback, so that what no client would send can be sent too.
+//! Requests as raw bytes over loopback, so that malformed ones can be sent too.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ impl Response {
     }
 }
 
-/// A request with a head of its own and an optional body.
+/// A request with the given headers and an optional body.
 pub fn request(port: u16, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Response {
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
     for (name, value) in headers {
@@ -43,7 +43,7 @@ pub fn request(port: u16, method: &str, path: &str, headers: &[(&str, &str)], bo
     send(port, &[text.as_bytes(), body].concat())
 }
 
-/// Bytes as they are. A server that answers before it has read everything may reset the connection; its answer counts.
+/// Sends raw bytes. A server that answers before it has read everything may reset the connection; its answer counts.
 pub fn send(port: u16, bytes: &[u8]) -> Response {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();

@@ -1,4 +1,4 @@
-//! A trace of half a million events: how soon it is on the screen, and how smoothly it moves.
+//! A trace of half a million events: how soon it is on screen, and how smoothly it moves.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,17 +9,17 @@ use serde_json::json;
 use crate::browser::Browser;
 use crate::server::Server;
 
-/// Promises of the dashboard on a quiet machine.
+/// The dashboard's targets on a quiet machine.
 const OPENS_WITHIN: Duration = Duration::from_secs(2);
 const FRAMES_PER_SECOND: f64 = 30.0;
-/// Builds without optimisation and busy machines take longer; `cargo xtask bench dashboard` holds figures to the promise.
+/// Unoptimized builds and busy machines take longer; `cargo xtask bench dashboard` checks the targets.
 const SLACK: f64 = 3.0;
-/// A file that the bench wants the figures in.
+/// The file that the benchmark wants the figures in.
 const FIGURES: &str = "HEADROOM_DASHBOARD_FIGURES";
 
 const EVENTS: usize = 500_000;
 
-/// Ten steps of operators with runtime calls inside them, and kernels on two streams that follow.
+/// Ten steps of operators with runtime calls inside, and the resulting kernels on two streams.
 fn write_trace(path: &Path) {
     const STEPS: usize = 10;
     let operators = (EVENTS - STEPS) / 4 / STEPS;
@@ -79,7 +79,7 @@ fn half_a_million_events_open_at_once_and_pan_smoothly() {
     browser.wait_for("the first frame", "return document.querySelector('.view')?.dataset.firstPaint !== undefined");
     let first_paint = browser.attribute(".view", "data-first-paint").parse::<f64>().unwrap() / 1e3;
 
-    // Nearly the whole trace, where almost every event is in view; a step; and near, where boxes have names.
+    // Nearly the whole trace, with almost every event in view; one step; and close up, where boxes have names.
     let pans = [("whole run", 1.2), ("a step", 10.0), ("near", 1000.0)].map(|(name, zoom)| (name, pan(&browser, zoom)));
     if let Some(path) = std::env::var_os(FIGURES) {
         let pans = pans.iter().map(|(name, pan)| {

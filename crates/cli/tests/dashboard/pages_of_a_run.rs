@@ -1,4 +1,4 @@
-//! Every page on real runs, with its figures held against the run's own files.
+//! Tests every page on real runs, comparing its figures with the run's own files.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::server::{Server, figure, run};
 const RIGHT: &str = "\u{E014}";
 const ENTER: &str = "\u{E007}";
 
-/// Two profiled runs, one of which updates five nodes at a step.
+/// Two profiled runs, one of which updates five nodes per step.
 pub fn two_runs(folder: &Path) {
     for (name, passes, update) in [("naive", "none", "dense"), ("fused", "all", "topk:5")] {
         let output = format!("runs/{name}");
@@ -20,7 +20,7 @@ pub fn two_runs(folder: &Path) {
     }
 }
 
-/// A figure as the dashboard's table cell has it, back as a number of seconds.
+/// Converts a time in one of the dashboard's table cells back to seconds.
 fn parsed_seconds(text: &str) -> f64 {
     let (number, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{text} is not a time"));
     let scale = match unit {
@@ -68,12 +68,12 @@ fn every_page_of_a_run_shows_what_its_files_say() {
     assert_eq!(browser.errors(), [] as [String; 0]);
 }
 
-/// The rules of a trace name the passes that its run lacks, as the table of bottlenecks does.
+/// A trace's rules name the passes that its run lacks, like the table of bottlenecks.
 fn missing_passes(browser: &Browser, run: &Path) {
     let categories = figure(&run.join("operator_analysis.json"), "bottlenecks.categories");
     let flag = categories[0]["remedy"].as_str().unwrap();
     let findings = browser.text("ol.findings");
-    // The smallest of several passes in one remedy may save too little to be told.
+    // The smallest of several passes in one remedy may save too little to be listed.
     let named = flag.split('+').skip(1).any(|pass| findings.contains(pass.trim_end_matches(',')));
     assert!(flag.starts_with("--passes") && named && findings.contains("TR12"), "{flag}: {findings}");
 }
@@ -147,7 +147,7 @@ fn timeline(browser: &Browser, run: &Path) {
     let events = figure(&file.unwrap().path(), "traceEvents");
     let spans: Vec<&Value> = events.as_array().unwrap().iter().filter(|event| event["ph"] == "X").collect();
     assert_eq!(browser.text(".bar .note"), format!("{} events", grouped(spans.len())));
-    // Down to one operator: find it, choose it by keyboard, zoom in.
+    // Down to one operator: search for it, select it by keyboard, zoom in.
     browser.type_into("input[type=search]", "embedding");
     browser.type_into("input[type=search]", ENTER);
     let found = spans.iter().filter(|span| span["name"].as_str().unwrap().contains("embedding")).count();
@@ -299,7 +299,7 @@ fn pages_work_in_the_dark_on_a_narrow_screen_and_without_a_pointer() {
         }
     }
     browser.resize(1024, 640);
-    // The first Tab reaches the way past the header, and Enter takes it.
+    // The first Tab reaches the skip link, and Enter follows it.
     browser.page(&server, &format!("/runs/{id}/overview"));
     browser.hold("\u{E004}", std::time::Duration::from_millis(10));
     assert_eq!(browser.run("return document.activeElement.className"), "skip");
@@ -307,7 +307,7 @@ fn pages_work_in_the_dark_on_a_narrow_screen_and_without_a_pointer() {
     browser.wait_for("the content's focus", "return document.activeElement.id === 'main'");
 }
 
-/// Nothing wider than the screen, one heading of the first order, nothing to work with that has no name.
+/// Checks that nothing is wider than the screen, there is one `h1`, and every control has a name.
 fn fits_and_is_named(browser: &Browser, page: &str) {
     let wider = browser.run("return document.documentElement.scrollWidth - innerWidth");
     assert!(wider.as_i64().unwrap() <= 0, "{page} is {wider} pixels wider than the screen");

@@ -1,4 +1,4 @@
-//! Every page on a trace of PyTorch's profiler, with its figures held against `headroom analyze --format json`.
+//! Tests every page on a trace of PyTorch's profiler, comparing its figures with `headroom analyze --format json`.
 
 use serde_json::Value;
 

@@ -1,11 +1,11 @@
-//! A folder of ranks: figures in the list of runs, and each rank by its own address.
+//! A multi-rank folder: figures in the list of runs, and each rank under its own address.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::server::Server;
 
-/// Four steps of a kernel and an all-reduce that ends at the same time on both ranks; rank 1 comes late to it.
+/// Four steps of a kernel and an all-reduce that ends at the same time on both ranks; rank 1 is late.
 fn write_rank(folder: &Path, rank: u32) {
     let length = if rank == 0 { 4000 } else { 1000 };
     let mut events = Vec::new();
@@ -46,7 +46,7 @@ fn ranks_have_a_row_with_figures_and_a_page_each() {
     let server = Server::start(folder.path(), &["ranks"]);
     let id = server.id("ranks");
 
-    // Figures come after the list was first asked for.
+    // Figures arrive after the first request for the list.
     let began = Instant::now();
     let row = loop {
         let list = server.json("/api/runs");

@@ -1,11 +1,11 @@
-//! A run that goes on while it is watched.
+//! A run that is watched while it is running.
 
 use std::process::{Child, Stdio};
 
 use crate::browser::Browser;
 use crate::server::{Server, headroom};
 
-/// A process that does not outlive the test, however that ends.
+/// A process that is ended with the test, however that ends.
 struct Ended(Child);
 
 impl Ended {

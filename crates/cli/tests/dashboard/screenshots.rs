@@ -1,4 +1,4 @@
-//! The pictures of the README, from real runs. `cargo xtask screenshots` puts them under docs/.
+//! The README's pictures, from real runs. `cargo xtask screenshots` puts them under docs/.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::browser::Browser;
 use crate::server::{Server, headroom, run, torch_trace};
 
-/// Where the pictures go; a temporary folder unless this is set.
+/// The folder for the pictures; a temporary folder unless set.
 const FOLDER: &str = "HEADROOM_SCREENSHOTS";
 
 #[test]
@@ -14,7 +14,7 @@ fn pictures_of_the_three_ways_in_can_be_taken() {
     let folder = tempfile::tempdir().unwrap();
     let pictures = std::env::var_os(FOLDER).map_or_else(|| folder.path().join("pictures"), PathBuf::from);
     fs::create_dir_all(&pictures).unwrap();
-    // Beside the run, so that no path of this machine is in the pictures.
+    // Next to the run, so that the pictures do not show local paths.
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/slow_train/train.py");
     fs::copy(script, folder.path().join("train.py")).unwrap();
     run(folder.path(), &["profile", "--size", "tiny", "--num-steps", "12", "--output-dir", "runs/tiny"]);
@@ -48,7 +48,7 @@ fn pictures_of_the_three_ways_in_can_be_taken() {
     }
 }
 
-/// The first findings, as far as a picture goes.
+/// The first findings, as many as fit into a picture.
 fn lint_output(folder: &Path) -> String {
     let output = headroom(folder).args(["lint", "train.py"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

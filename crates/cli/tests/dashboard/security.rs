@@ -1,4 +1,4 @@
-//! Who is turned away, each over loopback.
+//! Requests that must be refused, each over loopback.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::http::{request, send};
 use crate::server::{Server, headroom, run};
 
-/// A run, a secret beside it, and a server that shows the run.
+/// A run, a secret next to it, and a server that shows the run.
 fn with_a_run(arguments: &[&str], check: impl FnOnce(&std::path::Path, &Server)) {
     let folder = tempfile::tempdir().unwrap();
     run(folder.path(), &["train", "--size", "nano", "--num-steps", "2", "--output-dir", "runs/one"]);
@@ -137,7 +137,7 @@ fn oversized_requests_are_refused_and_the_server_goes_on() {
         for method in ["GET", "DELETE", "POST"] {
             let body = request(server.port, method, "/api/runs", &headers[..2], &[b'x'; 5000]);
             assert_eq!(body.status, 413, "{method}");
-            // Said and not sent: the answer comes before the body would.
+            // Announced but not sent: the answer comes before the body would.
             let announced = [&headers[..2], &[("Content-Length", "10000000000")]].concat();
             assert_eq!(request(server.port, method, "/api/runs", &announced, b"").status, 413, "{method}");
         }
@@ -156,14 +156,14 @@ fn oversized_requests_are_refused_and_the_server_goes_on() {
 
 #[test]
 fn silent_and_dripping_senders_are_sent_away_and_keep_nobody_out() {
-    /// More than the server has places for.
+    /// More than the server has slots for.
     const SENDERS: usize = 200;
     with_a_run(&[], |_, server| {
         let idle = format!("GET / HTTP/1.1\r\nHost: {}\r\n\r\n", server.host());
         let mut senders: Vec<TcpStream> =
             (0..SENDERS).map(|_| TcpStream::connect(("127.0.0.1", server.port)).unwrap()).collect();
         for (number, sender) in senders.iter_mut().enumerate() {
-            // Nothing at all; a head that never ends; a whole request, and then nothing.
+            // Nothing at all; headers that never end; a whole request, and then nothing.
             let said = ["", "GET / HTTP/1.1\r\nX-Slow: ", &idle][number % 3];
             let _ = sender.write_all(said.as_bytes());
         }
@@ -186,7 +186,7 @@ fn silent_and_dripping_senders_are_sent_away_and_keep_nobody_out() {
         assert!(began.elapsed() < Duration::from_secs(5), "answered after {:?}", began.elapsed());
         for (number, mut sender) in senders.into_iter().take(60).enumerate() {
             sender.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-            // To its end: closed or reset by the server, and not still open.
+            // Reads to the end: the server must have closed or reset the connection.
             let ended = sender.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
             assert!(matches!(ended, Ok(_) | Err(ErrorKind::ConnectionReset)), "sender {number}: {ended:?}");
         }
@@ -195,10 +195,10 @@ fn silent_and_dripping_senders_are_sent_away_and_keep_nobody_out() {
 
 #[test]
 fn nobody_waits_long_for_those_who_never_read() {
-    /// As many as the server has places, and more that wait.
+    /// As many as the server has slots, and more that wait.
     const READERS: usize = 160;
     with_a_run(&[], |_, server| {
-        // More answers than the sockets hold; not one of them is read.
+        // More answers than the sockets can buffer; none of them is read.
         let (host, cookie) = (server.host(), server.cookie());
         let asked =
             format!("GET /assets/timeline.js HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n").repeat(2_000);
@@ -210,7 +210,7 @@ fn nobody_waits_long_for_those_who_never_read() {
                 reader
             })
             .collect();
-        // They have their places now.
+        // They have their slots now.
         thread::sleep(Duration::from_millis(300));
         for _ in 0..2 {
             let began = Instant::now();
@@ -233,7 +233,7 @@ fn those_who_come_again_and_again_without_the_token_keep_nobody_out() {
                     let mut kept = std::collections::VecDeque::new();
                     while coming.load(Ordering::Relaxed) {
                         let Ok(mut one) = TcpStream::connect(("127.0.0.1", server.port)) else { continue };
-                        // Silent ones, and ones that ask.
+                        // Silent connections, and connections that send a request.
                         let _ = if thread % 2 == 0 { Ok(0) } else { one.write(refused.as_bytes()) };
                         kept.push_back(one);
                         if kept.len() > 100 {
@@ -346,7 +346,7 @@ fn a_trace_behind_a_link_that_leads_out_of_the_folder_is_not_read() {
         let list = server.json("/api/runs").to_string();
         assert!(!list.contains("linked"), "{list}");
 
-        // Beside a trace of the folder's own, and a link that stays inside.
+        // Next to a trace of the folder's own, and a link that stays inside.
         let own = secret.replace("the secret", "its own");
         fs::write(folder.join("runs/linked/b.pt.trace.json"), own).unwrap();
         symlink("b.pt.trace.json", folder.join("runs/linked/c.pt.trace.json")).unwrap();

@@ -1,4 +1,4 @@
-//! A `headroom serve` of the test's own, and the runs it shows.
+//! Starts a `headroom serve` for a test, with the runs it shows.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// In a folder of its own, with arguments after `serve`.
+    /// Starts it in a folder, with arguments after `serve`.
     pub fn start(folder: &Path, arguments: &[&str]) -> Server {
         let mut process = headroom(folder).arg("serve").args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -37,7 +37,7 @@ impl Server {
         format!("headroom_{}={}", self.port, self.token)
     }
 
-    /// As a browser that has been let in.
+    /// A request from a logged-in browser.
     pub fn get(&self, path: &str) -> Response {
         request(self.port, "GET", path, &[("Host", &self.host()), ("Cookie", &self.cookie())], b"")
     }
@@ -48,7 +48,7 @@ impl Server {
         response.json()
     }
 
-    /// The number of the run or trace with this name.
+    /// The id of the run or trace with this name.
     pub fn id(&self, name: &str) -> String {
         let list = self.json("/api/runs");
         let found = list["runs"].as_array().unwrap().iter().find(|run| run["name"] == name);
@@ -64,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// The command, with a cache and a registry of its own.
+/// The command, with its own cache and registry.
 pub fn headroom(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
     command.current_dir(folder).env("HEADROOM_HOME", folder.join("home"));
@@ -77,12 +77,12 @@ pub fn run(folder: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The trace of a PyTorch script that the trace crate's tests read too.
+/// The trace of a PyTorch script that the trace crate's tests also use.
 pub fn torch_trace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data").join(name)
 }
 
-/// A JSON file, at a dotted key.
+/// A dotted key in a JSON file.
 pub fn figure(file: &Path, key: &str) -> Value {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let value: Value = serde_json::from_str(&text).unwrap();

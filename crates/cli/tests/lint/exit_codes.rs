@@ -56,7 +56,7 @@ fn a_file_that_was_not_read_is_never_nothing_found() {
     assert_eq!((json["files"].as_u64(), json["problems"][0]["file"].as_str()), (Some(2), Some("./train.py")));
 }
 
-/// Closing quotes of f-strings were taken for opening ones: long scripts were not read.
+/// Regression: closing quotes of f-strings were mistaken for opening ones, and long scripts were not read.
 #[test]
 fn a_long_script_with_formatted_strings_is_read() {
     let lines = "        print(f\"{step}: {loss:.3f} (it's {'done'})\")\n".repeat(2_000);

@@ -1,4 +1,4 @@
-//! `headroom lint` and `headroom explain` as people and programs use them.
+//! Tests `headroom lint` and `headroom explain` as people and programs use them.
 
 mod exit_codes;
 mod notebooks;
@@ -136,7 +136,7 @@ fn fixing_twice_changes_nothing_more() {
     assert_eq!(fix(), once);
 }
 
-/// Requirements of SARIF 2.1.0 for a log that has results, rules and fixes.
+/// SARIF 2.1.0's requirements for a log with results, rules and fixes.
 #[test]
 fn sarif_keeps_the_rules_of_its_schema() {
     let folder = folder_with(&format!("{SCRIPT}\ndef broken(:\n"));
@@ -197,14 +197,14 @@ fn annotations_are_commands_that_a_runner_reads() {
 fn the_pre_commit_hooks_call_what_there_is() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let hooks = std::fs::read_to_string(root.join(".pre-commit-hooks.yaml")).expect("the hooks");
-    // By the wheel, by a build of this repository, and by whatever is installed.
+    // From the wheel, from a build of this repository, and from whatever is installed.
     let entries: Vec<&str> = hooks.lines().filter_map(|line| line.trim().strip_prefix("entry: headroom")).collect();
     assert_eq!(entries.len(), 6);
     for entry in entries {
         let folder = folder_with(SCRIPT);
         let mut arguments: Vec<&str> = entry.split(' ').skip(1).collect();
         arguments.push("train.py");
-        // The script has a high finding: the commit is stopped.
+        // The script has a high finding, so the commit is stopped.
         assert_eq!(headroom(folder.path(), &arguments).status.code(), Some(1), "{entry}");
     }
 }

@@ -3,7 +3,7 @@
 use super::{codes, headroom};
 use std::fs;
 
-/// Three cells of one training loop, a text and a magic among them; spelled as no writer of JSON would.
+/// Three cells of one training loop, with a text and a magic in between; formatted as no JSON writer would.
 const NOTEBOOK: &str = r##"{
    "cells":[
   {"cell_type":"markdown","metadata":{},"source":["# Training\n","loss.item() is *slow*"]},

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// A loop that calls a helper in another folder: what the helper costs is only known by its caller.
+/// A loop that calls a helper in another folder: the helper's cost is known only from its caller.
 const TRAIN: &str = "import torch\nfrom tools.metrics import log_loss\n\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        loss = model(x.cuda()).sum()\n        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n        log_loss(loss)\n";
 const METRICS: &str = "import torch\n\n\ndef log_loss(value):\n    return value.item()\n";
-/// Another project that calls a helper of the same name, and is not asked.
+/// Another project with a helper of the same name, which must not matter.
 const OTHER: &str = "def log_loss(value):\n    return 1\n";
 
 fn found(from: &Path, asked: &str, file: &str) -> BTreeSet<String> {

@@ -1,4 +1,4 @@
-//! Runs that are refused, fail or are killed leave nothing that looks like a result and is none.
+//! Runs that are refused, fail or are killed leave nothing that could be mistaken for a result.
 
 use crate::runs::{Run, headroom, names_in, said};
 use std::fs;
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Every file is whole: JSON parses, and no temporary name is left.
+/// Asserts that every file is complete: JSON parses, and no temporary name is left.
 fn assert_whole(folder: &Path) {
     for name in names_in(folder) {
         let path = folder.join(&name);

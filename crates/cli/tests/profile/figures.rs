@@ -1,4 +1,4 @@
-//! Figures that must add up, and some that are known to the unit.
+//! Figures that must add up, and some that are known exactly.
 
 use crate::runs::{Run, nano, tiny};
 use headroom_trace::read_file;

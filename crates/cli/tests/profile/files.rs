@@ -1,11 +1,11 @@
-//! Files that a profile leaves, and their contents.
+//! Files that a profile writes, and their contents.
 
 use crate::runs::{Run, headroom, names_in, nano, said, tiny};
 use headroom_record::provenance::check_provenance;
 use headroom_trace::validate::perfetto_problems;
 use std::fs;
 
-/// File and the dotted keys that its readers open.
+/// Each file and the dotted keys that its readers use.
 const KEYS: [(&str, &str); 7] = [
     (
         "flops_profile.json",
@@ -134,7 +134,7 @@ fn the_ten_costliest_operators_have_device_time_host_time_calls_and_target() {
     assert!(lines[11].contains("On a CPU device time is the CPU's own"), "ten rows, then the note: {table}");
     let places = nano().json("operator_analysis.json")["by_place"].as_array().unwrap().clone();
     for (line, place) in lines[1..11].iter().zip(&places) {
-        // Nothing but the CPU computes here. Version 2 leaves four passes out, and those alone are named.
+        // Only the CPU computes here. Version 2 leaves four passes out, and only those are named.
         assert_eq!(place["host_time"], place["time"], "{place}");
         let (time, target) = (place["time"].as_f64().unwrap(), place["target_time"].as_f64().unwrap());
         assert!((0.0..=time).contains(&target), "{place}");

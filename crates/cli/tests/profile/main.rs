@@ -1,4 +1,4 @@
-//! `headroom profile` as its users meet it: every test runs the binary and reads what it left.
+//! `headroom profile` from its users' side: every test runs the binary and reads its files.
 
 mod endings;
 mod figures;

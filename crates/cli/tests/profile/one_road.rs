@@ -1,10 +1,10 @@
-//! A profile's files and `headroom analyze` of its trace hold the same figures.
+//! A profile's files and `headroom analyze` of its trace contain the same figures.
 
 use crate::runs::{Run, headroom};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Record files, and where the analysis holds the same record.
+/// Record files, and where the analysis has the same record.
 const RECORDS: [(&str, &str, &str); 6] = [
     ("flops_profile.json", "flops_analysis", "flops_analysis"),
     ("flops_profile.json", "efficiency_metrics", "efficiency_metrics"),
@@ -35,7 +35,7 @@ fn near(key: &str, left: f64, right: f64) {
     );
 }
 
-/// Compares what both have; returns how many keys and how many figures that were.
+/// Compares what both have; returns the number of keys and of figures.
 fn compare(run: &Run) -> (usize, usize) {
     let trace = run.only("trace_step_", ".json");
     let output = headroom().args(["analyze", "--format", "json"]).arg(&trace).output().unwrap();
@@ -56,7 +56,7 @@ fn compare(run: &Run) -> (usize, usize) {
             count += left.len();
         }
     }
-    // Figures that the measures of any trace report under names of their own.
+    // Figures that the measures of any trace report under their own names.
     let (measures, steps) = (&analysis["measures"], analysis["steps"]["list"].as_array().unwrap().len() as f64);
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"));
     let (memory, operators) = (run.json("memory_analysis.json"), run.json("operator_analysis.json"));
@@ -117,7 +117,7 @@ fn files_and_analysis_agree_at_nano_and_tiny_under_v1_v2_and_all() {
         for passes in ["v1", "v2", "all"] {
             let run = Run::done(&format!("profile --size {size} --passes {passes} --num-steps 7 --profile-steps 2"));
             let (keys, figures) = compare(&run);
-            // With every pass in the list no bottleneck has a speed-up to offer.
+            // With every pass in the list, no bottleneck has a speed-up to offer.
             let want = if passes == "all" { KEYS - 1 } else { KEYS };
             assert_eq!(keys, want, "keys that both hold, {size} {passes}");
             assert!(figures > 1_000, "{figures} figures compared, {size} {passes}");
@@ -125,5 +125,5 @@ fn files_and_analysis_agree_at_nano_and_tiny_under_v1_v2_and_all() {
     }
 }
 
-/// Keys of the types that files and analysis share; a new figure of theirs is counted here.
+/// Number of keys in the types that files and analysis share; a new figure is counted here.
 const KEYS: usize = 155;

@@ -1,4 +1,4 @@
-//! Peaks that are kept between runs: the best ever, and never below what a run itself achieves.
+//! Peaks that are saved between runs: the best ever, and never below what a run itself achieves.
 
 use crate::runs::{made_up_peaks, said};
 use headroom_record::atomic::write_json;
@@ -54,7 +54,7 @@ fn peaks_measured_on_a_busy_machine_are_not_used_again() {
     let done = with_home(home.path(), "profile --size nano --num-steps 6 --output-dir run");
     assert!(done.status.success(), "{}", said(&done));
     assert!(said(&done).contains("are saved: measuring them"), "{}", said(&done));
-    // Whether this machine is quiet now is not ours to say; what the command says is what the record says.
+    // The machine may or may not be quiet now; the command and the record must agree.
     let flops: serde_json::Value =
         serde_json::from_slice(&fs::read(home.path().join("run/flops_profile.json")).unwrap()).unwrap();
     let source = flops["efficiency_metrics"]["device_peak_source"].as_str().unwrap().to_string();
@@ -68,7 +68,7 @@ fn measuring_peaks_does_not_count_as_the_runs_memory() {
     assert!(done.status.success(), "{}", said(&done));
     let summary: serde_json::Value =
         serde_json::from_slice(&fs::read(home.path().join("run/performance_summary.json")).unwrap()).unwrap();
-    // The copy alone that bandwidth is measured with takes 512 MiB.
+    // The copy that measures bandwidth alone takes 512 MiB.
     let process = summary["performance_summary"]["process_peak_memory_mb"].as_f64().unwrap();
     assert!(process < 256.0, "{process} MiB");
 }

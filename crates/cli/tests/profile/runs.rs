@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The binary, with made-up peaks kept where it looks for them.
+/// The binary, with made-up peaks saved where it looks for them.
 pub fn headroom() -> Command {
     static HOME: OnceLock<TempDir> = OnceLock::new();
     let home = HOME.get_or_init(|| {
@@ -43,7 +43,7 @@ impl Run {
         Run { folder, took: started.elapsed(), output, _place: place }
     }
 
-    /// One that must end well.
+    /// A run that must succeed.
     pub fn done(arguments: &str) -> Run {
         let run = Run::of(arguments);
         assert!(run.output.status.success(), "{}", said(&run.output));
@@ -59,7 +59,7 @@ impl Run {
         names_in(&self.folder)
     }
 
-    /// The one file whose name has this beginning and this end.
+    /// The only file whose name has this prefix and suffix.
     pub fn only(&self, begins: &str, ends: &str) -> PathBuf {
         let found: Vec<String> =
             self.names().into_iter().filter(|name| name.starts_with(begins) && name.ends_with(ends)).collect();
@@ -85,7 +85,7 @@ pub fn tiny() -> &'static Run {
     RUN.get_or_init(|| Run::done("profile --size tiny --passes none --num-steps 12"))
 }
 
-/// Nano as it comes, profiled, with clipped gradients and two micro-batches per step.
+/// Nano with its defaults, profiled, with clipped gradients and two micro-batches per step.
 pub fn nano() -> &'static Run {
     static RUN: OnceLock<Run> = OnceLock::new();
     RUN.get_or_init(|| {

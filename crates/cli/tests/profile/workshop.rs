@@ -1,10 +1,10 @@
-//! A reader in Python, as the workshop's exercises have them, finds its figures in the folders where it looks.
+//! Python readers, as in the workshop's exercises, find their figures in the folders where they look.
 
 use crate::runs::{headroom, said, tiny};
 use std::process::Command;
 
-/// Opens the files as exercises 2 and 3 do and formats their figures the way they are printed there: a figure that is
-/// missing, null or text ends it.
+/// Opens the files as exercises 2 and 3 do and formats their figures as printed there: a figure that is missing, null
+/// or text is an error.
 const READER: &str = r#"
 import json, sys
 flops = json.load(open("./bottleneck_analysis/flops_analysis/flops_profile.json"))
@@ -46,7 +46,7 @@ fn pythons_readers_find_every_figure() {
     assert!(said.contains("_bound"), "{said}");
 }
 
-/// The course's commands, typed as it has them, or answered with the one to use.
+/// The course's commands, typed as in the course, work or are answered with the command to use.
 #[test]
 fn commands_of_the_course_do_what_they_say() {
     let place = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ fn commands_of_the_course_do_what_they_say() {
     assert!(said(&refused).contains("--precision bf16"), "{}", said(&refused));
 }
 
-/// The lesson's figures are derived by hand; the tool counts the same.
+/// The lesson's figures are derived by hand; the tool computes the same.
 #[test]
 fn figures_of_the_lesson_are_those_of_the_tool() {
     let page =

@@ -1,4 +1,4 @@
-"""Trained modules run under autocast to bf16, and hand out results in fp32, so that a loss outside of them is computed in it."""
+"""Runs trained modules under bf16 autocast and returns fp32 results, so that a loss outside them uses fp32."""
 import functools
 import types
 
@@ -26,14 +26,14 @@ def wrap(hook, module):
 
     parameter = next(module.parameters())
     device = parameter.device.type
-    # Accelerate keeps the module's own forward under this name, and its wrapper enters autocast or not.
+    # Accelerate stores the module's own forward under this name, and its wrapper may enter autocast.
     if torch.is_autocast_enabled(device) or hasattr(module, "_original_forward"):
         return hook.nothing("it runs under autocast already")
     if parameter.dtype != torch.float32:
         return hook.nothing("its parameters are not fp32")
     if device == "cuda" and not torch.cuda.is_bf16_supported():
         return hook.nothing("the device has no bf16")
-    # A method of this very module: a deep copy of it, as averages of weights are, gets one of its own.
+    # Bound to this module: a deep copy of it, as for weight averages, gets its own.
     own = vars(module).get("forward")
     if own is not None:
         module._headroom_forward = own
@@ -55,7 +55,7 @@ def in_fp32(torch, value):
     if isinstance(value, torch.Tensor):
         return value.float() if value.dtype == torch.bfloat16 else value
     if isinstance(value, dict):
-        # Results of transformers are dictionaries with attributes: changed in place, they stay what they are.
+        # Outputs of transformers are dictionaries with attributes: changing them in place keeps their type.
         for key in list(value):
             if value[key] is not None:
                 value[key] = in_fp32(torch, value[key])

@@ -1,6 +1,6 @@
-"""Weights of convolutions are laid out channels last, which tensor cores read best.
+"""Stores convolution weights channels last, the best layout for tensor cores.
 
-Images follow: a convolution whose weight lies so hands its result on in the same layout.
+Images follow: a convolution with such a weight returns its result in the same layout.
 """
 
 NAME = "channels-last"
@@ -40,7 +40,7 @@ def lay_out(hook, module):
         if weight.is_contiguous(memory_format=order):
             continue
         with torch.no_grad():
-            # The parameter stays the same object: optimizers and ties hold on to it.
+            # The parameter stays the same object: optimizers and tied weights refer to it.
             weight.data = weight.data.contiguous(memory_format=order)
             if weight.grad is not None:
                 weight.grad = weight.grad.contiguous(memory_format=order)

@@ -1,7 +1,7 @@
-"""Trained modules are compiled in place (`nn.Module.compile`) at their first call.
+"""Compiles trained modules in place (`nn.Module.compile`) at their first call.
 
-Compiled code draws the random numbers of dropout in another order, unless HEADROOM_MEASURE_FALLBACK_RANDOM is set. A value
-names another backend: `compile=aot_eager` traces and generates no code.
+Compiled code draws dropout's random numbers in another order, unless HEADROOM_MEASURE_FALLBACK_RANDOM is set. A value
+selects another backend: `compile=aot_eager` traces without generating code.
 """
 
 NAME = "compile"
@@ -21,7 +21,7 @@ def applies(facts):
 
 
 def install(hook):
-    # Last: what other remedies change at this moment is compiled with it.
+    # Last, so that the changes of other remedies at this moment are compiled too.
     hook.at_first_forward(lambda module, arguments, named: compile_modules(hook, [module], MODE), after_others=True)
 
 
@@ -32,7 +32,7 @@ def compile_modules(hook, modules, mode):
         return hook.nothing("it is compiled already")
     import torch._dynamo
 
-    # A module that cannot be compiled runs as it is, and the note counts it under `compile`.
+    # A module that cannot be compiled runs uncompiled, and the note counts it under `compile`.
     torch._dynamo.config.suppress_errors = True
     options = {"mode": mode} if mode else {"backend": hook.value or "inductor"}
     for module in modules:

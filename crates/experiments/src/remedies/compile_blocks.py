@@ -1,7 +1,7 @@
-"""Repeated blocks of trained modules are compiled in place: one compilation serves all blocks of a class.
+"""Compiles repeated blocks of trained modules in place: one compilation serves all blocks of a class.
 
-Code around the blocks stays as it is, so that a module which cannot be compiled as a whole still gains, and compiling takes a
-fraction of the time.
+The code around the blocks is not compiled, so that a module that cannot be compiled as a whole still gains, and
+compiling takes a fraction of the time.
 """
 
 NAME = "compile-blocks"

@@ -1,4 +1,4 @@
-"""Trained modules are compiled in place, and their kernels are launched as CUDA graphs (`mode="reduce-overhead"`)."""
+"""Compiles trained modules in place and launches their kernels as CUDA graphs (`mode="reduce-overhead"`)."""
 
 NAME = "compile-reduce-overhead"
 CLASS = "rounding"

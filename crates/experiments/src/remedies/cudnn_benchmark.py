@@ -1,4 +1,4 @@
-"""cuDNN times its algorithms for each new shape and keeps the fastest (`torch.backends.cudnn.benchmark`)."""
+"""Lets cuDNN time its algorithms for each new shape and use the fastest (`torch.backends.cudnn.benchmark`)."""
 
 NAME = "cudnn-benchmark"
 CLASS = "rounding"

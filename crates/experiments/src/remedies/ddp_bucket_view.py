@@ -1,4 +1,4 @@
-"""Gradients of DistributedDataParallel are views of its buckets: no copy before the all-reduce, and less memory."""
+"""Makes DistributedDataParallel's gradients views of its buckets: no copy before the all-reduce, and less memory."""
 import functools
 
 NAME = "ddp-bucket-view"

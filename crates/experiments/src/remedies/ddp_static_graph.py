@@ -1,4 +1,4 @@
-"""DistributedDataParallel assumes that all steps have the first step's graph, and need not search it each time."""
+"""Lets DistributedDataParallel assume that every step has the first step's graph, so that it need not be searched."""
 
 NAME = "ddp-static-graph"
 CLASS = "same"

@@ -1,4 +1,4 @@
-"""The allocator grows its segments (`expandable_segments:True`) rather than making new ones: less memory lost between blocks."""
+"""Lets the allocator grow its segments (`expandable_segments:True`) instead of adding new ones: less fragmentation."""
 import os
 
 NAME = "expandable-segments"
@@ -14,14 +14,14 @@ def applies(facts):
     return None
 
 
-# The older name is read by every PyTorch, the newer one takes its place where both are set.
+# Every PyTorch reads the older name; the newer one wins if both are set.
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
 def install(hook):
     if any(SETTING in os.environ.get(name, "") for name in NAMES):
         return hook.nothing("it is set already")
-    # The allocator reads it before its first block, long after this.
+    # The allocator reads it before its first allocation, long after this.
     name = next((name for name in NAMES if os.environ.get(name)), NAMES[-1])
     before = os.environ.get(name)
     os.environ[name] = f"{before},{SETTING}:True" if before else f"{SETTING}:True"

@@ -1,4 +1,4 @@
-"""Optimizers update whole lists of parameters per call (`foreach=True`). It is the default on CUDA; a script may have switched it off."""
+"""Makes optimizers update whole lists of parameters per call (`foreach=True`), which is the default on CUDA."""
 
 NAME = "foreach-optimizer"
 CLASS = "same"

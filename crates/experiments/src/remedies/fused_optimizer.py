@@ -1,4 +1,4 @@
-"""Optimizers update all parameters in one kernel (`fused=True`), where PyTorch has one for them."""
+"""Makes optimizers update all parameters in one kernel (`fused=True`), if PyTorch has one for them."""
 
 NAME = "fused-optimizer"
 CLASS = "rounding"
@@ -24,10 +24,10 @@ def fuse(hook, optimizer):
         return
     for group in [*optimizer.param_groups, optimizer.defaults]:
         group["fused"], group["foreach"] = True, False
-    # As the constructor does with `fused=True`: a scaler leaves unscaling to the kernel.
+    # As the constructor does for `fused=True`: a scaler leaves unscaling to the kernel.
     optimizer._step_supports_amp_scaling = True
     for parameter, state in optimizer.state.items():
-        # A resumed state counts its steps on the host, where the kernel cannot read.
+        # A resumed state has its step count on the host, where the kernel cannot read it.
         if isinstance(state, dict) and hasattr(state.get("step"), "to"):
             state["step"] = state["step"].to(device=parameter.device)
     hook.did(type(optimizer).__name__, "fused into one kernel")

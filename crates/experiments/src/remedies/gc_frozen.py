@@ -1,4 +1,4 @@
-"""Objects that live for the whole training are left out of garbage collections, and young ones are looked at less often.
+"""Excludes objects that live for the whole training from garbage collection, and scans young ones less often.
 
 Nothing is switched off: cycles that a step leaves behind are still found, after at most some thousand new objects.
 """
@@ -7,7 +7,7 @@ import gc
 NAME = "gc-frozen"
 CLASS = "same"
 YOUNG = 10_000
-# After the first step nearly everything is made. Later ones would fall into steps that are timed.
+# After the first step nearly everything exists. Later marks would fall into timed steps.
 MARKS = (1, 2)
 
 

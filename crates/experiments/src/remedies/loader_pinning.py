@@ -1,4 +1,4 @@
-"""DataLoaders hand out batches in pinned memory, from which copies to the device need no staging."""
+"""Makes DataLoaders return batches in pinned memory, which copies to the device without staging."""
 import functools
 
 NAME = "loader-pinning"
@@ -38,7 +38,7 @@ def changed(hook, dataset, arguments, named):
         return named
     tensors = getattr(dataset, "tensors", ())
     if any(getattr(tensor, "is_cuda", False) for tensor in tensors):
-        # Pinning what is on the device is an error.
+        # Pinning a device tensor is an error.
         hook.nothing("its data is on the device already")
         return named
     # Positions after the dataset: batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory.

@@ -1,16 +1,15 @@
-"""DataLoaders that load in the script's own process, or have fewer workers than there are cores, get persistent workers
-that prefetch.
+"""Gives prefetching, persistent workers to DataLoaders that load in-process or have fewer workers than cores.
 
-The order of samples is drawn in the script's process either way. A dataset that draws random numbers of its own draws them in
-the workers, from other seeds; the digests of batches show it. An iterable dataset gets one worker, since several would each
-read all of it.
+The order of samples is drawn in the script's process either way. A dataset that draws its own random numbers draws them
+in the workers, from other seeds; the digests of batches show it. An iterable dataset gets one worker, since several
+would each read all of it.
 """
 import functools
 import os
 
 NAME = "loader-workers"
 CLASS = "same"
-# Batches that all workers together make ahead, and each at most: more of them only take memory.
+# Batches that all workers together prefetch, and the most per worker: more only take memory.
 AHEAD = 8
 PREFETCH = 4
 MOST = 16
@@ -33,7 +32,7 @@ def is_served(loader):
 
 
 def prefetch(workers):
-    """Batches that each of the workers makes ahead."""
+    """Batches that each worker prefetches."""
     return min(PREFETCH, -(-AHEAD // max(1, workers)))
 
 
@@ -62,7 +61,7 @@ def changed(hook, module, dataset, arguments, named):
     is_iterable = isinstance(dataset, module.IterableDataset)
     may_stay = not hasattr(dataset, "set_epoch") and not is_iterable
     done = []
-    # Several workers of an iterable dataset share it in a way that the script knows.
+    # The script decides how several workers share an iterable dataset.
     more = (workers or 1) if is_iterable else wanted(hook)
     if more > workers:
         if len(arguments) > 4:
@@ -89,7 +88,7 @@ def wanted(hook):
 
 
 def cores():
-    """As many as there are cores for each process of the script, at most sixteen."""
+    """Cores per process of the script, at most sixteen."""
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:

@@ -1,8 +1,8 @@
-"""Copies of a loader's pinned batches to the device do not make the host wait.
+"""Makes copies of a loader's pinned batches to the device non-blocking.
 
-Only tensors that a DataLoader has just handed out: nobody writes into them again, while a buffer of the script's own may be
-filled anew as soon as a copy returns. Copies from the device to the host stay as they are, since the host reads what they
-bring.
+Applies only to tensors that a DataLoader has just returned: nothing writes to them again, while the script may refill a
+buffer of its own as soon as a copy returns. Copies from the device to the host stay as they are, since the host reads
+the result.
 """
 import functools
 import sys
@@ -44,7 +44,7 @@ def mark_batches(hook, module):
 
 
 def mark_fresh(batch, depth=0):
-    """Marks tensors in pinned memory; whether there is one."""
+    """Marks tensors in pinned memory; returns whether there are any."""
     if hasattr(batch, "is_pinned"):
         is_fresh = batch.device.type == "cpu" and batch.is_pinned()
         if is_fresh:
@@ -58,7 +58,7 @@ def mark_fresh(batch, depth=0):
 
 
 def replace_copies(hook):
-    """With the first batch in pinned memory: a script without one meets nothing."""
+    """Called for the first batch in pinned memory, so that scripts without one are not affected."""
     import torch
 
     if hasattr(torch.Tensor.to, FRESH):
@@ -67,7 +67,7 @@ def replace_copies(hook):
 
     @functools.wraps(original_to)
     def to(self, *arguments, **named):
-        # `to(device)`, `to(device, dtype)`, `to(dtype)` or `to(other)`; later positions hold non_blocking and copy.
+        # `to(device)`, `to(device, dtype)`, `to(dtype)` or `to(other)`; later positions are non_blocking and copy.
         if hasattr(self, FRESH) and not any(isinstance(argument, bool) for argument in arguments):
             if not named.get("non_blocking"):
                 named["non_blocking"] = True
@@ -83,7 +83,7 @@ def replace_copies(hook):
             hook.copies(sys._getframe(1))
         return original_cuda(self, *arguments, **named)
 
-    # Compilers are not to look inside.
+    # Hides the wrappers from compilers.
     to._torchdynamo_disable = cuda._torchdynamo_disable = True
     setattr(to, FRESH, True)
     torch.Tensor.to, torch.Tensor.cuda = to, cuda

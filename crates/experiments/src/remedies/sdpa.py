@@ -1,8 +1,8 @@
-"""Attention by `scaled_dot_product_attention`, which keeps scores out of memory.
+"""Switches attention to `scaled_dot_product_attention`, which does not write the scores to memory.
 
-Models of transformers that compute it step by step are told to use it. `nn.MultiheadAttention` takes the same way once nobody
-asks for its weights; whether a module uses them is read from its source: `out, _ = self.attention(...)` with `_` never
-read, or `self.attention(...)[0]`. The same for attentions in a list: `self.attentions[i](...)`.
+Models of transformers with eager attention are switched. `nn.MultiheadAttention` uses it too once its weights are not
+requested; whether a module uses them is read from its source: `out, _ = self.attention(...)` with `_` never read, or
+`self.attention(...)[0]`. The same holds for attentions in a list: `self.attentions[i](...)`.
 """
 import ast
 import functools
@@ -12,7 +12,7 @@ import textwrap
 NAME = "sdpa"
 CLASS = "rounding"
 FLAG = "_headroom_weights_unused"
-# Attention that a script writes out by itself is changed by its author alone.
+# Only its author can change attention that a script writes out itself.
 NONE_TO_SWITCH = "it has no attention of transformers or of nn.MultiheadAttention that could be switched"
 
 
@@ -67,7 +67,7 @@ def change_multihead(hook, module):
 
 
 def with_unused_weights(module):
-    """Attentions that compute weights for nobody, and a word about those that are left alone."""
+    """Attentions whose weights are computed but unused, and why others are left alone."""
     found, reason = [], None
     for owner, name, attention in held(module):
         if owner.__module__.startswith("torch.nn."):
@@ -80,7 +80,7 @@ def with_unused_weights(module):
 
 
 def held(module):
-    """Each attention with the class of the module that holds it, itself or in a list, and under which name."""
+    """Each attention with the class of the module that holds it, directly or in a list, and its name there."""
     from torch import nn
 
     for parent in module.modules():
@@ -94,7 +94,7 @@ def held(module):
 
 
 def owners_of_unused(module):
-    """Classes that hold such attentions, and by which name."""
+    """Classes that hold such attentions, and the names under which they do."""
     unused = {id(attention) for attention in with_unused_weights(module)[0]}
     return list(dict.fromkeys((owner, name) for owner, name, attention in held(module) if id(attention) in unused))
 
@@ -114,8 +114,8 @@ def replace_forward(owner):
 
 
 def unused_calls(owner, name):
-    """Places (file, line, last line, byte behind it) of calls of `self.name` in the class, if each asks for weights and drops
-    them. Without its source, or with another use: `None`."""
+    """Places (file, line, last line, end byte) of calls of `self.name` in the class, if each requests weights and drops
+    them. `None` without its source, or with another use."""
     try:
         file = inspect.getsourcefile(owner)
         lines, first = inspect.getsourcelines(owner)
@@ -138,12 +138,12 @@ def unused_calls(owner, name):
 
 
 def is_own(node, name):
-    """`self.name`, wherever it stands and whoever `self` is."""
+    """Whether the node reads an attribute `name`, of any object."""
     return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
 
 
 def call_of(attribute, parents):
-    """Of the attribute itself or, in a list, of one of its items; `None` where it is used otherwise."""
+    """The call of the attribute itself or, in a list, of one of its items; `None` for any other use."""
     above = parents.get(attribute)
     if isinstance(above, ast.Subscript) and above.value is attribute:
         attribute, above = above, parents.get(above)

@@ -1,4 +1,4 @@
-"""fp32 matrix products and convolutions run on tensor cores in TF32, which keeps 10 bits of the mantissa."""
+"""Runs fp32 GEMMs and convolutions on tensor cores in TF32, which keeps 10 bits of the mantissa."""
 
 NAME = "tf32"
 CLASS = "rounding"
@@ -28,7 +28,7 @@ def switch(hook, module):
         torch.backends.cuda.matmul.allow_tf32 = True
         torch.backends.cudnn.allow_tf32 = True
     except RuntimeError:
-        # The script speaks by PyTorch's newer names, which do not mix with the older ones.
+        # The script uses PyTorch's newer names, which do not mix with the older ones.
         torch.backends.cuda.matmul.fp32_precision = "tf32"
         torch.backends.cudnn.conv.fp32_precision = "tf32"
     if module is None or not next(module.parameters()).is_cuda:

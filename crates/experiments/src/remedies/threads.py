@@ -1,7 +1,7 @@
-"""Threads of the host: as many as the process has cores for; on a machine with NUMA nodes, near its GPU.
+"""Sets the number of host threads to the process's share of cores and, on a NUMA machine, moves them near the GPU.
 
-Launchers set OMP_NUM_THREADS to 1 for each of several processes, and scripts copy the line. Sums over several threads are taken
-in another order.
+Launchers set OMP_NUM_THREADS to 1 for each of several processes, and scripts copy the line. More threads sum in another
+order.
 """
 import os
 
@@ -43,7 +43,7 @@ def set_threads(hook, module):
 
 
 def move_near(hook, device):
-    """All threads of the process to the cores of the GPU's node, if it may use them."""
+    """Moves all threads of the process to the cores of the GPU's node, if it may use them."""
     import torch
 
     nodes = nodes_of_machine()

@@ -1,7 +1,7 @@
-"""Gradients are dropped rather than filled with zeros, where a script asks for zeros (`set_to_none=False`).
+"""Drops gradients instead of filling them with zeros, where a script asks for zeros (`set_to_none=False`).
 
-An optimizer passes over a parameter that has no gradient, and applies momentum and decay to one whose gradient is zero: a
-script with parameters that take no part in some steps trains differently, which its losses show.
+An optimizer skips a parameter without a gradient, but applies momentum and decay to one whose gradient is zero: a
+script with parameters that are unused in some steps trains differently, which its losses show.
 """
 import functools
 

@@ -7,7 +7,7 @@ use super::names;
 use crate::value::Value;
 
 impl Interpreter<'_, '_> {
-    /// Classes among the given files included, containers of them too.
+    /// The value an annotation describes, including classes of the given files and containers of them.
     pub(super) fn annotated(&self, annotation: Option<&Expr>) -> Option<Value> {
         self.by_annotation(annotation?, 3)
     }
@@ -18,7 +18,7 @@ impl Interpreter<'_, '_> {
         }
         match annotation {
             Expr::Name(name) => self.of_class(name.id.as_str()),
-            // `"Node"`, a class that is defined further down.
+            // `"Node"`: a class defined further down.
             Expr::StringLiteral(text) => self.of_class(text.value.to_str()),
             Expr::BinOp(union) if union.op == Operator::BitOr && union.right.is_none_literal_expr() => {
                 self.by_annotation(&union.left, depth)

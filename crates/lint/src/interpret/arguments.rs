@@ -1,4 +1,4 @@
-//! Hands a call's arguments on to the function that is called.
+//! Passes a call's arguments to the called function.
 
 use ruff_python_ast::{Expr, ExprCall};
 
@@ -8,11 +8,11 @@ use crate::settings::literal;
 use crate::symbols::FunctionId;
 use crate::value::Value;
 
-/// The values of a call, in the order they are written.
+/// The argument values of a call, in source order.
 pub(super) struct Arguments<'a> {
     pub positional: Vec<Value>,
     pub keywords: Vec<(Option<&'a str>, Value)>,
-    /// `*rest` or a `**rest` that could not be followed.
+    /// `*rest`, or a `**rest` that could not be followed.
     pub has_unknown: bool,
 }
 
@@ -25,7 +25,7 @@ impl Arguments<'_> {
         self.keywords.iter().find(|(keyword, _)| *keyword == Some(name)).map(|(_, value)| value)
     }
 
-    /// The argument called `name` or at `position`, entries of followed dictionaries included.
+    /// The argument called `name` or at `position`, including entries of expanded dictionaries.
     pub fn get(&self, name: &str, position: usize) -> Option<&Value> {
         self.keyword(name).or_else(|| self.positional.get(position)).or_else(|| {
             self.keywords.iter().filter(|(keyword, _)| keyword.is_none()).find_map(|(_, value)| match value {
@@ -69,7 +69,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         Arguments { positional, keywords, has_unknown }
     }
 
-    /// Notes what `callee` is called with; its first `bound` parameters are bound already (`self`).
+    /// Records what `callee` is called with; its first `bound` parameters are already bound (`self`).
     pub(super) fn pass(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
         for at in 0..self.program.written_below(callee).len() {
             self.pass_to(self.program.written_below(callee)[at], arguments, bound);
@@ -79,7 +79,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn pass_to(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
         let Some(definition) = self.program.sources.symbols.functions[callee].definition else { return };
-        // A file that trains nothing tries out what it defines: that says nothing of who else calls it.
+        // A file that does not train only tries out its definitions, which says nothing about other callers.
         let caller = &self.program.sources.symbols.functions[self.function];
         let tries = caller.definition.is_none()
             && !self.program.sources.files[caller.file].text.contains("backward(")
@@ -96,11 +96,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             match facts.gathering.get(name) {
                 Some(known) if *known == value => {}
-                // Somebody hands in something: leaving it out elsewhere does not undo that.
+                // One caller passes something: omitting it elsewhere does not undo that.
                 Some(Value::Unknown) if value == Value::Nothing => {}
                 Some(known) => {
                     let joined = known.join(&value);
-                    // Some callers hand in a tensor, others a number.
+                    // Some callers pass a tensor, others a number.
                     let is_mixed = known.tensor().is_some() != value.tensor().is_some()
                         && !matches!(
                             (known, &value),
@@ -141,7 +141,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 (Some(keyword), value) if !parameters.includes(keyword) => {
                     extra.push((keyword.to_string(), value.clone()));
                 }
-                // `**options`, and a model's outputs by their names.
+                // `**options`, and a model's outputs by name.
                 (None, Value::Dict { entries, element: others }) => {
                     extra.extend(entries.iter().filter(|(name, _)| !parameters.includes(name)).cloned());
                     element = element.join(others);

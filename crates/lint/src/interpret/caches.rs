@@ -1,12 +1,12 @@
-//! Branches that fill the cache they ask about: they run once, however often their test does.
+//! Branches that fill the cache they test: they run once, however often the test does.
 
 use ruff_python_ast::{CmpOp, Expr, Stmt, StmtIf, UnaryOp};
 
 use crate::classes::dotted_name;
 use crate::settings::{literal, text_of};
 
-/// A branch that fills the cache it asks about: `if self.mask is None: self.mask = …`, `if first: first = False`.
-/// A local name is a cache only where a loop keeps it from one turn to the next.
+/// A branch that fills the cache it tests: `if self.mask is None: self.mask = …`, `if first: first = False`. A local
+/// name is a cache only where a loop keeps it from one iteration to the next.
 pub(super) fn fills_tested_cache(test: &Expr, body: &[Stmt], in_loop: bool) -> bool {
     let filled: Vec<String> = body.iter().flat_map(stored_names).collect();
     let keeps = |name: &String| name.contains('.') || in_loop || is_flag_flip(body, name);
@@ -24,7 +24,8 @@ fn keeps_what_it_makes(asked: &[String], filled: &[String], body: &[Stmt]) -> bo
         })
 }
 
-/// `if self.mask is not None and …: return self.mask` before what makes and keeps a mask: that runs once.
+/// `if self.mask is not None and …: return self.mask` before the code that builds and stores a mask, which then runs
+/// once.
 pub(super) fn returns_cache_filled_below(branch: &StmtIf, rest: &[Stmt]) -> bool {
     // `if self.table is not None:`, and inside `if self.table.size(0) >= n: …; return`.
     let returns = match branch.body.as_slice() {
@@ -56,8 +57,8 @@ pub(super) fn returns_cache_filled_below(branch: &StmtIf, rest: &[Stmt]) -> bool
         && rest.iter().flat_map(stored_names).any(|kept| asked.contains(&kept))
 }
 
-/// `if seen >= next_report: …; next_report += every` and `if waited > every: …; waited = 0`: true now and then, since the
-/// branch itself moves what it asks about out of reach.
+/// `if seen >= next_report: …; next_report += every` and `if waited > every: …; waited = 0`: true now and then, since
+/// the branch itself resets the condition.
 pub(super) fn resets_own_counter(test: &Expr, body: &[Stmt]) -> bool {
     let Expr::Compare(compare) = test else { return false };
     let ([CmpOp::Gt | CmpOp::GtE | CmpOp::Eq], [right]) = (&*compare.ops, &*compare.comparators) else { return false };
@@ -72,7 +73,7 @@ pub(super) fn resets_own_counter(test: &Expr, body: &[Stmt]) -> bool {
     })
 }
 
-/// Names whose absence, emptiness, size or truth the test asks for.
+/// Names that the test checks for absence, emptiness, size or truth.
 fn asked_names(test: &Expr) -> Vec<String> {
     match test {
         Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => match &*operation.operand {

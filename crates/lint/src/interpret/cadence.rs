@@ -1,4 +1,4 @@
-//! Tests that are true at some steps only, or never while training, by how they are written.
+//! Recognizes tests that are true at some steps only, or never during training, by how they are written.
 
 use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
 
@@ -29,7 +29,7 @@ pub(super) fn says_cadence(name: &str) -> bool {
         .any(|part| lower.contains(part))
 }
 
-/// `batch` in `"test" in batch`: what is asked for a key, not for a phase.
+/// `batch` in `"test" in batch`: a container tested for a key, not a phase.
 pub(super) fn holds_keys(name: &str) -> bool {
     const WORDS: [&str; 7] = ["batch", "data", "sample", "input", "output", "result", "loader"];
     let lower = name.to_ascii_lowercase();
@@ -62,7 +62,7 @@ pub(super) fn counts_steps(expression: &Expr) -> bool {
     }
 }
 
-/// The first of `{"mps", "npu"}`.
+/// The first string in `{"mps", "npu"}`.
 pub(super) fn first_text(expression: &Expr) -> Option<&str> {
     let elements = match expression {
         Expr::Set(set) => &set.elts,
@@ -91,7 +91,7 @@ pub(super) fn mentions_version(expression: &Expr) -> bool {
     }
 }
 
-/// `if loss.item() > 1.0: print("out of range")`: a value is asked for, and what should not be is said.
+/// `if loss.item() > 1.0: print("out of range")`: reads a value and reports trouble.
 pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
     let Expr::Compare(compare) = test else { return false };
     let is_asked = |side: &Expr| match side {
@@ -104,7 +104,7 @@ pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
     says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
 }
 
-/// State that one call of a decoder leaves for the next: training, which sees all tokens at once, hands in none.
+/// State that one decoder call leaves for the next. Training sees all tokens at once and passes none.
 pub(super) fn is_decoding_name(name: &str) -> bool {
     matches!(
         name,
@@ -125,7 +125,7 @@ pub(super) fn is_decoding_name(name: &str) -> bool {
     )
 }
 
-/// The name of what is called, without what it belongs to.
+/// The last part of the called name, without its owner.
 pub(super) fn last_part(call: &ExprCall) -> &str {
     match &*call.func {
         Expr::Attribute(attribute) => attribute.attr.as_str(),
@@ -134,7 +134,7 @@ pub(super) fn last_part(call: &ExprCall) -> &str {
     }
 }
 
-/// `rank`, `is_main_process`: who of many runs it. One of them does.
+/// `rank`, `is_main_process`: selects which process runs the branch. One of them does.
 pub(super) fn speaks_of_rank(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let is_rank = lower.split('_').any(|word| matches!(word, "rank" | "rank0" | "rank_0"));
@@ -144,7 +144,7 @@ pub(super) fn speaks_of_rank(name: &str) -> bool {
             .any(|known| lower.contains(known))
 }
 
-/// The name that an expression ends with.
+/// The last name in an expression.
 pub(super) fn last_name(expression: &Expr) -> Option<&str> {
     match expression {
         Expr::Name(name) => Some(name.id.as_str()),

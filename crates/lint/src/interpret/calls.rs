@@ -1,4 +1,4 @@
-//! Calls: which function is meant, what it is handed, what comes back.
+//! Calls: resolves the function, passes its arguments, returns its result.
 
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::Ranged;
@@ -14,11 +14,11 @@ use crate::topics;
 use crate::value::{Home, Origin, Tensor, Value};
 
 enum Target {
-    /// Something that is called itself.
+    /// A value that is called itself.
     Called(Value),
-    /// A function of a class, called on an instance: `self` is bound.
+    /// A class's function called on an instance: `self` is bound.
     Bound(usize),
-    /// A method of a value that is not one of the given classes.
+    /// A method of a value that is not an instance of a given class.
     Method(Value),
 }
 
@@ -53,7 +53,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Target::Called(Value::Functions(all)) => {
                 let mut result = Value::Unknown;
-                // Told by their names alone, they may be another's: that does not say that they are called.
+                // Matched by name only, they may be someone else's methods, so this does not prove that they are
+                // called.
                 let is_told = matches!(receiver, Value::Unknown | Value::Model(None))
                     && matches!(&*node.func, Expr::Attribute(_))
                     && (all.len() > 1 || receiver == Value::Unknown);
@@ -117,7 +118,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         result
     }
 
-    /// How many of a function's parameters are given before the call: `step = self.step; step(batch)`.
+    /// The number of parameters bound before the call: `step = self.step; step(batch)`.
     fn bound_by(&self, node: &ExprCall, function: usize) -> usize {
         let of_instance = !matches!(&*node.func, Expr::Attribute(_))
             && self.program.sources.symbols.functions[function].class.is_some()
@@ -125,7 +126,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         usize::from(of_instance || self.is_decorated(function, "classmethod"))
     }
 
-    /// `partial(f, a)`: the function, some of whose arguments are given already.
+    /// `partial(f, a)`: the function with some arguments already bound.
     pub(super) fn partial(&mut self, arguments: &Arguments<'a>) -> Value {
         let Some((given @ Value::Function(function), rest)) = arguments.positional.split_first() else {
             return Value::Unknown;
@@ -137,7 +138,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         given.clone()
     }
 
-    /// `accumulate(logs, {"loss": loss})`: a function that is handed two dictionaries adds the second to the first.
+    /// `accumulate(logs, {"loss": loss})`: a function given two dictionaries adds the second to the first.
     fn merge_dictionaries(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) {
         let (
             [Expr::Name(into), _, ..],
@@ -183,7 +184,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     Target::Bound(function)
                 }
                 Some(value) if value != Value::Unknown => Target::Called(value),
-                // Only the classes that derive from it have it.
+                // Only derived classes define it.
                 None if self.program.sources.classes[*class].below.contains_key(name) => {
                     Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
                 }
@@ -203,7 +204,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
                 Target::Called(Value::Model(None))
             }
-            // A module of which nothing is known, and a method that only modules have.
+            // An unknown module, and a method that only modules define.
             Value::Model(None) | Value::Unknown if self.own_methods(&receiver, name).is_some() => {
                 Target::Called(Value::Functions(self.own_methods(&receiver, name).unwrap_or_default()))
             }
@@ -212,13 +213,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         (target, receiver, name)
     }
 
-    /// The methods that a call on something unknown runs, by their name alone: only modules have it, or one family.
+    /// The methods that a call on an unknown object runs, by name alone: only modules or one family define it.
     fn own_methods(&self, receiver: &Value, name: &str) -> Option<Vec<usize>> {
         let own = self.program.sources.only_methods.get(name)?;
         (*receiver != Value::Unknown || own.is_of_family).then(|| own.methods.clone())
     }
 
-    /// Those of the functions, and of what stands for them in derived classes, that no call was seen of.
+    /// The given functions, and their overrides in derived classes, that have no call so far.
     fn uncalled_among(&self, functions: &[usize]) -> Vec<usize> {
         let all = functions.iter().flat_map(|function| {
             std::iter::once(*function).chain(self.program.written_below(*function).iter().copied())
@@ -248,7 +249,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let is_tensor_code = matches!(facts.kind, FunctionKind::Step | FunctionKind::Loss);
         match value {
             Value::Unknown if is_tensor_code => self.tensor(Tensor::WITH_GRAPH),
-            // A generator hands on what it is given: `for batch in log_every(loader)`.
+            // A generator yields from its argument: `for batch in log_every(loader)`.
             Value::Unknown | Value::List(_) => arguments
                 .all()
                 .find(|value| matches!(value, Value::Loader(_)))
@@ -297,7 +298,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// A module of a library: dropout hands on what it is given, a softmax of scores makes weights.
+    /// A library's module: dropout returns its input's kind, a softmax of scores makes weights.
     fn layer_call(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
         let made = match &*node.func {
             Expr::Call(made) => crate::names_in(&made.func).first().copied().unwrap_or_default(),
@@ -311,16 +312,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// A function that nothing is known of: what it is given flows through it.
+    /// An unknown function: its inputs are assumed to flow through it.
     pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
-        // A class of another library: what it makes is an object, not a tensor.
+        // A class of another library makes an object, not a tensor.
         if name.starts_with(|first: char| first.is_ascii_uppercase()) {
             return if name.ends_with("Meter") { Value::Meter } else { Value::Unknown };
         }
         if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
             return loader.clone();
         }
-        // `exists(mask)`, `is_main_process()`: asked of the host.
+        // `exists(mask)`, `is_main_process()`: answered by the host.
         if name == "exists" || names::is_question(name) {
             return Value::Bool(None);
         }
@@ -344,26 +345,26 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         })
     }
 
-    /// The element that a loop over the value yields, loaders included.
+    /// The element that a loop over the value yields, including loaders.
     pub(super) fn element_of(&self, value: &Value) -> Value {
         match value {
             Value::Loader(id) => {
                 let pinned = id.and_then(|id| self.program.constructed.loaders.get(id)).is_some_and(Loader::pins);
                 let is_placed = topics::speak_of(self.program.sources.files[self.file()].words, topics::Topic::Placed);
                 let home = match pinned {
-                    // accelerate and fabric hand out batches that lie on the device.
+                    // accelerate and fabric yield batches that are already on the device.
                     _ if is_placed => Home::Device,
                     true => Home::Pinned,
                     false => Home::Host,
                 };
-                // Beside tensors, batches hold names, numbers and indices.
+                // Besides tensors, batches hold names, numbers and indices.
                 Value::Tensor(Tensor { home, guessed: true, ..Tensor::ON_HOST })
             }
             value => value.element(),
         }
     }
 
-    /// Whether the turns of a loop are steps or parts of one.
+    /// Whether the iterations of a loop are steps or parts of one.
     pub(super) fn loop_kind(&self, iterated: &Expr, value: &Value) -> LoopKind {
         match value {
             Value::Parameters { .. } => return LoopKind::Parameters,
@@ -388,7 +389,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
-            // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: whoever keeps the number, it counts.
+            // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
             _ if names.iter().any(|name| matches!(*name, "range" | "trange")) && names.iter().any(counts_turns) => {
                 LoopKind::Plain
             }
@@ -403,13 +404,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// `n_epochs`, `max_iter`, `num_steps`: names of numbers of turns.
+/// `n_epochs`, `max_iter`, `num_steps`: names of iteration counts.
 fn counts_turns(name: &&str) -> bool {
     let lower = name.to_ascii_lowercase();
     ["epoch", "iter", "step"].iter().any(|word| lower.contains(word))
 }
 
-/// `def to_cuda(x): return x.cuda() if available else x`: a function that hands back what it is handed, perhaps moved.
+/// `def to_cuda(x): return x.cuda() if available else x`: a function that returns its argument, perhaps moved.
 fn hands_back(function: &Function) -> bool {
     fn is_it(returned: &Expr, name: &str) -> bool {
         match returned {
@@ -450,7 +451,7 @@ fn hands_back(function: &Function) -> bool {
     function.class.is_none() && returns(function.body) && all_are(function.body, first.parameter.name.as_str())
 }
 
-/// `warnings.warn(…)`, `logger.error(…)`: said when something is wrong, not at every step.
+/// `warnings.warn(…)`, `logger.error(…)`: called when something is wrong, not at every step.
 fn is_warning(node: &ExprCall) -> bool {
     let Expr::Attribute(attribute) = &*node.func else { return false };
     matches!(attribute.attr.as_str(), "warn" | "warning" | "warning_once" | "error" | "critical" | "exception")

@@ -1,4 +1,4 @@
-//! Conditions: values whose truth decides, in the order in which they are asked.
+//! Conditions: values whose truth is tested, in evaluation order.
 
 use ruff_python_ast::{BoolOp, Expr};
 use ruff_text_size::{Ranged, TextRange};
@@ -9,7 +9,7 @@ use crate::program::Test;
 use crate::value::Value;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
-    /// A condition: every value whose truth it needs is noted.
+    /// Evaluates a condition and records every value whose truth it needs.
     pub(super) fn test(&mut self, expression: &'a Expr) -> Value {
         match expression {
             Expr::BoolOp(operation) => self.in_order(operation.op, &operation.values, Self::test),
@@ -30,8 +30,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// `step % 100 == 0 and torch.isnan(loss)`: what stands behind is reached only where the first part holds. The last
-    /// part is handed on as it is, and asked where the whole is.
+    /// `step % 100 == 0 and torch.isnan(loss)`: later operands are reached only where the first one holds. The last
+    /// operand is returned as it is, and tested where the whole expression is.
     pub(super) fn in_order(
         &mut self,
         operator: BoolOp,
@@ -49,7 +49,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             BoolOp::And => branches.when_true,
             BoolOp::Or => branches.when_false,
         };
-        // `best is None or loss < best`: what follows is asked wherever there is something to ask.
+        // `best is None or loss < best`: the rest is evaluated whenever there is something to compare.
         let guard = if guard == Guard::Open && asks_for_nothing(first) { Guard::Taken } else { guard };
         let range = TextRange::new(rest[0].start(), rest[rest.len() - 1].end());
         let narrowed = asked_for_another_type(first).filter(|_| operator == BoolOp::And);
@@ -59,14 +59,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             self.names.insert(name, before);
         }
         match (value, other) {
-            // `wanted and step % 100 == 0` bound to a name stays what it is.
+            // `wanted and step % 100 == 0` bound to a name stays a cadence.
             (Value::Cadence, _) | (_, Value::Cadence) => Value::Cadence,
             (value, other) => value.join(&other),
         }
     }
 }
 
-/// `x` of `isinstance(x, torch.Tensor)` and `torch.is_tensor(x)`.
+/// `x` in `isinstance(x, torch.Tensor)` and `torch.is_tensor(x)`.
 pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let Some(Expr::Name(asked)) = call.arguments.args.first() else { return None };
@@ -79,7 +79,7 @@ pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
     is_asked.then(|| asked.id.as_str())
 }
 
-/// `x` of `isinstance(x, tuple)`: the code after it deals with something other than a tensor.
+/// `x` in `isinstance(x, tuple)`: the code after it handles something other than a tensor.
 fn asked_for_another_type(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let ([Expr::Name(asked), types], Expr::Name(function)) = (&*call.arguments.args, &*call.func) else { return None };

@@ -1,4 +1,4 @@
-//! Expressions: what each is worth, noting on the way what rules look at.
+//! Evaluates expressions, recording what rules look at.
 
 use ruff_python_ast::{CmpOp, Comprehension, Expr, ExprCompare, ExprSubscript, Operator, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
@@ -46,7 +46,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.evaluate(orelse));
                 self.note_either(&one, &other);
                 match (&one, &other) {
-                    // `args.workers if posix else 0`: which of them is not known.
+                    // `args.workers if posix else 0`: either one.
                     (Value::Unknown, Value::Number { sized, .. }) | (Value::Number { sized, .. }, Value::Unknown) => {
                         Value::Number { known: None, sized: *sized }
                     }
@@ -60,7 +60,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::List(list) => {
                 let elements: Vec<Value> = list.elts.iter().map(|one| self.evaluate(one)).collect();
-                // `[generator, critic]`, `[train_loader, eval_loader]`: few things that are told apart.
+                // `[generator, critic]`, `[train_loader, eval_loader]`: a few values that are tracked separately.
                 let is_own =
                     |value: &Value| matches!(value, Value::Model(_) | Value::Loader(_) | Value::Optimizer(Some(_)));
                 if elements.len() > 1 && elements.iter().any(is_own) {
@@ -195,12 +195,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn combine(&mut self, left: &Value, right: &Value) -> Value {
         match (left, right) {
             (Value::Tensor(one), Value::Tensor(two)) => {
-                // A bias or a mask is added to scores; weights that are mixed with others are no longer a softmax's.
+                // Adding a bias or a mask to scores gives scores; weights combined with anything else are no longer a
+                // softmax's.
                 let stands = |tensor: &Tensor| matches!(tensor.role, Role::Scores(_));
                 let role =
                     [one, two].into_iter().find(|tensor| stands(tensor)).map_or(Role::Plain, |tensor| tensor.role);
                 let constant = matches!((one.origin, two.origin), (Origin::Constant(_), Origin::Constant(_)));
-                // Random numbers of the host meet only what lies there: who was taken for a device's tensor is none.
+                // Random numbers on the host combine only with host tensors, so the guess that the other one is on the
+                // device was wrong.
                 let drawn = |tensor: &Tensor| tensor.home == Home::Host && matches!(tensor.origin, Origin::Factory(_));
                 let is_host = drawn(one) && two.guessed || drawn(two) && one.guessed;
                 let home = match !is_host && (one.home == Home::Device || two.home == Home::Device) {
@@ -213,7 +215,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     boolean: one.boolean && two.boolean,
                     origin: if constant { one.origin } else { made_of([one, two].into_iter()) },
                     role,
-                    // Arithmetic with a tensor is a tensor.
+                    // Arithmetic with a tensor gives a tensor.
                     guessed: one.guessed && two.guessed,
                 })
             }
@@ -241,7 +243,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// `left @ right`, where the steps of a hand-written attention are recognised.
+    /// `left @ right`, where the stages of hand-written attention are recognized.
     pub(super) fn product(&mut self, whole: &'a Expr, left: &Value, right: &Value) -> Value {
         let role = match (left.tensor().map(|one| one.role), right.tensor().map(|two| two.role)) {
             // Values may be transposed as well: heads before positions.
@@ -273,7 +275,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Expr::Name(start) => Some(start.id.as_str()),
                 _ => None,
             },
-            // `elapsed = time.time() - start` further up.
+            // `elapsed = time.time() - start` earlier.
             (None, Expr::Name(elapsed)) => self.elapsed_since.get(elapsed.id.as_str()).copied(),
             _ => None,
         };
@@ -311,7 +313,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         branches.unwrap_or(Value::Bool(None))
     }
 
-    /// `step % 10 == 0` bound to a name stays what it is.
+    /// `step % 10 == 0` bound to a name stays a cadence.
     fn classify_expression(&mut self, compare: &'a ExprCompare) -> Option<Value> {
         use crate::context::Guard;
         let branches = self.classify_compare(compare);
@@ -327,7 +329,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match (&base, &index) {
             (Value::Dict { entries, element }, Value::Text(Some(key))) => {
                 let known = entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
-                // A function kept by another key is not this one's.
+                // A function stored under another key is not this one.
                 let is_others = !entries.is_empty() && !element.functions().is_empty();
                 known.unwrap_or_else(|| match is_others {
                     true => Value::Unknown,
@@ -346,12 +348,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // `batch["dataset_name"]`
             (Value::Tensor(_), Value::Text(Some(key))) if names_text(key) => Value::Text(None),
             (Value::Tensor(tensor), _) => {
-                // `boxes[:, 4]`: no list is asked for that.
+                // `boxes[:, 4]`: a list cannot be indexed like that.
                 let guessed = tensor.guessed && !asks_for_slices(&subscript.slice);
-                // Picked by data, it is data.
+                // Indexed by data, the result is data.
                 let origin =
                     if index.tensor().is_some() || index == Value::Unknown { Origin::Data } else { tensor.origin };
-                // Rows picked one by one are copied, into memory that nobody pinned.
+                // Gathering rows copies them into memory that is not pinned.
                 let home = match tensor.home {
                     Home::Pinned if index.tensor().is_some() => Home::Host,
                     home => home,
@@ -364,7 +366,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// The base and the index of a subscript, which is noted, with what is stored into it.
+    /// Evaluates and records a subscript's base and index, with the value stored into it.
     pub(super) fn parts_of(&mut self, node: &'a ExprSubscript, stored: Option<&Value>) -> (Value, Value) {
         let (base, index) = (self.evaluate(&node.value), self.evaluate(&node.slice));
         if let Some(statement) = self.statement.filter(|_| self.is_recording) {
@@ -395,7 +397,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         Value::dict(entries, element)
     }
 
-    /// `yield from loader` goes over all of it.
+    /// `yield from loader` iterates over all of it.
     fn note_whole_pass(&mut self, iterated: &'a Expr, value: &Value) {
         let Some(statement) = self.statement.filter(|_| self.is_recording && matches!(value, Value::Loader(_))) else {
             return;
@@ -417,7 +419,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let iterated = self.evaluate(&first.iter);
         let kind = match self.loop_kind(&first.iter, &iterated) {
-            // `[step(batch) for batch in loader]` goes over batches like any loop.
+            // `[step(batch) for batch in loader]` iterates over batches like any loop.
             LoopKind::Plain if matches!(iterated, Value::Loader(_)) => LoopKind::Plain,
             LoopKind::Plain => LoopKind::WithinStep,
             kind => kind,
@@ -433,7 +435,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         });
         self.names = outer;
         match (kind, result) {
-            // A list of parameters stays one: `[p for p in model.parameters() if p.grad is not None]`.
+            // A filtered list of parameters stays one: `[p for p in model.parameters() if p.grad is not None]`.
             (LoopKind::Parameters, Value::List(element)) if is_parameter(&element) => {
                 Value::Parameters { named: false }
             }
@@ -442,7 +444,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// A result of tensors that were all made on the host here is made here as well: `torch.rand(n) < p`.
+/// The origin of a result: made here if all its operands were made on the host here, as in `torch.rand(n) < p`.
 pub(super) fn made_of<'t>(parts: impl Iterator<Item = &'t Tensor>) -> Origin {
     let made = |part: &Tensor| match (part.home, part.origin) {
         (Home::Host, Origin::Factory(range) | Origin::Constant(range)) => Some(range),
@@ -462,7 +464,7 @@ fn is_parameter(value: &Value) -> bool {
     value.tensor().is_some_and(|tensor| tensor.role == Role::Parameter)
 }
 
-/// Keys of what is written in words, by their last one.
+/// Keys whose last word means text.
 fn names_text(key: &str) -> bool {
     let last = key.rsplit(['_', '-', '.', '/']).next().unwrap_or_default().to_ascii_lowercase();
     matches!(

@@ -1,4 +1,4 @@
-//! Tensors that are made anew: by factories of sizes, of data of the host, by their types.
+//! Tensor construction: from sizes, from host data, by typed constructors.
 
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged;
@@ -33,7 +33,7 @@ pub(super) const FACTORIES: &[&str] = &[
     "kaiser_window",
 ];
 
-/// Factories that take tensors of what to draw.
+/// Factories that take tensors as distribution parameters.
 const DRAWS_FROM: &[&str] = &["normal", "bernoulli", "multinomial"];
 
 const RANDOM: &[&str] = &["rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "empty"];
@@ -41,7 +41,7 @@ const RANDOM: &[&str] = &["rand", "randn", "randint", "randperm", "normal", "ber
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn host_data_to_tensor(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
         match arguments.first() {
-            // `torch.tensor(tensor)` copies within its home. What was only guessed to be a tensor is none by that.
+            // `torch.tensor(tensor)` copies without moving. A guessed tensor is not confirmed by that.
             Value::Tensor(tensor) if !tensor.guessed => Value::Tensor(Tensor { graph: false, ..tensor }),
             _ => {
                 let boolean = makes_mask(node);
@@ -54,7 +54,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// `torch.FloatTensor(rows, columns)` is a place of that size, `torch.FloatTensor(rows)` holds what it is given.
+    /// `torch.FloatTensor(rows, columns)` allocates that size; `torch.FloatTensor(rows)` holds its argument.
     pub(super) fn typed_tensor(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
         let home = if rest.starts_with("cuda.") { Home::Device } else { Home::Host };
         let range = node.range();
@@ -77,7 +77,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Where `device=` puts a new tensor; none where it is not given.
+    /// Where `device=` puts a new tensor; `None` where it is not given.
     pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Home> {
         let keyword = node.arguments.find_keyword("device")?;
         let value = arguments.keyword("device");
@@ -87,7 +87,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn factory(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
         let home = match self.device_of(node, arguments) {
             Some(home) => home,
-            // Without `device=` it is made on the host, unless a tensor that it draws from says otherwise. Sizes do not.
+            // Without `device=` the tensor is made on the host, unless it draws from a device tensor. Sizes do not
+            // matter.
             None if DRAWS_FROM.contains(&last) && arguments.all().any(Value::is_on_device) => Home::Device,
             None => Home::Host,
         };
@@ -101,7 +102,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             && (arguments.positional.iter().all(Value::is_sized)
                 || !is_random && node.arguments.args.iter().all(|argument| self.is_size(argument)));
         let range = node.range();
-        // Counting from a fixed start gives the beginning of the same row, however far it goes.
+        // `arange` from a fixed start always gives a prefix of the same sequence.
         let is_row = last == "arange"
             && !arguments.has_unknown
             && match (arguments.positional.as_slice(), arguments.keyword("start")) {
@@ -115,8 +116,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         Value::Tensor(Tensor { home, origin, boolean, ..Tensor::ON_DEVICE })
     }
 
-    /// Whether an argument that sizes a tensor is made of sizes and settings: what nothing is known of is one where it is
-    /// an attribute of the object itself, since no tensor may stand there.
+    /// Whether a size argument consists of sizes and settings. An unknown value counts if it is an attribute of the
+    /// object itself, since no tensor may be used there.
     fn is_size(&mut self, expression: &'a Expr) -> bool {
         match expression {
             Expr::BinOp(operation) => self.is_size(&operation.left) && self.is_size(&operation.right),
@@ -134,7 +135,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// `cat([batch, torch.zeros(…)])`: a part that is made on the host here, to be moved with the rest.
+    /// `cat([batch, torch.zeros(…)])`: a part made on the host here, which is moved with the rest.
     pub(super) fn made_part(&mut self, node: &'a ExprCall) -> Option<Origin> {
         let parts = match node.arguments.args.first()? {
             Expr::List(list) => &list.elts,

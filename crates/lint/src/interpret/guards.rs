@@ -1,4 +1,4 @@
-//! How often a branch runs, by its test.
+//! Estimates how often a branch runs, from its test.
 
 use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt, UnaryOp};
 
@@ -40,7 +40,7 @@ impl Branches {
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {
-    /// Classifies the branches of an `if` with this body, by its test.
+    /// Classifies the branches of an `if` with this body by its test.
     pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
         let mut branches = self.classify_test(test);
         let in_loop = self.is_in_plain_loop();
@@ -63,7 +63,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::BoolOp(operation) => {
                 let parts: Vec<Branches> = operation.values.iter().map(|value| self.classify_test(value)).collect();
-                // All parts must hold for the first guard; one that holds suffices for the second.
+                // `and`: one cold operand makes the body cold, all together make the `else` cold. `or`: the reverse.
                 let any = |pick: fn(&Branches) -> Guard| parts.iter().map(pick).find(|guard| guard.cools());
                 let every = |pick: fn(&Branches) -> Guard| {
                     if parts.iter().all(|part| pick(part).cools()) { any(pick) } else { None }
@@ -114,7 +114,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     last if speaks_of_rank(last) => TAKEN,
                     "get" if name.contains("environ") => when_true(Guard::OptIn),
                     last if says_cadence(last) => when_true(Guard::Cadence),
-                    // A NaN or an infinity ends a run, or spoils a step: it does not go on for long.
+                    // A NaN or an infinity ends a run or spoils a step: it does not last.
                     "isnan" | "isinf" => when_true(Guard::Once),
                     "isfinite" => when_false(Guard::Once),
                     "any" | "all" => self.classify_inner(call),
@@ -204,7 +204,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if says_cadence(&lower) {
             return when_true(Guard::Cadence);
         }
-        // `if args.cuda: x = x.cuda()`: who trains has a device.
+        // `if args.cuda: x = x.cuda()`: training runs have a device.
         if speaks_of_rank(&lower) || lower.split('_').any(|word| matches!(word, "cuda" | "gpu" | "gpus")) {
             return TAKEN;
         }
@@ -226,8 +226,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => when_false(Guard::Fallback),
             };
         }
-        // `if targets is not None:` in a model that computes its own loss: whoever trains hands them in. Gradients
-        // are there after a backward pass.
+        // `if targets is not None:` in a model that computes its own loss: training code passes them. Gradients exist
+        // after a backward pass.
         let is_target = last_name(left).is_some_and(|name| {
             let lower = name.to_ascii_lowercase();
             let mut words = lower.split('_');
@@ -264,7 +264,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 "val" | "valid" | "validation" | "test" | "eval" | "dev" | "evaluate" | "inference" => {
                     when_true(Guard::Evaluation)
                 }
-                // Detours for devices that lack something.
+                // Workarounds for devices that lack a feature.
                 "mps" | "npu" | "xla" | "cpu" | "meta" | "onnx" => when_true(Guard::Fallback),
                 "cuda" | "gpu" => when_false(Guard::Fallback),
                 _ => OPEN,
@@ -288,7 +288,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return TAKEN;
         }
         let decodes = last_name(left).is_some_and(is_decoding_name) && matches!(right, Expr::NoneLiteral(_));
-        // `n = boxes.shape[0]`: a size, though counters of steps are called alike.
+        // `n = boxes.shape[0]`: a size, although step counters have the same name.
         let is_size = |side: &Expr, value: &Value| {
             *value == Value::SIZE && last_name(side).is_some_and(|name| matches!(name, "n" | "b" | "t" | "k"))
         };
@@ -333,7 +333,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// `0 < step < 10` and the like.
+    /// `0 < step < 10` and similar.
     fn classify_range(&mut self, compare: &'a ExprCompare) -> Branches {
         let all = || std::iter::once(&*compare.left).chain(&*compare.comparators);
         if all().any(|part| modulo_of(part).is_some_and(|divisor| !is_one(divisor))) {
@@ -364,7 +364,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             .iter()
             .any(|word| lower.contains(word))
         };
-        // `return_loss=False`: who trains asks for it.
+        // `return_loss=False`: training code asks for it.
         let asks_for_loss = |name: &str| name.contains("loss");
         match expression {
             Expr::Name(name) if asks_for_loss(name.id.as_str()) => false,
@@ -412,7 +412,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Something that is None unless a caller or a setting hands it in.
+    /// Whether the value is None unless a caller or a setting provides it.
     fn is_missing_unless_asked(&mut self, expression: &Expr) -> bool {
         match expression {
             Expr::Name(name) if self.kind() != FunctionKind::Step && self.kind() != FunctionKind::Loss => {
@@ -435,10 +435,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// `self.track` of a class that is made with `track=False`.
+    /// `self.track` of a class constructed with `track=False`.
     fn is_off_when_made(&self, name: &str) -> bool {
         let symbols = &self.program.sources.symbols;
-        // Options of a module say what the model is.
+        // Options of a module define the model.
         let is_other = |class: &ClassId| !self.program.sources.classes[*class].kind.is_module();
         let class = symbols.functions[self.function].class.filter(is_other);
         let made = class.and_then(|class| symbols.classes[class].methods.get("__init__"));
@@ -456,7 +456,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         parameter.default().map(literal)
     }
 
-    /// A body that leaves the loop of steps, or the program: it runs at most once.
+    /// Whether the body leaves the loop of steps or the program, so that it runs at most once.
     fn ends_the_run(&self, body: &[Stmt]) -> bool {
         let in_loop = self.is_in_plain_loop();
         match body.last() {
@@ -482,7 +482,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// Whether what follows in the block is not reached after this body.
+/// Whether the rest of the block is not reached after this body.
 pub fn ends_turn(body: &[Stmt]) -> bool {
     matches!(body.last(), Some(Stmt::Continue(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Raise(_)))
 }

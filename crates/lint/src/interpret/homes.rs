@@ -1,11 +1,11 @@
-//! Where a `device` argument puts a tensor.
+//! Resolves where a `device` argument puts a tensor.
 
 use ruff_python_ast::Expr;
 
 use crate::settings::text_of;
 use crate::value::{Home, Value};
 
-/// The home that a `device` argument names; none where it is a type or cannot be told from one.
+/// The home that a `device` argument names; `None` where it is a type or may be one.
 pub(super) fn home_named(argument: &Expr, value: Option<&Value>) -> Option<Home> {
     if let Some(text) = text_of(argument) {
         return Some(if text == "cpu" { Home::Host } else { Home::Device });

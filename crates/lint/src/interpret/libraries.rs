@@ -1,4 +1,4 @@
-//! Return values of other libraries' functions: torch's above all.
+//! Return values of library functions, mainly torch's.
 
 use ruff_python_ast::ExprCall;
 use ruff_text_size::Ranged;
@@ -10,7 +10,7 @@ use super::factories::FACTORIES;
 use super::operations::is_boolean_operation;
 use crate::value::{Home, Origin, Role, Tensor, Value};
 
-/// Libraries whose functions return nothing that lies on the device.
+/// Libraries whose functions return nothing on the device.
 const HOST_LIBRARIES: &[&str] = &[
     "numpy",
     "sklearn",
@@ -39,7 +39,7 @@ const HOST_LIBRARIES: &[&str] = &[
     "torchmetrics",
 ];
 
-/// Stands for a distribution of numbers.
+/// Marks a distribution whose parameters are plain numbers.
 const DRAWN: &str = "of_numbers";
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -105,7 +105,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if is_class { Value::Model(None) } else { self.tensor_of(arguments) }
     }
 
-    /// A tensor where the arguments' tensors are.
+    /// A tensor in the same place as the arguments' tensors.
     pub(super) fn tensor_of(&mut self, arguments: &Arguments) -> Value {
         let all = || arguments.all().flat_map(tensors_in);
         let home = match all().any(|tensor| tensor.home == Home::Device) {
@@ -193,7 +193,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 // `getattr(metrics, name)`: one of the file's functions.
                 (_, Value::Module(file)) => self.one_of(file),
-                // `getattr(np, name)(values)` is a function of numpy, whichever it is.
+                // `getattr(np, name)(values)` is some function of numpy.
                 (Some(Value::Text(_)), Value::External(library)) => Value::External(format!("{library}.getattr")),
                 _ => Value::Unknown,
             },
@@ -226,7 +226,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ if rest.starts_with("utils.data.") => return Value::Unknown,
             _ => {}
         }
-        // `Beta(a, a).sample()`: of numbers, it is drawn on the host.
+        // `Beta(a, a).sample()`: with plain numbers as parameters, it draws on the host.
         if let Some(name) = rest.strip_prefix("distributions.") {
             if name.starts_with(DRAWN) && matches!(last, "sample" | "rsample") {
                 let origin = Origin::Factory(node.range());
@@ -265,7 +265,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     value => value,
                 };
             }
-            // Modules in a list keep what they are.
+            // Modules in a list keep their class.
             "ModuleList" => {
                 if let Value::List(element) = arguments.first()
                     && matches!(*element, Value::Model(Some(_)))
@@ -273,12 +273,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     return Value::List(element);
                 }
             }
-            // The host, chosen by name.
+            // The host, selected by name.
             "device" if matches!(arguments.first(), Value::Text(Some(name)) if name == "cpu") => {
                 return arguments.first();
             }
             "device" => return Value::Device,
-            // It once wrapped a tensor, and now hands it back.
+            // Once wrapped a tensor, now returns it.
             "Variable" if rest == "autograd.Variable" => {
                 return match arguments.first() {
                     Value::Unknown => self.tensor_function(node, last, arguments),
@@ -352,7 +352,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             "ones_like" | "zeros_like" | "full_like" if subject == Value::Unknown => return Value::DEVICE,
-            // Whatever it is like, only its shape counts.
+            // Only the shape of the argument matters.
             "ones_like" | "zeros_like" | "full_like" => {
                 if let Value::Tensor(tensor) = subject {
                     let constant = arguments.positional.iter().skip(1).all(Value::is_sized);
@@ -365,7 +365,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let element = self.element_of(&subject);
                 return match element {
                     Value::Tensor(tensor) => {
-                        // A tensor put together from pinned parts is new, and not pinned.
+                        // A tensor assembled from pinned parts is new and not pinned.
                         let home = if tensor.home == Home::Pinned { Home::Host } else { tensor.home };
                         let origin = match tensor.origin {
                             Origin::Data if home == Home::Host => self.made_part(node).unwrap_or(Origin::Data),
@@ -420,7 +420,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let origin = made_of(arguments.all().filter_map(Value::tensor));
                 Value::Tensor(Tensor { boolean, origin, graph: tensor.graph && !boolean, ..tensor })
             }
-            // Functions of torch on what is not known: results of them live where the model lives.
+            // torch functions of unknown values: the result is where the model is.
             Value::Unknown if arguments.all().any(|value| *value == Value::Unknown) => {
                 self.tensor(Tensor { boolean, ..Tensor::WITH_GRAPH })
             }
@@ -428,12 +428,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// `einsum("bhid,bhjd->bhij", q, k)` are scores, `einsum("bhij,bhjd->bhid", weights, v)` is their use.
+    /// `einsum("bhid,bhjd->bhij", q, k)` gives scores, `einsum("bhij,bhjd->bhid", weights, v)` applies the weights.
     fn einsum(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Option<Value> {
         let [Value::Text(Some(equation)), left, right] = arguments.positional.as_slice() else { return None };
         let (inputs, output) = equation.split_once("->")?;
         let (first, second) = inputs.split_once(',')?;
-        // `bct,bcs->bts`: one index is summed over, and each side brings one of its own.
+        // `bct,bcs->bts`: one index is summed over, and each operand has one index of its own.
         let own = |of: &str, other: &str| {
             of.chars().any(|index| index.is_alphabetic() && !other.contains(index) && output.contains(index))
         };
@@ -441,7 +441,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             first.chars().filter(|index| second.contains(*index) && !output.contains(*index)).collect();
         let is_between = summed.len() == 1 && own(first, second) && own(second, first);
         let right = match right {
-            // Both operands carry the summed index alike: the second is transposed.
+            // Both operands carry the summed index, so the second counts as transposed.
             Value::Tensor(tensor) if is_between => Value::Tensor(Tensor { role: Role::Transposed, ..tensor.clone() }),
             Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor.clone() }),
             _ => return None,
@@ -458,7 +458,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         Value::Tensor(Tensor { role, boolean: false, origin: Origin::Data, ..tensor })
     }
 
-    /// The call as an expression of the tree, found through the statement being run.
+    /// The call as an expression of the tree, found through the current statement.
     pub(super) fn whole(&self, node: &'a ExprCall) -> Option<&'a ruff_python_ast::Expr> {
         crate::find_expression(self.statement?, node.range())
     }

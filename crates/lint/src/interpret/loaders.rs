@@ -1,4 +1,4 @@
-//! Loaders as they are made: torch's own, and classes that derive from it.
+//! Records loaders where they are constructed: torch's own, and classes that derive from it.
 
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged;
@@ -11,7 +11,7 @@ use crate::settings::literal;
 use crate::symbols::ClassId;
 use crate::value::{LoaderId, Value};
 
-/// Options of a loader that rules ask about.
+/// Loader options that rules look at.
 struct Options {
     workers: Option<Value>,
     pin_memory: Option<Value>,
@@ -31,7 +31,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.note_loader(node, arguments, loader, batch_size)
     }
 
-    /// A loader of a class of the project's own: what its `__init__` does not name, it hands on or leaves as it is.
+    /// A loader of one of the project's own classes: options that its `__init__` does not name are passed on or keep
+    /// their default.
     pub(super) fn make_derived_loader(
         &mut self,
         node: &'a ExprCall,
@@ -48,7 +49,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             arguments.get(name, usize::MAX).cloned().or_else(default)
         };
         let (workers, pin_memory) = (get("num_workers"), get("pin_memory"));
-        // Without room for more, it may set whatever it likes itself.
+        // Without `**kwargs`, it may set these options itself.
         let is_closed = parameters.kwarg.is_none() && (workers.is_none() || pin_memory.is_none());
         let has_unknown = arguments.has_unknown || is_closed;
         let options = Options { workers, pin_memory, persistent: get("persistent_workers"), has_unknown };
@@ -79,7 +80,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             collate: get("collate_fn", 6).unwrap_or(Value::Unknown),
             has_unknown_keywords: options.has_unknown,
         };
-        // Numbers stay the same from round to round: parameters of the last one may still hold them.
+        // Ids stay the same from round to round: parameters from the last round may still hold them.
         let id = match known {
             Some(id) => {
                 self.program.constructed.loaders[id] = loader;
@@ -94,7 +95,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         Value::Loader(Some(id))
     }
 
-    /// `self.loader = loader` in a trainer that several scripts make: the attribute stands for all that they hand in.
+    /// `self.loader = loader` in a trainer that several scripts construct: the attribute stands for all loaders they
+    /// pass.
     pub(super) fn note_alike(&mut self, targets: &[Expr], value: &Expr) {
         let ([Expr::Attribute(_)], Expr::Name(name)) = (targets, value) else { return };
         if let Some([first, rest @ ..]) =
@@ -108,7 +110,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Loaders of two branches, or of two ways to return, that meet: the first of them stands for both.
+    /// Merges loaders of two branches or two returns: the first stands for both.
     pub(super) fn note_either(&mut self, one: &Value, other: &Value) {
         match (one, other) {
             (Value::Loader(Some(one)), Value::Loader(Some(other))) if one != other => {
@@ -126,7 +128,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Names where two branches meet.
+    /// Joins the names of two branches.
     pub(super) fn join_branches(&mut self, one: Names<'a>, other: Names<'a>) -> Names<'a> {
         if !self.program.constructed.loaders.is_empty() {
             let holds = |value: &Value| matches!(value, Value::Loader(_) | Value::Tuple(_));
@@ -148,7 +150,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// The loaders that `enumerate(loader)`, `tqdm(loader)`, `zip(one, other)` or `loaders[phase]` goes over.
+    /// The loaders that `enumerate(loader)`, `tqdm(loader)`, `zip(one, other)` or `loaders[phase]` iterates over.
     pub(super) fn loaders_in(&mut self, iterated: &'a Expr) -> Vec<LoaderId> {
         match iterated {
             _ if self.program.constructed.loaders.is_empty() => Vec::new(),
@@ -193,7 +195,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// The loaders that an object with an `__iter__` of its own goes over when it is gone over.
+    /// The loaders that iterating over an object with its own `__iter__` goes through.
     fn handed_out_by(&self, class: ClassId) -> Vec<LoaderId> {
         if self.member(class, "__iter__").is_none() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Values of names and attributes where they stand.
+//! Looks up the values of names and attributes.
 
 use ruff_python_ast::{Expr, ExprAttribute, Stmt};
 
@@ -38,7 +38,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 at_top.cloned().unwrap_or(Value::Unknown)
             }
             Some(Symbol::Module(module)) => Value::Module(module),
-            // A star import does not hide Python's own names: `from torch.distributed import *`.
+            // A star import does not hide Python's builtins: `from torch.distributed import *`.
             Some(Symbol::External(dotted)) if names::is_builtin(name) && dotted.starts_with("torch.") => {
                 Value::External(format!("builtins.{name}"))
             }
@@ -114,7 +114,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// The value of `args.num_workers` unless somebody says otherwise.
+    /// The default of `args.num_workers`.
     fn option_default(&self, name: &str) -> Option<Value> {
         if !is_loader_option(name) {
             return None;
@@ -156,7 +156,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         })
     }
 
-    /// Reading a property runs it.
+    /// Records a property read, which runs the property.
     fn property(&mut self, function: usize) -> Value {
         self.program.functions[function].is_called = true;
         if self.is_recording {
@@ -165,7 +165,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.program.functions[function].returns.clone().unwrap_or(Value::Unknown)
     }
 
-    /// An attribute or method of one of the given classes, bases included.
+    /// An attribute or method of one of the given classes, including its bases.
     pub(super) fn member(&self, class: usize, name: &str) -> Option<Value> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
             let method = self.program.sources.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
@@ -175,7 +175,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 }
 
 impl Interpreter<'_, '_> {
-    /// Values that `getattr(file, name)` may be: the file's only class, or any of its functions.
+    /// The value of `getattr(file, name)`: the file's only class, or any of its functions.
     pub(super) fn one_of(&self, file: usize) -> Value {
         let symbols = &self.program.sources.symbols.files[file];
         let mut functions: Vec<usize> = symbols.functions.values().copied().collect();
@@ -216,7 +216,7 @@ fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
         "grad" => Value::Tensor(Tensor { graph: false, ..tensor }),
         "T" | "mT" | "H" => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
         "keys" | "grad_fn" | "name" | "names" => Value::Unknown,
-        // `out.loss`, `out.logits`: models hand out their tensors by name. Other attributes may be anything.
+        // `out.loss`, `out.logits`: models return tensors by name. Other attributes may be anything.
         "loss" | "logits" | "last_hidden_state" | "hidden_states" | "sample" | "pooler_output" | "real" | "imag"
         | "x" | "y" | "edge_index" | "edge_attr" | "batch" | "labels" | "input_ids" | "attention_mask" => {
             Value::Tensor(tensor)

@@ -1,4 +1,4 @@
-//! Methods of values: tensors above all, then containers, modules, optimizers, loaders.
+//! Methods of values: mainly tensors, then containers, modules, optimizers, loaders.
 
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged;
@@ -48,12 +48,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Text(None)
             }
             Value::Device | Value::Number { .. } | Value::Clock => receiver.clone(),
-            // `(predicted == labels).sum()`: a value with methods is a tensor or an array, not a bool of the host.
+            // `(predicted == labels).sum()`: a value with methods is a tensor or an array, not a Python bool.
             _ => self.unknown_method(node, name, arguments),
         }
     }
 
-    /// Each value of the device that is put into the text.
+    /// Records each device value formatted into the text.
     fn note_format(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) {
         let Some(statement) = self.statement.filter(|_| self.is_recording) else { return };
         let positional = node.arguments.args.iter().zip(&arguments.positional);
@@ -66,11 +66,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// A name that gradients are asked of is a tensor, from here on.
+    /// Marks a name whose `backward` is called as a tensor from here on.
     fn note_backward(&mut self, node: &'a ExprCall, receiver: &Value) {
         let Expr::Attribute(method) = &*node.func else { return };
         let Expr::Name(loss) = &*method.value else { return };
-        // `engine.backward(loss)`: gradients are asked of what it is handed.
+        // `engine.backward(loss)`: the gradients are those of its argument.
         if !node.arguments.args.is_empty() {
             return;
         }
@@ -95,7 +95,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "to" => match self.moves_to(node, arguments) {
                 Some(Home::Device) => Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) }),
                 Some(home) => Value::Tensor(Tensor { home, ..tensor }),
-                // `torch.zeros(n, 1).to(x)`: to where `x` is, whatever it is.
+                // `torch.zeros(n, 1).to(x)`: moves to wherever `x` is.
                 None if is_made_here(&tensor) && follows_another(node, arguments) => {
                     Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) })
                 }
@@ -109,7 +109,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "type" if matches!(arguments.first(), Value::External(name) if name.contains(".cuda.")) => {
                 Value::Tensor(Tensor { home: Home::Device, boolean: false, ..moved(tensor) })
             }
-            // `.type(torch.FloatTensor)`: a type of the host's.
+            // `.type(torch.FloatTensor)`: a host type.
             "type" if matches!(arguments.first(), Value::External(name) if is_host_type(&name)) => {
                 Value::Tensor(Tensor { home: Home::Host, boolean: false, ..tensor })
             }
@@ -125,7 +125,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "dim" | "numel" | "nelement" | "ndimension" | "element_size" | "get_device" | "storage_offset" => {
                 Value::SIZE
             }
-            // Without an argument it asks for the type's name, which says where the tensor lies: `.type(x.type())` moves there.
+            // Without an argument it returns the type's name, which tells where the tensor is: `.type(x.type())` moves
+            // there.
             "type"
                 if arguments.positional.is_empty() && arguments.keywords.is_empty() && tensor.home == Home::Device =>
             {
@@ -173,7 +174,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
                 Value::Tensor(Tensor { home: tensor.home, origin, ..Tensor::ON_DEVICE })
             }
-            // Shape changes keep what the tensor is.
+            // Shape changes keep the tensor's role.
             "view" | "reshape" | "unsqueeze" | "squeeze" | "expand" | "contiguous" | "clone" | "repeat" | "flatten"
             | "expand_as" | "view_as" | "reshape_as" | "chunk" | "split" | "float" | "half" | "bfloat16" | "double"
             | "long" | "int" | "type" | "unbind" | "narrow" => {
@@ -190,7 +191,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Tensor(Tensor { role, boolean, ..tensor })
             }
             "bool" => Value::Tensor(Tensor { boolean: true, graph: false, ..tensor }),
-            // The old contents are gone.
+            // Overwrites the old contents.
             "fill_" | "zero_"
                 if matches!(tensor.origin, Origin::Factory(_) | Origin::Constant(_))
                     && arguments.all().all(Value::is_sized) =>
@@ -198,13 +199,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Tensor(Tensor { origin: Origin::Constant(node.range()), ..tensor })
             }
             _ => {
-                // An in-place operation leaves a mask a mask.
+                // An in-place operation on a mask gives a mask.
                 let keeps = operations::keeps_masks(name) || name.ends_with('_');
                 let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
                 let device = tensor.home == Home::Device || arguments.all().any(Value::is_on_device);
                 // The result is new, and not pinned.
                 let home = if device { Home::Device } else { Home::Host };
-                // Drawn anew, it is as new as its place.
+                // Filled in place with random numbers, the tensor keeps the origin of its storage.
                 let is_drawn = matches!(name, "normal_" | "uniform_" | "random_" | "bernoulli_" | "exponential_");
                 let constant = arguments.all().all(Value::is_sized) || is_drawn;
                 let origin = match tensor.origin {
@@ -220,7 +221,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Where `.to(…)` moves; none where it only changes the type.
+    /// Where `.to(…)` moves the tensor; `None` where it only changes the type.
     pub(super) fn moves_to(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Home> {
         let argument = node.arguments.find_argument_value("device", 0)?;
         let value = arguments.keyword("device").or_else(|| arguments.positional.first());
@@ -299,7 +300,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Records what a container holds now, by its name or as an attribute of one of the given classes.
+    /// Records a container's current contents, by its name or as an attribute of one of the given classes.
     fn hold(&mut self, node: &'a ExprCall, owner: Option<&'a str>, container: Value) {
         if let Some(owner) = owner {
             self.names.insert(owner, container);
@@ -310,7 +311,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.hold_as(attribute, container);
     }
 
-    /// The same, of an attribute.
+    /// Like [`Self::hold`], for an attribute.
     pub(super) fn hold_as(&mut self, attribute: &'a ruff_python_ast::ExprAttribute, container: Value) {
         if let Value::Instance(class) | Value::Model(Some(class)) =
             self.quietly(|quiet| quiet.evaluate(&attribute.value))
@@ -341,7 +342,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "optimizers" => Value::Optimizer(None),
             "manual_backward" => Value::Nothing,
             "step" | "backward" => Value::Unknown,
-            // `model.loss_and_metrics(batch)`: numbers, perhaps, beside the loss.
+            // `model.loss_and_metrics(batch)`: perhaps numbers besides the loss.
             _ if name.split('_').any(|word| word.starts_with("metric")) => self.tensor(Tensor::GUESS),
             _ if arguments.all().any(Value::holds_device) || arguments.all().any(|value| value.tensor().is_some()) => {
                 self.tensor(Tensor::WITH_GRAPH)
@@ -350,7 +351,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// The attribute's name as it is written somewhere in the file, so that it lives as long as the tree.
+    /// The attribute's name as a slice of the file's text, so that it lives as long as the tree.
     fn attribute_key(&self, class: usize, attribute: &str) -> Option<&'a str> {
         let definition = self.program.sources.symbols.classes[class].definition;
         let file = &self.program.sources.files[self.program.sources.symbols.classes[class].file];
@@ -381,7 +382,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Some(_) => Value::HOST,
                 None => Value::Unknown,
             },
-            // accelerate and fabric hand back what they are given, ready to use.
+            // accelerate and fabric return their arguments, ready to use.
             "prepare" | "setup" | "setup_dataloaders" | "prepare_data_loader" | "prepare_model" => {
                 match arguments.positional.as_slice() {
                     [one] => one.clone(),
@@ -399,12 +400,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// On the host, by a factory.
+/// Whether a factory made the tensor on the host.
 fn is_made_here(tensor: &Tensor) -> bool {
     tensor.home == Home::Host && matches!(tensor.origin, Origin::Constant(_) | Origin::Factory(_))
 }
 
-/// The only argument is a name that nothing is known of, and that is not a type's.
+/// Whether the only argument is an unknown name that does not denote a type.
 fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
     let is_other = |name: &str| !name.to_ascii_lowercase().contains("type");
     match (&*node.arguments.args, arguments.positional.as_slice()) {
@@ -421,7 +422,7 @@ fn moved(tensor: Tensor) -> Tensor {
     Tensor { origin, ..tensor }
 }
 
-/// `build_loss(options).to(device)`: what functions of such names make are modules.
+/// `build_loss(options).to(device)`: functions with such names make modules.
 fn is_made_by_factory(node: &ExprCall) -> bool {
     let Expr::Attribute(method) = &*node.func else { return false };
     let Expr::Call(made) = &*method.value else { return false };

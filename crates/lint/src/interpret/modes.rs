@@ -1,4 +1,4 @@
-//! Where a block turns from training to evaluation: `model.eval()`.
+//! Finds where a block switches from training to evaluation: `model.eval()`.
 
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
@@ -8,10 +8,10 @@ use crate::classes::dotted_name;
 use crate::program::FunctionKind;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
-    /// `model.eval()` with no `.train()` behind it in the same block. Beside `student.train()` it holds a teacher still.
+    /// `model.eval()` without a later `.train()` in the same block. Beside `student.train()` it freezes a teacher.
     pub(super) fn starts_evaluation(&self, upto: &[Stmt], rest: &[Stmt]) -> bool {
         let Some((statement, before)) = upto.split_last() else { return false };
-        // A loss that looks for its own adversaries holds the model still and goes on.
+        // A loss that searches for its own adversarial examples puts the model in eval mode and goes on.
         if matches!(self.kind(), FunctionKind::Loss | FunctionKind::Step) {
             return false;
         }
@@ -21,20 +21,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if near.iter().filter_map(|near| called_without_arguments(near, "train")).any(|trained| trained != still) {
             return false;
         }
-        // `reference.eval()`, `teacher.requires_grad_(False)`: a model that is held still while another is trained.
+        // `reference.eval()`, `teacher.requires_grad_(False)`: a model that is frozen while another is trained.
         let next = &rest[..rest.len().min(3)];
         if is_reference(&still) || next.iter().any(|later| freezes(later, &still)) {
             return false;
         }
-        // Behind a backward pass of the same block, what follows belongs to the step.
+        // After a backward pass in the same block, the rest belongs to the step.
         if before.iter().any(goes_back) && !rest.iter().any(is_without_graph) {
             return false;
         }
-        // Gradients asked for without going over data: adversaries for the step that calls for them.
+        // Gradients without a loop over data: adversarial examples for the calling step.
         if self.asks_for_gradients(rest) && !super::goes_over_data(rest) {
             return false;
         }
-        // Tidying up at a step's end: nothing is evaluated any more.
+        // Cleanup at the end of a step: nothing is evaluated any more.
         let ends = matches!(rest, [Stmt::Return(last)] if last.value.as_deref().is_none_or(only_reads));
         !ends && !rest.iter().any(|later| calls(later, "train"))
     }
@@ -49,7 +49,7 @@ impl Interpreter<'_, '_> {
     }
 }
 
-/// `model` of the statement `model.train()`.
+/// `model` in the statement `model.train()`.
 fn called_without_arguments(statement: &Stmt, name: &str) -> Option<String> {
     let Stmt::Expr(inner) = statement else { return None };
     let Expr::Call(call) = &*inner.value else { return None };
@@ -58,7 +58,7 @@ fn called_without_arguments(statement: &Stmt, name: &str) -> Option<String> {
     is_meant.then(|| dotted_name(&method.value).unwrap_or_default())
 }
 
-/// `loss.item()`, `a.detach().cpu(), b`: values are handed on, and nothing is computed.
+/// `loss.item()`, `a.detach().cpu(), b`: only passes values on, computes nothing.
 fn only_reads(expression: &Expr) -> bool {
     match expression {
         Expr::Call(call) => {
@@ -73,7 +73,7 @@ fn only_reads(expression: &Expr) -> bool {
     }
 }
 
-/// A model by a name that says it is not the one that is trained.
+/// Whether the name says that the model is not the one being trained.
 fn is_reference(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
     last.split('_').any(|word| matches!(word, "ref" | "reference" | "teacher" | "frozen"))
@@ -108,7 +108,7 @@ fn is_without_graph(statement: &Stmt) -> bool {
     names.into_iter().any(|name| matches!(name, "no_grad" | "inference_mode"))
 }
 
-/// A backward pass of the block itself, or of a branch in it; not one of a loop inside.
+/// A backward pass in the block itself or in a branch of it, but not in an inner loop.
 fn goes_back(statement: &Stmt) -> bool {
     match statement {
         Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call)

@@ -7,7 +7,7 @@ use ruff_python_ast::Expr;
 use crate::settings::is_settings_name;
 use crate::value::Value;
 
-/// Names are asked about often, and most are in small letters already.
+/// Lowercases a name. Called often, so names without capitals are not copied.
 fn lowered(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
 }
@@ -124,7 +124,7 @@ pub fn is_loader_name(name: &str) -> bool {
         || lower.ends_with("_iterator")
 }
 
-/// `optimizer`, `optim_d`, `self.opt_G`, `adam`. `opt` alone is as often a bag of settings.
+/// `optimizer`, `optim_d`, `self.opt_G`, `adam`. `opt` alone is as often a namespace of settings.
 pub fn is_optimizer_name(name: &str) -> bool {
     let lower = lowered(name);
     (lower.contains("optim") && !lower.contains("param") && !lower.contains("step") && !lower.contains("args"))
@@ -160,7 +160,7 @@ pub fn is_model_name(name: &str) -> bool {
                 | "module"
         )
     };
-    // The whole name, its end after a `_`, or its beginning before one.
+    // The whole name, its last word or its first word.
     let (first, last) = (lower.split('_').next().unwrap_or_default(), lower.rsplit('_').next().unwrap_or_default());
     (is_part(last) || is_part(first) || lower.starts_with("net"))
         && ![
@@ -217,7 +217,7 @@ pub fn is_loss_function_name(name: &str) -> bool {
         && !NOT.iter().any(|prefix| lower.starts_with(prefix))
 }
 
-/// `evaluate`, `validate_epoch`, `test`, `run_eval`: functions that measure and do not train.
+/// `evaluate`, `validate_epoch`, `test`, `run_eval`: functions that measure instead of training.
 pub fn is_evaluation_name(name: &str) -> bool {
     const WORDS: &[&str] = &[
         "eval",
@@ -268,9 +268,9 @@ pub fn is_evaluation_name(name: &str) -> bool {
     let lower = lowered(name);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
     let trains = words.iter().any(|word| matches!(*word, "train" | "training" | "fit" | "loss"));
-    // `generate_square_mask`, `sample_noise`: what is made there is an input of a step, not its output.
+    // `generate_square_mask`, `sample_noise`: these make inputs of a step, not outputs.
     let makes_inputs = words.iter().any(|word| INPUTS.contains(&word.trim_end_matches('s')));
-    // `sample_data`, `generate_batches`: so is what is drawn there, unless another word speaks of an evaluation.
+    // `sample_data`, `generate_batches`: so do these, unless another word means evaluation.
     let draws = |word: &str| matches!(word, "sample" | "generate");
     let is_data = |word: &str| {
         let word = word.trim_end_matches('s');
@@ -281,7 +281,7 @@ pub fn is_evaluation_name(name: &str) -> bool {
     !trains && !makes_inputs && !makes_data && words.iter().any(|word| WORDS.contains(word))
 }
 
-/// `sample_noise`, `q_sample`, `predict_eps_from_start`: drawing and predicting are parts of many a step.
+/// `sample_noise`, `q_sample`, `predict_eps_from_start`: sampling and predicting are part of many steps.
 pub fn is_drawing_name(name: &str) -> bool {
     const WORDS: &[&str] = &["sample", "generate", "predict", "prediction", "generation"];
     let lower = lowered(name);
@@ -315,7 +315,7 @@ pub fn is_settings_like(name: &str) -> bool {
         || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Functions that run now and then whoever calls them: savers, loaders of checkpoints and shards, warm-ups.
+/// Functions that run only now and then, whoever calls them: savers, loaders of checkpoints and shards, warm-ups.
 pub fn is_seldom_name(name: &str) -> bool {
     let lower = lowered(name);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
@@ -328,7 +328,7 @@ pub fn is_seldom_name(name: &str) -> bool {
     !trains && (loads || saves || lower == "state_dict" || lower == "load_state_dict")
 }
 
-/// Methods that a trainer calls at every step of the callbacks and hooks it is given.
+/// Methods of callbacks and hooks that a trainer calls at every step.
 pub fn is_step_hook(name: &str) -> bool {
     matches!(
         name,
@@ -353,7 +353,7 @@ pub fn is_step_hook(name: &str) -> bool {
     )
 }
 
-/// `is_causal()`, `has_cache()`: functions that answer with a truth of the host's.
+/// `is_causal()`, `has_cache()`: functions that return a host bool.
 pub fn is_question(name: &str) -> bool {
     name.starts_with("is_") || name.starts_with("has_")
 }
@@ -381,7 +381,7 @@ pub fn is_step_name(name: &str) -> bool {
         .any(|part| lower == *part || lower.ends_with(part) || lower.starts_with(part))
 }
 
-/// Python's own functions and types.
+/// Python's builtin functions and types.
 pub(super) fn is_builtin(name: &str) -> bool {
     const BUILTINS: &[&str] = &[
         "len",

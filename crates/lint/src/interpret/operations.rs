@@ -1,6 +1,6 @@
-//! Operations of tensors by their names: which are theirs alone, and which make masks.
+//! Classifies tensor operations by name: those that only tensors have, and those that make masks.
 
-/// Methods of tensors that other objects seldom have: whoever has them is one.
+/// Methods that are nearly unique to tensors: a value that has one is a tensor.
 pub fn is_tensor_method(name: &str) -> bool {
     matches!(
         name,
@@ -69,12 +69,13 @@ pub fn is_tensor_method(name: &str) -> bool {
     )
 }
 
-/// `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object hand out what they like.
+/// Whether the name may be a tensor method's: `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object may
+/// return anything.
 pub fn may_be_tensor_method(name: &str) -> bool {
     is_tensor_method(name) || name.ends_with('_') || !name.contains('_') && !matches!(name, "get" | "pop" | "count")
 }
 
-/// Operations that leave a mask one: they move and repeat what is in it.
+/// Operations that turn a mask into a mask: they move and repeat its elements.
 pub fn keeps_masks(name: &str) -> bool {
     matches!(
         name,

@@ -1,4 +1,4 @@
-//! Whether a round through all functions learned anything that the round before did not know.
+//! Detects whether a round through all functions learned anything new.
 
 use std::hash::{Hash, Hasher};
 
@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use crate::program::{FunctionFacts, Loader, Program};
 use crate::value::Value;
 
-/// A digest of everything that one round leaves for the next: two rounds that end with the same one read the same values.
+/// A digest of everything that one round leaves for the next: two rounds with equal digests read the same values.
 pub fn digest(program: &Program) -> u64 {
     let mut state = FxHasher::default();
     for facts in &program.functions {
@@ -38,7 +38,7 @@ fn digest_loader(loader: &Loader, state: &mut FxHasher) {
     (options, &loader.dataset, &loader.collate, loader.has_unknown_keywords).hash(state);
 }
 
-/// Maps have no order of their own: their entries' digests are added up.
+/// Sums the digests of a map's entries, since maps have no stable order.
 fn unordered<K: Hash, V: Hash>(map: &FxHashMap<K, V>) -> u64 {
     map.iter().fold(map.len() as u64, |sum, entry| {
         let mut state = FxHasher::default();

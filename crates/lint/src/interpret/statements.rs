@@ -1,4 +1,4 @@
-//! Statements, in order.
+//! Runs statements in order.
 
 use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTry, StmtWith};
 use ruff_text_size::{Ranged, TextRange};
@@ -13,11 +13,11 @@ use crate::context::{Frame, Guard, LoopKind};
 use crate::program::{Accumulation, Call, Callee, FunctionKind, Loop};
 use crate::value::Value;
 
-/// Loops nested deeper than this are gone through once.
+/// Loops nested deeper than this are visited once.
 const MOST_REPEATED: usize = 2;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
-    /// A block in order. `if cond: continue` and `model.eval()` change what the rest of the block runs under.
+    /// Runs a block in order. `if cond: continue` and `model.eval()` change the context of the rest of the block.
     pub(super) fn run_block(&mut self, body: &'a [Stmt]) {
         for (index, statement) in body.iter().enumerate() {
             let rest = &body[index + 1..];
@@ -38,7 +38,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Runs one statement; the frame that the rest of its block runs under, if it makes one.
+    /// Runs one statement; returns the frame that the rest of its block runs under, if there is one.
     fn run_statement(&mut self, statement: &'a Stmt) -> Option<Frame> {
         let outer = self.statement.replace(statement);
         let mut around = None;
@@ -65,7 +65,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Stmt::AnnAssign(assign) => {
                 if let Some(expression) = &assign.value {
                     let value = self.evaluate(expression);
-                    // `nodes: List[Node] = []`: what it will hold is said, not seen.
+                    // `nodes: List[Node] = []`: the annotation says what it will hold.
                     let value = match self.annotated(Some(&assign.annotation)) {
                         Some(said @ (Value::List(_) | Value::Dict { .. })) if value != Value::Unknown => {
                             said.join(&value)
@@ -113,7 +113,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Stmt::With(with) => {
                 self.run_with(with);
-                // Statements after `with …: return` are reached where the block swallowed an error.
+                // Statements after `with …: return` are reached where the block suppressed an error.
                 around = matches!(with.body.last(), Some(Stmt::Return(_))).then_some(Frame::Handler);
             }
             Stmt::Try(attempt) => self.run_try(attempt),
@@ -166,7 +166,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn inner_function(&self, definition: &ruff_python_ast::StmtFunctionDef) -> Option<usize> {
         let functions = &self.program.sources.symbols.functions;
-        // Functions are numbered in the order of the text: the inner one comes after the one that holds it.
+        // Functions are numbered in text order: an inner one comes after the one that contains it.
         let holds = |function: &crate::symbols::Function| {
             function.definition.is_some_and(|known| std::ptr::eq(known, definition))
         };
@@ -178,7 +178,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.test(&branch.test);
         let before = self.names.clone();
         let leaves = ends_turn(&branch.body);
-        // `if isinstance(x, Tensor):`, whatever else others hand in.
+        // `if isinstance(x, Tensor):`, even if other callers pass an array.
         if let Some(name) = asked_for_tensor(&branch.test)
             && self.names.get(name) == Some(&Value::Numpy)
         {
@@ -189,7 +189,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if leaves {
             self.names = before.clone();
         }
-        // `if isinstance(x, Tensor): return …`: further down, and in the `else`, it is something else.
+        // `if isinstance(x, Tensor): return …`: afterwards, and in the `else`, it is not a tensor.
         let mut before = before;
         if let Some(name) = asked_for_tensor(&branch.test).filter(|_| leaves || !branch.elif_else_clauses.is_empty()) {
             before.insert(name, Value::Unknown);
@@ -201,10 +201,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let guard = match &clause.test {
                 Some(test) => {
                     let inner = self.classify(test, &clause.body);
-                    // Asked only where the branches before it are not taken.
+                    // Evaluated only where the earlier branches are not taken.
                     self.within(Frame::Guard(otherwise), test.range(), |inside| inside.test(test));
                     let guard = match (when_true, inner.when_true) {
-                        // The `elif` of a cadence guard belongs to it.
+                        // The `elif` of a cadence guard shares its cadence.
                         (Guard::Cadence, _) => Guard::Cadence,
                         (_, Guard::Open) if otherwise == Guard::Taken => Guard::Open,
                         (_, Guard::Open | Guard::Taken) => otherwise,
@@ -234,7 +234,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.names = match after {
             Some(after) if has_else => after,
             Some(after) => {
-                // `if isinstance(x, Tensor): x = x.item()`: after it, `x` is not a tensor.
+                // `if isinstance(x, Tensor): x = x.item()`: afterwards `x` is not a tensor.
                 let mut before = before;
                 if let Some(name) = asked_for_tensor(&branch.test) {
                     before.remove(name);
@@ -329,7 +329,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Whether a loop over data, or one that runs a model, was gone through since.
+    /// Whether a loop over data, or one that runs a model, was visited since context `first`.
     fn repeats_since(&self, first: usize) -> bool {
         let notes = &self.program.notes;
         let is_loop = |id: usize| notes.contexts.get(id).frame == Frame::Loop(LoopKind::Plain);
@@ -451,7 +451,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// A container once `value` is stored into it at `index`.
+/// A container after `value` is stored into it at `index`.
 fn with_stored(base: Value, index: Value, value: Value) -> Option<Value> {
     Some(match (base, index) {
         (Value::Dict { mut entries, element }, Value::Text(Some(key))) => {
@@ -477,7 +477,7 @@ fn body_range(body: &[Stmt]) -> TextRange {
 
 pub(super) type Names<'a> = rustc_hash::FxHashMap<&'a str, Value>;
 
-/// Joins what names may hold where two paths meet.
+/// Joins the names of two paths where they meet.
 pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> {
     for (name, value) in other {
         match one.entry(name) {

@@ -1,4 +1,4 @@
-//! Values a backward pass starts from: losses on the device, however they were made.
+//! Values a backward pass starts from: losses on the device, however they were computed.
 
 use ruff_python_ast::{Expr, ExprCall, Operator};
 
@@ -6,8 +6,8 @@ use super::Interpreter;
 use crate::value::Value;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
-    /// `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss / n).backward()`: the loss is a tensor with a
-    /// graph. Its name is remembered, so that the next round knows it from where it is bound.
+    /// `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss / n).backward()`: the loss is a tensor with
+    /// a graph. Its name is remembered, so that the next round knows it from its assignment on.
     pub(super) fn note_trained(&mut self, node: &'a ExprCall) {
         match (node.arguments.args.first(), &*node.func) {
             (Some(loss), _) => self.mark_trained(loss),
@@ -36,7 +36,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     }
                 }
             }
-            // `losses["total"].backward()`: a dictionary of losses is followed like one of them.
+            // `losses["total"].backward()`: a dictionary of losses is treated like a loss.
             Expr::Subscript(subscript) => self.mark_trained(&subscript.value),
             Expr::BinOp(operation) => {
                 self.mark_trained(&operation.left);
@@ -55,10 +55,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// The value bound to a name: where nothing is known of it, what the name itself tells.
+    /// The value bound to a name; where it is unknown, a guess from the name.
     pub(super) fn bound_to(&self, name: &str, value: Value) -> Value {
         match value {
-            // `model, state, step = load(…)`: what counts steps is a number, whatever it was packed with.
+            // `model, state, step = load(…)`: a step counter is a number, whatever it was packed with.
             Value::Tensor(_) if is_counter(name) => Value::NUMBER,
             Value::Unknown if self.program.functions[self.function].trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             Value::Unknown => match super::names::by_name(name) {

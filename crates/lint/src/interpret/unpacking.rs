@@ -1,11 +1,11 @@
-//! Values handed to names: to several at once, and to those of a loop.
+//! Unpacking of values into several names, and into loop targets.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, StmtFor};
 
 use crate::value::Value;
 
-/// `b, n, d, device = *x.shape, x.device`: the starred part stands for as many values as the names leave it.
+/// `b, n, d, device = *x.shape, x.device`: expands the starred part to as many values as there are names for it.
 pub(super) fn spread(expression: &Expr, target: &Expr, value: Value) -> Value {
     let (Expr::Tuple(written), Expr::Tuple(names), Value::Tuple(elements)) = (expression, target, &value) else {
         return value;
@@ -24,7 +24,7 @@ pub(super) fn spread(expression: &Expr, target: &Expr, value: Value) -> Value {
     Value::tuple(spread)
 }
 
-/// `for k in images: show(images[k])`: whatever it is, it is gone through by its keys.
+/// `for k in images: show(images[k])`: iterates over keys, whatever the type.
 pub(super) fn goes_over_keys(repeat: &StmtFor) -> bool {
     struct Lookups<'a> {
         owner: &'a str,

@@ -1,4 +1,4 @@
-//! Arguments of a call that are added, changed or taken out, all of one call together.
+//! Adds, changes and removes call arguments, all changes of one call together.
 
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::{Ranged, TextRange, TextSize};
@@ -10,9 +10,9 @@ use crate::fix::Edit;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     pub name: String,
-    /// As it is written; empty for one that is taken out.
+    /// As source text; empty for an argument that is removed.
     pub value: String,
-    /// Its place among positional arguments, from 0; none where it can be given by name alone.
+    /// Its position among positional arguments, from 0; `None` for a keyword-only argument.
     pub position: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn edits(file: &SourceFile, call: &ExprCall, changes: &[Change]) -> V
     edits
 }
 
-/// Where the argument's value stands.
+/// The range of the argument's value.
 fn given(call: &ExprCall, argument: &Argument) -> Option<TextRange> {
     if let Some(keyword) = call.arguments.find_keyword(&argument.name) {
         return Some(keyword.value.range());
@@ -54,13 +54,13 @@ fn given(call: &ExprCall, argument: &Argument) -> Option<TextRange> {
 fn positional<'a>(call: &'a ExprCall, argument: &Argument) -> Option<&'a Expr> {
     let position = argument.position?;
     let args = &call.arguments.args;
-    // Behind `*these` positions are not known.
+    // After `*these`, positions are not known.
     let is_known = !args.iter().take(position + 1).any(Expr::is_starred_expr);
     args.get(position).filter(|_| is_known)
 }
 
 fn add(file: &SourceFile, call: &ExprCall, added: &[&Argument]) -> Edit {
-    // `**options` may hold a name that is added: what stands behind it there wins.
+    // `**options` may contain an added name: the added pair goes after it and wins.
     if let Some(options) = call.arguments.keywords.iter().find(|keyword| keyword.arg.is_none()) {
         let pairs: Vec<String> = added.iter().map(|one| format!("\"{}\": {}", one.name, one.value)).collect();
         let value = file.slice(options.value.range());
@@ -77,14 +77,14 @@ fn add(file: &SourceFile, call: &ExprCall, added: &[&Argument]) -> Edit {
     if let Some(Expr::Generator(generator)) = call.arguments.args.first()
         && !generator.parenthesized
     {
-        // `f(x for x in y)` needs parentheses once it has company.
+        // `f(x for x in y)` needs parentheses once another argument is added.
         let text = format!("({}), {pairs}", file.slice(generator.range()));
         return Edit::replace(generator.range(), text);
     }
     Edit::insert(end, format!("{}{pairs}", parting(file, start, end)))
 }
 
-/// A comma; where the last argument has a line to itself, a new line follows it.
+/// A comma, followed by a new line where the last argument has a line to itself.
 fn parting(file: &SourceFile, start: TextSize, end: TextSize) -> String {
     let before = file.slice(TextRange::new(file.line_start(start), start));
     let line = file.line(end);
@@ -94,7 +94,7 @@ fn parting(file: &SourceFile, start: TextSize, end: TextSize) -> String {
     if is_alone { format!(",{newline}{before}") } else { ", ".to_string() }
 }
 
-/// Behind the parentheses that stand around an argument.
+/// The end of the parentheses around an argument.
 fn outer_end(file: &SourceFile, call: &ExprCall, end: TextSize) -> TextSize {
     let until = call.arguments.end() - TextSize::new(1);
     let mut behind = end;
@@ -110,7 +110,7 @@ fn outer_end(file: &SourceFile, call: &ExprCall, end: TextSize) -> TextSize {
     behind
 }
 
-/// The argument with the comma that parts it from the others.
+/// Removes the argument and the comma that separates it from the others.
 fn without(file: &SourceFile, call: &ExprCall, argument: &Argument) -> Option<Edit> {
     let keyword = call.arguments.find_keyword(&argument.name).map(Ranged::range);
     let range = keyword.or_else(|| positional(call, argument).map(Ranged::range))?;
@@ -118,7 +118,7 @@ fn without(file: &SourceFile, call: &ExprCall, argument: &Argument) -> Option<Ed
     let mut all: Vec<TextRange> = all.chain(call.arguments.keywords.iter().map(Ranged::range)).collect();
     all.sort_by_key(|one| one.start());
     let own = all.iter().position(|one| *one == range)?;
-    // A positional argument that others follow keeps their places: it gets its default.
+    // A positional argument followed by others stays: removing it would shift them.
     if keyword.is_none() && own + 1 < call.arguments.args.len() {
         return None;
     }

@@ -1,11 +1,11 @@
-//! Lines at the head of a file: imports that are missing, what comes behind all imports and what comes before them.
+//! Lines at the top of a file: missing imports, lines after all imports and lines before them.
 
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextSize};
 
 use crate::file::SourceFile;
 
-/// Modules of Python itself that many scripts import first, and that load nothing else of weight.
+/// Standard library modules that many scripts import first, and that load nothing heavy.
 const LIGHT: &[&str] = &[
     "argparse",
     "collections",
@@ -37,22 +37,22 @@ const LIGHT: &[&str] = &[
 
 #[derive(Default)]
 pub(super) struct Head {
-    /// Names of modules, and whole statements that begin with `from`.
+    /// Module names, and whole statements that begin with `from`.
     pub imports: Vec<String>,
-    /// Groups of lines, each by itself.
+    /// Groups of lines, each set apart.
     pub after: Vec<Vec<String>>,
     pub before: Vec<String>,
 }
 
 impl Head {
-    /// Texts to insert, by offset.
+    /// Text to insert, by offset.
     pub fn edits(&self, file: &SourceFile, newline: &str) -> Vec<(TextSize, String)> {
         let body = &file.syntax.body;
         let mut edits = Vec::new();
         let joined = |lines: &[String]| lines.iter().map(|line| format!("{line}{newline}")).collect::<String>();
         if !self.before.is_empty() {
             let first = body.iter().position(|statement| imports(statement).iter().any(|name| is_heavy(name)));
-            // Without imports: behind a docstring.
+            // Without imports: after a docstring.
             let first = first.unwrap_or_else(|| body.iter().take_while(|statement| is_words(statement)).count());
             let knows_os = body[..first].iter().any(|statement| binds(statement, "os"));
             let import = if knows_os { String::new() } else { format!("import os{newline}{newline}") };
@@ -85,7 +85,7 @@ impl Head {
         };
         let line = file.line_end(file.line(end));
         let rest = file.text.get(usize::from(line)..).unwrap_or_default();
-        // Behind the line end, which the last line of a file may lack.
+        // After the line ending, which the last line of a file may lack.
         match rest.find('\n') {
             Some(at) => edits.push((line + TextSize::new(at as u32 + 1), text)),
             None => edits.push((line, format!("{newline}{}", text.trim_end_matches(['\n', '\r'])))),
@@ -94,7 +94,7 @@ impl Head {
     }
 }
 
-/// The last import before the first definition or loop; a docstring where there is none.
+/// The last import before the first definition or loop; a docstring where there is no import.
 fn last_of_head(body: &[Stmt]) -> Option<usize> {
     let is_over = |statement: &Stmt| {
         matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_) | Stmt::For(_) | Stmt::While(_) | Stmt::With(_))
@@ -140,7 +140,7 @@ fn is_heavy(module: &str) -> bool {
     module != "__future__" && !LIGHT.contains(&module)
 }
 
-/// Whether the statement is `import name`, or an import of a part of it.
+/// Whether the statement is `import name`, or imports a submodule of it.
 fn binds(statement: &Stmt, name: &str) -> bool {
     let Stmt::Import(import) = statement else { return false };
     import.names.iter().any(|alias| match &alias.asname {

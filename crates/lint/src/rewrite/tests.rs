@@ -1,9 +1,9 @@
-//! Every change of a text, by the text that it becomes.
+//! Tests of each kind of rewrite against the resulting text.
 
 use super::*;
 
 fn at(text: &str, words: &str) -> Spot {
-    // The call that begins with these words, as CPython 3.11 tells it: by the closing parenthesis.
+    // The call that begins with these words, as CPython 3.11 reports it: by its closing parenthesis.
     let start = text.find(words).expect("words");
     let open = start + words.len() - 1;
     let mut depth = 0;
@@ -33,7 +33,7 @@ fn pinned() -> Argument {
     argument("pin_memory", "True", Some(7))
 }
 
-/// The loader of the text gets workers and pinned memory.
+/// Gives the loader in the text workers and pinned memory.
 fn check_loader(before: &str, after: &str) {
     let mut rewrite = Rewrite::of("train.py", before).expect("it parses");
     for argument in [workers(), pinned()] {

@@ -1,4 +1,4 @@
-//! TP503: gradients exchanged at every micro-step of an accumulation.
+//! TP503: gradients are exchanged at every micro-step of an accumulation.
 
 use crate::context::{Frame, Guard, LoopKind};
 use crate::finding::{Cause, Confidence, Effort, Severity};
@@ -28,7 +28,7 @@ fn check(check: &mut Check) {
         if step.name != "step" || !has(Topic::Distributed) || has(Topic::NoSync) {
             continue;
         }
-        // The optimizer's step under a cadence guard that does not hold the backward pass.
+        // The optimizer's step is under a cadence guard that does not contain the backward pass.
         let guard = program
             .notes
             .contexts

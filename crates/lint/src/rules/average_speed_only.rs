@@ -1,4 +1,4 @@
-//! TP606: a speed that is averaged since the start, so that it hides every change.
+//! TP606: a speed averaged since the start, which hides every change.
 
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::Ranged;
@@ -34,13 +34,14 @@ fn check(check: &mut Check) {
             speed.start
         );
         let advice = "also log the speed since the last log line: reset the clock after each one";
-        // In the loop of steps itself a figure of the last lines is a line away; around it, an average may be what is wanted.
+        // In the loop of steps itself, a speed since the last log line is one line of work; around it, an average may
+        // be intended.
         let notice = if program.step_loop(speed.context).is_some() { Notice::Default } else { Notice::Pedantic };
         check.report_as(notice, speed.context, speed.expression, message, Fix::shown(advice));
     }
 }
 
-/// The loop of steps around, or one that holds such a loop: `for update in …: for minibatch in …`.
+/// The enclosing loop of steps, or a loop that contains one: `for update in …: for minibatch in …`.
 fn loop_of_steps<'p, 'a>(program: &'p Program<'a>, context: ContextId) -> Option<&'p Loop<'a>> {
     if let Some(step_loop) = program.step_loop(context) {
         return program.loop_at(step_loop);

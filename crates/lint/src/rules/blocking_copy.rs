@@ -1,4 +1,4 @@
-//! TP303: pinned batches copied as if they were not.
+//! TP303: pinned batches copied with a blocking copy.
 
 use crate::context::{Context, ContextId, Frame, LoopKind};
 use crate::edits::set_keyword;
@@ -26,7 +26,7 @@ fn check(check: &mut Check) {
         let from_pinned = matches!(&call.receiver, Value::Tensor(tensor) if tensor.home == Home::Pinned);
         let has_flag = call.node.arguments.find_keyword("non_blocking").is_some() || call.node.arguments.args.len() > 1;
         let has_rest = call.keywords.iter().any(|(name, _)| name.is_none());
-        // An evaluation runs now and then.
+        // An evaluation runs only now and then.
         let is_seldom = program.is_evaluation(call.context) && !trains_around(program, call.context)
             || is_pass_without_gradients(program, call.context);
         if !from_pinned || has_flag || has_rest || is_seldom || !super::moves_to_device(call) {
@@ -42,12 +42,12 @@ fn check(check: &mut Check) {
     }
 }
 
-/// `with torch.no_grad(): features = frozen(images.to(device))` in the loop that trains what stands behind it.
+/// `with torch.no_grad(): features = frozen(images.to(device))` in the loop that trains the layers on top.
 fn trains_around(program: &Program, context: ContextId) -> bool {
     innermost_loop(program, context).is_some_and(|around| around.trains)
 }
 
-/// A loop over data that runs a model and trains nothing: what it copies is copied once.
+/// Whether this is a loop over data that runs a model without training: its copies happen once.
 fn is_pass_without_gradients(program: &Program, context: ContextId) -> bool {
     let Some(around) = innermost_loop(program, context) else { return false };
     let is_without = |inside: &Context| {

@@ -1,4 +1,4 @@
-//! TP506: ranks that meet at every step only to average a number for the log.
+//! TP506: ranks synchronize at every step only to average a number for the log.
 
 use ruff_python_ast::Stmt;
 
@@ -38,12 +38,13 @@ fn check(check: &mut Check) {
         {
             continue;
         }
-        // Where the same statement reads the number back, TP101 stands on it, and one change mends both.
+        // Where the same statement reads the number back, TP101 already reports it, and one change fixes both.
         let is_read = program
             .calls_of(program.notes.contexts.get(call.context).function)
             .any(|other| other.name == "item" && call.statement.range().contains_range(other.node.range()));
         let overlaps = call.node.arguments.find_keyword("async_op").is_some();
-        // Ranks meet for the gradients anyway, and a helper is not where the number is asked for: only the loop's own.
+        // Ranks synchronize for the gradients anyway, and a helper does not decide when it is called: report only the
+        // loop's own calls.
         let is_own = program.step_loop(call.context).is_some();
         let notice = if is_read || overlaps || !is_own { Notice::Pedantic } else { Notice::Default };
         let message = format!("`{}` on a number for the log synchronises all ranks at every step", call.name);
@@ -57,7 +58,7 @@ fn check(check: &mut Check) {
     }
 }
 
-/// `reduce_dict(losses)`: the collective is further down, and the line that asks for it stands here.
+/// `reduce_dict(losses)`: the collective is in the helper, but the line that requests it is here.
 fn check_helpers(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
@@ -87,17 +88,17 @@ fn is_collective(call: &Call) -> bool {
     }
 }
 
-/// By its name: a loss, an accuracy, a count.
+/// Whether the arguments are metrics by name: a loss, an accuracy, a count.
 fn is_metric(program: &Program, call: &Call) -> bool {
     let mut names: Vec<&str> = call.node.arguments.args.iter().flat_map(crate::names_in).collect();
-    // `for v in losses.values(): all_reduce(v)` speaks of losses.
+    // `for v in losses.values(): all_reduce(v)` reduces losses.
     let around = program.notes.contexts.outwards(call.context).find_map(|(id, _)| program.loop_at(id));
     if let Some((target, iterated)) = around.and_then(|around| Some((around.target?, around.iterated?)))
         && crate::names_in(target).iter().any(|name| names.contains(name))
     {
         names.extend(crate::names_in(iterated));
     }
-    // `reduce_dict(losses)` is handed them from outside.
+    // `reduce_dict(losses)` gets them from its caller.
     let function = program.notes.contexts.get(call.context).function;
     let is_helper = program.sources.symbols.functions[function].name.contains("reduce");
     let handed = program.callers_of(function).filter(|caller| is_helper && program.is_hot(caller.context));
@@ -107,7 +108,7 @@ fn is_metric(program: &Program, call: &Call) -> bool {
 
 fn is_metric_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    // Norms of gradients, and flags for what is not finite, are part of the step.
+    // Gradient norms and flags for non-finite values are part of the step.
     if ["norm", "grad", "inf", "nan"].iter().any(|part| lower.contains(part)) {
         return false;
     }

@@ -1,4 +1,4 @@
-//! TP201: the same tensor built again at every step.
+//! TP201: the same tensor is rebuilt at every step.
 
 use rustc_hash::FxHashMap;
 
@@ -36,12 +36,12 @@ fn check(check: &mut Check) {
     }
     for call in &rebuilt {
         let range = call.node.range();
-        // `torch.triu(torch.full(…))` is one constant: the outermost call stands for it.
+        // `torch.triu(torch.full(…))` is one constant: only the outermost call is reported.
         let file = program.file_of(call.context);
         let is_part = rebuilt_places
             .get(&file)
             .is_some_and(|places| places.iter().any(|place| *place != range && place.contains_range(range)));
-        // `tril(triu(…))` over two lines is one constant as well: the first line stands for it.
+        // `tril(triu(…))` over two lines is one constant as well: only the first line is reported.
         let is_next = call.arguments.first().or(Some(&call.receiver)).is_some_and(|value| {
             matches!(value, Value::Tensor(tensor) if matches!(tensor.origin, Origin::Constant(from)
                 if !range.contains_range(from) && rebuilt_places.get(&file).is_some_and(|places| places.contains(&from))))
@@ -62,7 +62,7 @@ fn check(check: &mut Check) {
     }
 }
 
-/// A row of numbers is one small kernel. A square of them grows with the sequence, and is written at every layer.
+/// A vector is one small kernel. A matrix grows with the sequence, and is written at every layer.
 fn notice(call: &Call) -> Notice {
     let is_square = match call.name {
         "triu" | "tril" | "triu_" | "tril_" => true,
@@ -75,7 +75,7 @@ fn notice(call: &Call) -> Notice {
     if is_square { Notice::Default } else { Notice::Pedantic }
 }
 
-/// Whether TP201 speaks of this call.
+/// Whether the call is one that TP201 is about.
 pub fn is_rebuilt(call: &Call) -> bool {
     let is_torch = match &call.callee {
         Callee::External(dotted) => dotted.starts_with("torch.") && !dotted.contains("distributed"),
@@ -87,13 +87,13 @@ pub fn is_rebuilt(call: &Call) -> bool {
     BUILDERS.contains(&call.name) && is_torch && is_constant
 }
 
-/// Whether TP201 reports the call, or what it is a part of.
+/// Whether TP201 reports the call, or an expression around it.
 pub fn reports(program: &Program, call: &Call) -> bool {
     is_rebuilt(call) && !is_written(program, call)
 }
 
-/// Ones and zeros on the device that are bound once and only read: targets and masks. Zeros of several sizes are the first
-/// state of something that goes on with them.
+/// Ones and zeros on the device that are assigned once and only read: targets and masks. Zeros with several sizes are
+/// usually an initial state that is updated later.
 fn is_filled(program: &Program, call: &Call) -> bool {
     let is_row = || matches!(&*call.node.arguments.args, [size] if !size.is_tuple_expr() && !size.is_list_expr());
     let is_fill = match &call.callee {
@@ -111,7 +111,7 @@ fn is_filled(program: &Program, call: &Call) -> bool {
     is_fill && is_constant && is_only_read(program, call) && !is_overwritten(program, call)
 }
 
-/// `torch.zeros(n, classes).scatter_(1, labels, 1)`: what it was made of is gone at once.
+/// `torch.zeros(n, classes).scatter_(1, labels, 1)`: the constant contents are overwritten at once.
 fn is_overwritten(program: &Program, call: &Call) -> bool {
     let writes = |name: &str| {
         name.ends_with('_') && !matches!(name, "fill_" | "zero_" | "requires_grad_" | "triu_" | "tril_")
@@ -123,7 +123,8 @@ fn is_overwritten(program: &Program, call: &Call) -> bool {
     })
 }
 
-/// Whether the name that the call is bound to is bound nowhere else in the function. What is bound to none is handed on.
+/// Whether the name that the call is bound to is not bound anywhere else in the function. A value without a name is
+/// passed on.
 fn is_only_read(program: &Program, call: &Call) -> bool {
     let (targets, value) = match call.statement {
         Stmt::Assign(assign) => (assign.targets.as_slice(), &*assign.value),
@@ -132,7 +133,7 @@ fn is_only_read(program: &Program, call: &Call) -> bool {
         Stmt::AugAssign(sum) => return sum.target.range().contains_range(call.node.range()),
         _ => return false,
     };
-    // `torch.zeros(1) + loss`: the beginning of a sum.
+    // `torch.zeros(1) + loss`: the start of a sum.
     let is_single = matches!(&*call.node.arguments.args, [Expr::NumberLiteral(_)]);
     if !is_bound(value, call.node.range()) {
         return !is_single;
@@ -148,7 +149,8 @@ fn is_only_read(program: &Program, call: &Call) -> bool {
     is_plain && !accumulates && names.into_iter().all(|name| stores(name) == 1)
 }
 
-/// Whether what is assigned is the made tensor, perhaps reshaped or moved; elsewhere it is an operand.
+/// Whether the assigned value is the new tensor, perhaps reshaped or moved, and not an expression that uses it as an
+/// operand.
 fn is_bound(value: &Expr, made: TextRange) -> bool {
     match value {
         _ if value.range() == made => true,
@@ -162,14 +164,14 @@ fn is_bound(value: &Expr, made: TextRange) -> bool {
     }
 }
 
-/// `errors[~torch.eye(n, dtype=bool)]`: a mask of the host picks from a tensor on the device.
+/// `errors[~torch.eye(n, dtype=bool)]`: a host mask indexes a device tensor.
 fn is_index(program: &Program, call: &Call) -> bool {
     program.subscripts_in(program.file_of(call.context)).any(|subscript| {
         subscript.node.slice.range().contains_range(call.node.range()) && subscript.base.is_on_device()
     })
 }
 
-/// Whether data is written into what the call makes: then it is a place for results, and no constant.
+/// Whether data is written into the call's result, which is then a buffer for results, not a constant.
 fn is_written(program: &Program, call: &Call) -> bool {
     let function = program.notes.contexts.get(call.context).function;
     let writes = |other: &Call| {
@@ -185,7 +187,7 @@ fn is_written(program: &Program, call: &Call) -> bool {
     }
     let Stmt::Assign(assign) = call.statement else { return false };
     let [Expr::Name(target)] = assign.targets.as_slice() else { return false };
-    // `errors = (c - torch.eye(n)).pow(2)`: writing into those leaves the constant as it was.
+    // `errors = (c - torch.eye(n)).pow(2)`: writing into the result leaves the constant unchanged.
     if !is_bound(&assign.value, call.node.range()) {
         return false;
     }
@@ -218,7 +220,7 @@ fn fix<'a>(program: &Program<'a>, call: &Call<'a>) -> Fix {
     Fix::unsafe_(advice, buffer(program, call).unwrap_or_default())
 }
 
-/// `name = torch.triu(torch.ones(n, n, device=…))…` in a module's `forward`: a buffer that grows when it must.
+/// `name = torch.triu(torch.ones(n, n, device=…))…` in a module's `forward`: replaced by a buffer that grows on demand.
 fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
     let function = program.function_of(call.context);
     let class = function.class.filter(|class| program.sources.classes[*class].kind.is_module())?;
@@ -259,12 +261,12 @@ fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
     Some(vec![Edit::insert(after_super.end(), register), Edit::replace(assign.range, cached)])
 }
 
-/// The sizes the constant is made of, where shape, mask and slice of a larger one agree: square or one-dimensional,
-/// not reshaped afterwards.
+/// The sizes of the constant, if a slice of a larger one has the same contents: square or one-dimensional, not reshaped
+/// afterwards.
 fn sizes_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<&'a str>> {
     let Stmt::Assign(assign) = call.statement else { return None };
     let text = |range: TextRange| program.source(call.context).slice(range);
-    // Only a change of type may follow: `.bool()`, `== 0`.
+    // Only a type change may follow: `.bool()`, `== 0`.
     let mut at = &*assign.value;
     while at.range() != call.node.range() {
         at = match at {

@@ -1,4 +1,4 @@
-//! TP407: convolutions of one size, and no search for their fastest kernel.
+//! TP407: convolutions of a fixed size without a search for the fastest kernel.
 
 use crate::edits::after_imports;
 use crate::finding::{Cause, Confidence, Effort, Severity};

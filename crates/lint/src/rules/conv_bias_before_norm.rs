@@ -1,4 +1,4 @@
-//! TP406: a bias that the normalisation behind it takes away again.
+//! TP406: a bias that the following normalisation cancels.
 
 use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged;
@@ -36,7 +36,7 @@ fn check(check: &mut Check) {
                 }
             }
         }
-        // `self.bn1(self.conv1(x))`, both made in the same class.
+        // `self.bn1(self.conv1(x))`, both constructed in the same class.
         if let Some((norm, convolution, class)) = applied_to_each_other(program, call)
             && let (Some((_, norm)), Some((context, convolution))) =
                 (made_as(program, class, norm), made_as(program, class, convolution))
@@ -62,7 +62,7 @@ fn is_biased_convolution(call: &ExprCall) -> bool {
     is_convolution && is_on && !has_rest && call.arguments.args.len() < 8
 }
 
-/// `ConvNorm(…)` of a given class that only wraps a convolution, with a bias unless told otherwise.
+/// `ConvNorm(…)` of a given class that only wraps a convolution, with a bias by default.
 fn wraps_convolution(program: &Program, near: &Call, made: &ExprCall) -> bool {
     let made_at = program.places.call_by_range.get(&(program.file_of(near.context), made.range()));
     let Some(Callee::Class(class)) = made_at.map(|index| &program.notes.calls[*index].callee) else { return false };
@@ -103,7 +103,7 @@ fn applied_to_each_other<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<(
     Some((attribute(&call.node.func)?, attribute(&inner.func)?, class))
 }
 
-/// The call that `self.name = …` was assigned in the class's `__init__`.
+/// The call assigned to `self.name` in the class's `__init__`.
 fn made_as<'a>(program: &Program<'a>, class: ClassId, name: &str) -> Option<(ContextId, &'a ExprCall)> {
     program.calls_in(program.sources.symbols.classes[class].file).find_map(|call| {
         let ruff_python_ast::Stmt::Assign(assign) = call.statement else { return None };

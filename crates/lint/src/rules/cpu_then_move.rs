@@ -1,4 +1,4 @@
-//! TP202: a tensor made on the host and moved, where it could be made on the device.
+//! TP202: a tensor made on the host and moved, although it could be made on the device.
 
 use ruff_python_ast::Expr;
 use ruff_text_size::Ranged;
@@ -34,7 +34,7 @@ fn check(check: &mut Check) {
         let (Home::Host, Origin::Constant(made) | Origin::Factory(made)) = (tensor.home, tensor.origin) else {
             continue;
         };
-        // A constant that is built again at every step is TP201's.
+        // TP201 reports constants that are rebuilt at every step.
         let maker = super::maker_of(program, call, made);
         if maker.is_some_and(|maker| program.is_hot(maker.context) && super::constant_rebuilt::reports(program, maker))
         {
@@ -43,7 +43,7 @@ fn check(check: &mut Check) {
         let at = super::made_at(program, call, made);
         let text = super::short(program.text(at.context, at.node));
         let message = format!("created on the host and copied to the device at every step: `{text}`");
-        // Where the loop is in sight, so is what it copies: each such line is a wait of its own.
+        // If the training loop is visible, each such line is known to block on its own.
         let notice = match maker.is_some() && !is_filled_on_the_host(program, call) {
             true => worth::in_sight(program, call.context),
             false => Notice::Pedantic,
@@ -52,7 +52,7 @@ fn check(check: &mut Check) {
     }
 }
 
-/// Rows were stored into it before it was moved: on the device each of them would be a launch of its own.
+/// Whether rows were stored into it before the move: on the device each of them would be a launch.
 fn is_filled_on_the_host(program: &Program, call: &Call) -> bool {
     let Some(Expr::Name(moved)) = call.receiver_expression() else { return false };
     let function = program.notes.contexts.get(call.context).function;
@@ -68,7 +68,7 @@ fn fix(program: &Program, call: &Call) -> Fix {
     let advice = "pass `device=` to the factory to create the tensor on the device";
     let Some(Expr::Call(factory)) = call.receiver_expression() else { return Fix::shown(advice) };
     let device = match call.node.arguments.args.first() {
-        // `.to(other)` takes the other's type over as well.
+        // `.to(other)` also takes on the other's type.
         Some(_) if !matches!(call.arguments.first(), Some(Value::Device | Value::Text(_))) => {
             return Fix::shown(advice);
         }

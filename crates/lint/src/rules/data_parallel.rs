@@ -1,4 +1,4 @@
-//! TP504: one process that drives several devices.
+//! TP504: one process drives several devices.
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
@@ -24,7 +24,7 @@ fn check(check: &mut Check) {
             let message = "`DataParallel` copies the model to every device at every step and gathers the \
                            outputs on one, all from one process";
             let advice = "one process per device: `DistributedDataParallel`, started with `torchrun`";
-            // Beside a path with one process a device, this is what is left for those who do not take it.
+            // Next to a path with one process per device, this is the fallback.
             let has = |topic| program.groups.mentions_itself(program.file_of(call.context), topic);
             let notice =
                 if has(Topic::Distributed) || !has(Topic::Trains) { Notice::Pedantic } else { Notice::Default };

@@ -31,7 +31,7 @@ fn check(check: &mut Check) {
         }
         let message = "samples are moved to the device one at a time: many small copies, and workers cannot help";
         let fix = Fix::shown("return host tensors and move the whole batch in the training loop");
-        // A collate function may be what a trainer calls on a whole batch.
+        // A trainer may call a collate function on a whole batch.
         let is_sample = program.sources.symbols.functions[function].name == "__getitem__";
         let is_here = is_sample && program.groups.is_of_program(program.file_of(call.context));
         let notice = if is_here { Notice::Default } else { Notice::Pedantic };
@@ -52,7 +52,7 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
             .any(|function| program.calls_of(function).any(|call| moves(program, call)))
 }
 
-/// Functions that make a sample of the loader's dataset, one for each class that the dataset may be of.
+/// The functions that produce a sample of the loader's dataset, one per class that the dataset may have.
 pub fn samplers(program: &Program, loader: &Loader) -> Vec<FunctionId> {
     let of_class = |class: &ClassId| {
         let lineage = crate::classes::lineage(&program.sources.classes, *class);
@@ -64,7 +64,7 @@ pub fn samplers(program: &Program, loader: &Loader) -> Vec<FunctionId> {
 }
 
 fn moves(program: &Program, call: &Call) -> bool {
-    // `.to(other.device)` goes where its neighbour is, which may well be the host.
+    // `.to(other.device)` moves to wherever the other is, which may be the host.
     let follows = call.node.arguments.args.first().is_some_and(
         |device| matches!(device, Expr::Attribute(device) if device.attr.as_str() == "device" && !is_own(&device.value)),
     );
@@ -75,7 +75,7 @@ fn moves(program: &Program, call: &Call) -> bool {
             && !stays_by_default(program, call)
 }
 
-/// `device=device` of a parameter that is `None` unless given, which a loader never does.
+/// `device=device` with a parameter that defaults to `None`, which a loader never passes.
 fn stays_by_default(program: &Program, call: &Call) -> bool {
     let Some(Expr::Name(device)) = call.node.arguments.find_keyword("device").map(|keyword| &keyword.value) else {
         return false;

@@ -1,4 +1,4 @@
-//! TP106: a result whose size only the device knows, at every step.
+//! TP106: at every step, a result whose size only the device knows.
 
 use ruff_python_ast::{CmpOp, Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
@@ -40,10 +40,10 @@ fn check(check: &mut Check) {
     }
     for subscript in &program.notes.subscripts {
         let is_mask = match &subscript.index {
-            // A mask that lies on the host is counted there, and what it picks is copied over: the host waits as well.
-            // A guess is right by its use: nothing of the host's picks rows of a tensor by a comparison.
+            // A mask on the host is counted there and the selected indices are copied over, so the host waits as well.
+            // A guess is confirmed by its use: only tensors are indexed by a comparison.
             Value::Tensor(index) => index.boolean || index.home == Home::Device && is_named_mask(&subscript.node.slice),
-            // `out[kept != wanted]` of values that nothing else is known of.
+            // `out[kept != wanted]` with otherwise unknown values.
             Value::Bool(None) => is_compared(&subscript.node.slice) && subscript.base.is_surely_on_device(),
             Value::Tuple(parts) => {
                 let written: &[Expr] = match &*subscript.node.slice {
@@ -57,16 +57,16 @@ fn check(check: &mut Check) {
             }
             _ => false,
         };
-        // A mask on the device picks from nothing else.
+        // A device mask can only index a device tensor.
         let is_picked_there = subscript.base.is_on_device()
             || subscript.base == Value::Unknown
                 && subscript.index.is_surely_on_device()
                 && subscript.index.tensor().is_some_and(|index| index.boolean);
-        // A number stored under a mask is a masked fill: nothing is counted.
+        // Storing a number under a mask is a masked fill: nothing is counted.
         let is_fill = subscript.stored.as_ref().is_some_and(|stored| stored.tensor().is_none());
         if program.is_hot(subscript.context) && is_mask && is_picked_there && !is_fill {
             let text = super::short(program.text(subscript.context, subscript.node));
-            // `scores[mask] -= penalty` is a masked update, which needs no count; picking rows may be what is meant.
+            // `scores[mask] -= penalty` is a masked update, which needs no count; selecting rows may be intended.
             let is_update =
                 matches!(subscript.statement, Stmt::AugAssign(sum) if sum.target.range() == subscript.node.range());
             let notice = match is_update {
@@ -82,8 +82,8 @@ fn check(check: &mut Check) {
     }
 }
 
-/// `mask`, `~pad_mask`, `self.valid_mask`, `masks[level]`: a tensor of this name that picks is one of truths. Numbers of
-/// places under a mask are called after what they are: `mask_idx`.
+/// `mask`, `~pad_mask`, `self.valid_mask`, `masks[level]`: a tensor of this name used as an index is boolean. Integer
+/// indices under a mask are named as such: `mask_idx`.
 fn is_named_mask(index: &Expr) -> bool {
     let name = match index {
         Expr::Name(name) => name.id.as_str(),
@@ -100,15 +100,15 @@ fn is_named_mask(index: &Expr) -> bool {
     is_mask && !lower.split('_').any(counts)
 }
 
-/// A comparison of values, not of what they are.
+/// Whether the index compares values, not identity or membership.
 fn is_compared(index: &Expr) -> bool {
     matches!(index, Expr::Compare(compare) if compare.ops.iter().all(|operator| {
         matches!(operator, CmpOp::Eq | CmpOp::NotEq | CmpOp::Lt | CmpOp::LtE | CmpOp::Gt | CmpOp::GtE)
     }))
 }
 
-/// Whether the rows that are picked end in one number, or in a loss, as in the loop of steps and in losses they mostly do: a
-/// weight of zero leaves them out as well.
+/// Whether the selected rows are reduced to one number or a loss, as they usually are in the loop of steps and in
+/// losses: a weight of zero excludes them as well.
 fn is_reduced(program: &Program, subscript: &Subscript) -> bool {
     let function = program.notes.contexts.get(subscript.context).function;
     if program.step_loop(subscript.context).is_some() || program.functions[function].kind == FunctionKind::Loss {
@@ -127,7 +127,7 @@ fn sizes_by_value(call: &Call) -> bool {
     const NAMES: &[&str] = &["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere"];
     match &call.callee {
         Callee::Method => {
-            // Selected by a mask on the device, it lies there as well.
+            // Selected by a device mask, it is on the device too.
             let is_there = || call.receiver == Value::Unknown && call.arguments.iter().any(Value::is_surely_on_device);
             NAMES.contains(&call.name) && (call.receiver.is_on_device() || is_there())
         }

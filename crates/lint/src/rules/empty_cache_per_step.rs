@@ -1,4 +1,4 @@
-//! TP204: the allocator's cache thrown away, or the collector run, at every step.
+//! TP204: the allocator's cache is emptied, or the garbage collector run, at every step.
 
 use ruff_python_ast::Stmt;
 

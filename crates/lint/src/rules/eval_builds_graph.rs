@@ -1,4 +1,4 @@
-//! TP601: an evaluation that records a graph nobody uses.
+//! TP601: an evaluation records a graph that is not used.
 
 use crate::classes::ClassKind;
 use crate::context::{ContextId, Frame};
@@ -71,7 +71,7 @@ fn imports_torch(program: &Program, file: usize) -> bool {
     program.sources.symbols.files[file].imports.get("torch").is_some_and(|dotted| dotted == "torch")
 }
 
-/// A function that evaluates: by its name with `model.eval()` or a loop over data, and nothing trained in it.
+/// Whether the function evaluates: at least two of an evaluation's name, `model.eval()` and a loop, and no training.
 fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> bool {
     let symbol = &program.sources.symbols.functions[function];
     let class = symbol.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
@@ -94,7 +94,7 @@ fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> boo
     !trains && !asks_gradient && !is_decorated && (by_name || switches && in_loop)
 }
 
-/// In a `no_grad` block, in a decorated function, or only ever called from one.
+/// Whether the context is in a `no_grad` block, in a decorated function, or only called from one.
 fn is_without_graph(program: &Program, context: ContextId, depth: usize) -> bool {
     let function = program.notes.contexts.get(context).function;
     let held = program.notes.contexts.outwards(context).any(|(_, around)| {
@@ -117,7 +117,7 @@ fn is_decorated(program: &Program, function: FunctionId) -> bool {
     })
 }
 
-/// A block that turns gradients off, not only what follows `model.eval()`.
+/// Whether the range is a block that turns gradients off, not just the code after `model.eval()`.
 fn is_no_grad(program: &Program, range: ruff_text_size::TextRange, function: FunctionId) -> bool {
     let symbol = &program.sources.symbols.functions[function];
     let block = crate::edits::block_around(symbol.body, range);

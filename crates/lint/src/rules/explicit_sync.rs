@@ -1,4 +1,4 @@
-//! TP105: the host told to wait for the device at every step.
+//! TP105: an explicit wait for the device at every step.
 
 use ruff_python_ast::Stmt;
 
@@ -44,7 +44,7 @@ fn check(check: &mut Check) {
     }
 }
 
-/// `torch_npu.npu.synchronize()`, `stream.synchronize()`: not everything that can be waited for is a device.
+/// `torch_npu.npu.synchronize()`, `stream.synchronize()`: other things can be synchronized too.
 fn is_of_device(call: &Call) -> bool {
     let names = call.receiver_expression().map(crate::names_in).unwrap_or_default();
     const WORDS: [&str; 10] =

@@ -1,4 +1,4 @@
-//! TP505: a walk through the graph at every step to find parameters without a gradient.
+//! TP505: the graph is traversed at every step to find parameters without a gradient.
 
 use ruff_python_ast::Expr;
 

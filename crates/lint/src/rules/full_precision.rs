@@ -29,7 +29,7 @@ fn check(check: &mut Check) {
         let message = "GEMMs and convolutions run in single precision: no autocast, no bfloat16 anywhere";
         let advice = "run the forward pass under `torch.autocast(\"cuda\", dtype=torch.bfloat16)`; results change, so compare the losses";
         let is_large = has(Topic::LargeProduct) || has(Topic::Convolution);
-        // Whether the results may change is the reader's to say.
+        // Only the reader can decide whether the results may change.
         check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
         if !is_large {
             check.doubt();

@@ -65,7 +65,7 @@ fn report(check: &mut Check, context: ContextId, statement: &Stmt, value: &Expr,
     check.report(context, statement, message, fix);
 }
 
-/// Begun outside the loop of steps, and not what is trained on.
+/// Whether the target is initialized outside the loop of steps and is not trained on.
 fn outlives_step(program: &Program, context: ContextId, target: &Expr) -> bool {
     let Some(name) = crate::classes::dotted_name(target) else { return false };
     let Some(step_loop) = program.step_loop(context) else { return false };
@@ -74,7 +74,7 @@ fn outlives_step(program: &Program, context: ContextId, target: &Expr) -> bool {
     !is_assigned(around.body, &name, target.range()) && !trained_on(program, context, function.body).contains(&name)
 }
 
-/// `if training: loss.backward(); loss = loss.detach()`: without its graph wherever there was one to free.
+/// `if training: loss.backward(); loss = loss.detach()`: detached wherever it had a graph.
 fn is_detached(program: &Program, context: ContextId, value: &Expr) -> bool {
     let Expr::Name(name) = value else { return false };
     let detaches = |statement: &Stmt| match statement {

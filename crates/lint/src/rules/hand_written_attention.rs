@@ -31,12 +31,12 @@ fn check(check: &mut Check) {
         let message = "scores, softmax and weights, each of sequence length squared, are written to memory";
         let advice =
             "use one fused call that does not write them: `torch.nn.functional.scaled_dot_product_attention(q, k, v)`";
-        // From the scores on, where they are made in the same function.
+        // From the scores on, if they are computed in the same function.
         let whole = product.weights.cover(product.expression.range());
         let function = program.function_of(product.context).definition.map(|definition| definition.range());
         let is_here = function.is_some_and(|function| function.contains_range(whole));
         let range = if is_here { whole } else { product.expression.range() };
-        // How long a sequence is, only its reader knows: windows and joints are short.
+        // Only the reader knows the sequence length: windows and joints are short.
         check.report_as(Notice::Pedantic, product.context, range, message, Fix::shown(advice));
         if !attention::is_of_length_squared(program, product) {
             check.doubt();
@@ -44,11 +44,11 @@ fn check(check: &mut Check) {
     }
 }
 
-/// Fused kernels of attention by their last name; `flash_attn_func` and its kin begin alike.
+/// Fused attention kernels by their last name; `flash_attn_func` and its variants share a prefix.
 const FUSED: [&str; 4] =
     ["scaled_dot_product_attention", "memory_efficient_attention", "flex_attention", "multi_head_attention_forward"];
 
-/// Whether the function also calls a fused kernel: this is then the branch for where that one cannot be had.
+/// Whether the function also calls a fused kernel: then this is the fallback where that one is unavailable.
 fn is_fallback(program: &Program, product: &Product) -> bool {
     let function = |context| program.notes.contexts.get(context).function;
     let here = function(product.context);

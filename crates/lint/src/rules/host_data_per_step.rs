@@ -50,7 +50,7 @@ fn check(check: &mut Check) {
             && call.name == "new_tensor"
             && call.receiver.is_on_device()
             && call.arguments.first().is_some_and(is_array);
-        // `self.table.to(x.device)`: kept on the host, and copied again at every step.
+        // `self.table.to(x.device)`: stored on the host and copied at every step.
         let is_own = |owner: &Expr| {
             matches!(owner, Expr::Attribute(attribute)
             if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self"))
@@ -73,13 +73,13 @@ fn check(check: &mut Check) {
             }
             _ => Vec::new(),
         };
-        // One number travels with a launch; only data that grows with the batch is worth preparing.
+        // A single number travels with the launch; only data that grows with the batch is worth preparing.
         let is_listed =
             matches!(call.node.arguments.args.first(), Some(Expr::List(list)) if !list.elts.iter().any(grows));
         let is_data = matches!(call.arguments.first(), Some(Value::Numpy | Value::List(_))) && !is_listed
             || moves
                 && matches!(call.receiver_expression(), Some(Expr::Call(made)) if super::called_name(made) == "from_numpy");
-        // Lists of a batch made by hand stand in the loop of steps; elsewhere they are short.
+        // Hand-made batches are lists in the loop of steps; elsewhere lists are short.
         let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
         let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());
         let notice =
@@ -88,7 +88,7 @@ fn check(check: &mut Check) {
     }
 }
 
-/// `target[2:6] = torch.tensor(shape)`: stored into what lies on the device.
+/// `target[2:6] = torch.tensor(shape)`: host data stored into a device tensor.
 fn check_stored(check: &mut Check) {
     let program = check.program;
     for subscript in program.notes.subscripts.iter().filter(|subscript| program.is_hot(subscript.context)) {
@@ -103,7 +103,7 @@ fn check_stored(check: &mut Check) {
     }
 }
 
-/// Elements that stand for more than one number.
+/// Whether the element may stand for more than one number.
 fn grows(element: &Expr) -> bool {
     matches!(element, Expr::ListComp(_) | Expr::BinOp(_) | Expr::Starred(_) | Expr::List(_))
 }

@@ -26,7 +26,7 @@ fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
         let Some(what) = what_it_does(call) else { continue };
-        // A line added to a log is a few microseconds of the host's; a checkpoint is not.
+        // Appending a line to a log takes a few microseconds on the host; a checkpoint does not.
         let function = program.function_of(call.context).name.to_ascii_lowercase();
         let is_log = ["log", "print", "write", "report"].iter().any(|word| function.contains(word));
         let appends = call.name == "open"

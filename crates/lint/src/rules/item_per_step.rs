@@ -50,7 +50,7 @@ fn check(check: &mut Check) {
     }
 }
 
-/// `loss.data[0]`, as it was written before there was `.item()`: of a loss or a mean, one number.
+/// `loss.data[0]`, the form before `.item()` existed: a scalar if it is a loss or a mean.
 fn check_old_reads(check: &mut Check) {
     let program = check.program;
     for subscript in &program.notes.subscripts {
@@ -73,7 +73,7 @@ fn check_old_reads(check: &mut Check) {
     }
 }
 
-/// A loss by its name, or what a mean or a sum leaves.
+/// Whether the value is a loss by name, or the result of a mean or a sum.
 fn is_one_number(value: &Expr) -> bool {
     const WORDS: [&str; 12] =
         ["loss", "err", "acc", "nll", "kl", "kld", "re", "cost", "penalty", "entropy", "elbo", "reward"];
@@ -105,7 +105,7 @@ fn fix(program: &Program, call: &Call) -> Fix {
     keep_on_device(program, call).map_or_else(|| Fix::shown(advice), |edits| Fix::unsafe_(advice, edits))
 }
 
-/// Whether the number sizes or places something: `x[: n.item()]`, `range(int(n))`, `max_len = lens.max().item()`.
+/// Whether the number is a size or an index: `x[: n.item()]`, `range(int(n))`, `max_len = lens.max().item()`.
 fn counts(call: &Call) -> bool {
     struct Around {
         read: TextRange,
@@ -155,8 +155,8 @@ fn steers(call: &Call) -> bool {
     }
 }
 
-/// `total += loss.item()` and `shown = loss.item()` become tensors that are read as `float(…)` where they are used, if
-/// all their uses are seldom.
+/// `total += loss.item()` and `shown = loss.item()` become tensors that are read as `float(…)` at their uses, if all
+/// uses are rare.
 fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     let (target, value) = match call.statement {
         Stmt::AugAssign(assign) if assign.op == Operator::Add => (&*assign.target, &*assign.value),

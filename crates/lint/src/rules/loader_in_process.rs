@@ -1,4 +1,4 @@
-//! TP301: a loader that prepares batches in the training process.
+//! TP301: a loader prepares batches in the training process.
 
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::Ranged;
@@ -29,7 +29,7 @@ fn check(check: &mut Check) {
     for loader in super::loaders(program) {
         let workers = super::workers_of(program, loader);
         let is_zero = workers == Workers::Zero;
-        // A row of tensors is picked faster than it is handed from one process to another.
+        // Indexing a tensor is faster than passing the row between processes.
         let is_in_memory = matches!(&loader.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"))
             || is_of_tensors(program, loader)
             || is_loaded_whole(program, loader);
@@ -56,13 +56,13 @@ fn check(check: &mut Check) {
     }
 }
 
-/// A class of the project's own that does what torch's of this name does.
+/// Whether the dataset is a project's own version of torch's class of this name.
 fn is_of_tensors(program: &Program, loader: &Loader) -> bool {
     let classes = loader.dataset.classes();
     !classes.is_empty() && classes.iter().all(|class| program.sources.symbols.classes[*class].name == "TensorDataset")
 }
 
-/// `rows = torch.load(path)`, handed to the loader as it is.
+/// `rows = torch.load(path)`, passed to the loader unchanged.
 fn is_loaded_whole(program: &Program, loader: &Loader) -> bool {
     let Some(Expr::Name(name)) = loader.node.arguments.find_argument_value("dataset", 0) else { return false };
     let function = program.notes.contexts.get(loader.context).function;
@@ -80,8 +80,8 @@ fn is_loaded_whole(program: &Program, loader: &Loader) -> bool {
     program.calls_of(function).any(|call| is_it(call) && is_last(call))
 }
 
-/// Whether a sample costs work: files are opened, pictures decoded, texts taken apart, something drawn at random. What only
-/// picks from memory gains nothing from workers.
+/// Whether a sample takes work: opening files, decoding images, tokenizing text, random augmentation. A dataset that
+/// only indexes memory gains nothing from workers.
 fn prepares(program: &Program, loader: &Loader) -> bool {
     if let Value::External(dotted) = &loader.dataset {
         return dotted.starts_with("torchvision.datasets");
@@ -100,7 +100,7 @@ fn prepares(program: &Program, loader: &Loader) -> bool {
     is_torchvision || sampled.into_iter().chain(collated).any(|function| works(program, function, 2))
 }
 
-/// Whether the function that makes the loader also trains on it: its reader sees both, and one word is to be added.
+/// Whether the function that constructs the loader also trains on it: the reader sees both, and the fix is one keyword.
 pub(super) fn is_read_beside(program: &Program, loader: &Loader) -> bool {
     let function = |context| program.notes.contexts.get(context).function;
     let is_it = |id: &LoaderId| std::ptr::eq(program.loader(*id).node, loader.node);

@@ -1,4 +1,4 @@
-//! TP302: batches in memory that the device cannot copy from without the host.
+//! TP302: batches in pageable memory, which the device cannot copy from without the host.
 
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};

@@ -1,4 +1,4 @@
-//! TP605: gradients of any size reach the optimizer. Stability, not speed.
+//! TP605: gradients of any size reach the optimizer. About stability, not speed.
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;

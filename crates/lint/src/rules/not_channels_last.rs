@@ -1,4 +1,4 @@
-//! TP408: reduced-precision convolutions in the layout they have to turn around.
+//! TP408: reduced-precision convolutions in a layout that they must transpose.
 
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};

@@ -1,4 +1,4 @@
-//! TP404: a step bound by launches, and nothing compiled. Shown only where a trace says so.
+//! TP404: a launch-bound step without compilation. Shown only where a trace confirms it.
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;

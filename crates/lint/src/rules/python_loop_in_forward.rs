@@ -36,13 +36,14 @@ fn check(check: &mut Check) {
             other => other.range(),
         };
         let message = format!("a Python loop over {over} in `forward`: every iteration launches its own small kernels");
-        // Samples often differ in length, and then each needs its own turn; a loop over heads is mostly for export.
+        // Samples often differ in length, and then each needs its own iteration; a loop over heads is mostly for
+        // export.
         let advice = "keep that dimension in the tensors and compute everything in one call";
         check.report_as(Notice::Pedantic, around.context, head, message, Fix::shown(advice));
     }
 }
 
-/// Heads or samples, if the loop counts them and picks tensors by the count.
+/// "heads" or "samples", if the loop counts them and indexes tensors by the counter.
 fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
     let (Expr::Call(range), Expr::Name(counter)) = (around.iterated?, around.target?) else { return None };
     if super::called_name(range) != "range" || range.arguments.args.len() != 1 {

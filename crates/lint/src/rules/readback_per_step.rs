@@ -30,9 +30,9 @@ fn check(check: &mut Check) {
         let text = super::short(program.text(call.context, call.node));
         let message = format!("`{}()` copies a tensor to the host and waits for it at every step: `{text}`", call.name);
         let fix = Fix::shown("keep it on the device until the log or the end of the epoch, and copy once");
-        // A model that asks for sizes of its own parts (routing, packing) needs the numbers where it stands.
+        // A model that needs sizes of its own parts (routing, packing) needs the numbers right there.
         let is_size = call.name == "tolist" && program.step_loop(call.context).is_none();
-        // `.cpu()` of what nothing is known of may be a module's or a dictionary's.
+        // `.cpu()` of an unknown value may be a module's or a dictionary's.
         let notice = match is_of_tool || is_size || call.receiver == Value::Unknown {
             true => Notice::Pedantic,
             false => worth::of_copy(program, call.context, call.statement, call.node.range()),

@@ -20,7 +20,7 @@ pub const RULE: SourceRule = SourceRule {
     check,
 };
 
-/// Groups of layers that are one product: their names without the common ends.
+/// Groups of layers that can be one GEMM, by their names without common suffixes.
 const GROUPS: &[(&[&[&str]], &str)] = &[
     (
         &[
@@ -66,7 +66,7 @@ fn attribute_of<'a>(call: &Call<'a>) -> Option<&'a str> {
     }
 }
 
-/// `self.<name> = nn.Linear(…)` of the class.
+/// `self.<name> = nn.Linear(…)` in the class.
 fn linear_called<'p, 'a>(program: &'p Program<'a>, class: ClassId, names: &[&str]) -> Option<&'p Call<'a>> {
     program.calls_in(program.sources.symbols.classes[class].file).find(|call| {
         call.external() == Some("torch.nn.Linear")
@@ -77,7 +77,7 @@ fn linear_called<'p, 'a>(program: &'p Program<'a>, class: ClassId, names: &[&str
     })
 }
 
-/// The text of what the layer is applied to, where it is applied once.
+/// The text of the layer's input, if it is applied once.
 fn input_of<'a>(program: &Program<'a>, class: ClassId, layer: &Call<'a>) -> Option<&'a str> {
     let name = attribute_of(layer)?;
     let mut applied = program.calls_in(program.sources.symbols.classes[class].file).filter(|call| {

@@ -1,4 +1,4 @@
-//! TP502: an optimizer that goes through the parameters one by one.
+//! TP502: an optimizer updates the parameters one by one.
 
 use ruff_python_ast::Expr;
 
@@ -28,7 +28,7 @@ fn check(check: &mut Check) {
         for name in ["foreach", "fused"] {
             let value = call.node.arguments.find_keyword(name).map(|keyword| &keyword.value);
             if is_optimizer && matches!(value, Some(Expr::BooleanLiteral(on)) if !on.value) {
-                // `fused=False` alone still leaves the multi-tensor form.
+                // `fused=False` alone still leaves the multi-tensor path.
                 let other = call.node.arguments.find_keyword("foreach").map(|keyword| &keyword.value);
                 if name == "fused" && matches!(other, Some(Expr::BooleanLiteral(on)) if on.value) {
                     continue;
@@ -72,7 +72,7 @@ fn check(check: &mut Check) {
     }
 }
 
-/// `average.mul_(decay).add_(weight, alpha=1 - decay)` in a loop, and the like by `lerp_` and `copy_`.
+/// `average.mul_(decay).add_(weight, alpha=1 - decay)` in a loop, and the same with `lerp_` or `copy_`.
 fn averages_weights(program: &Program, call: &Call) -> bool {
     let Some(receiver) = call.receiver_expression().filter(|_| call.is_method()) else { return false };
     let around = program.notes.contexts.outwards(call.context).find_map(|(id, _)| program.loop_at(id));

@@ -41,12 +41,12 @@ fn check(check: &mut Check) {
     }
 }
 
-/// Half as many is a choice that was forgotten; a few less is rounding.
+/// Half the size is an oversight; slightly less is rounding.
 fn notice(size: i64, larger: i64) -> Notice {
     if larger >= size.saturating_mul(2) { Notice::Default } else { Notice::Pedantic }
 }
 
-/// `data.get_batch("val", batch_size=32)`, where training asks the same method for as many as a setting says.
+/// `data.get_batch("val", batch_size=32)`, where training calls the same method with a batch size from the settings.
 fn check_batches_by_hand(check: &mut Check) {
     let program = check.program;
     let asked = |call: &Call| call.node.arguments.find_keyword("batch_size").map(|keyword| literal(&keyword.value));
@@ -58,7 +58,7 @@ fn check_batches_by_hand(check: &mut Check) {
             other.name == call.name && program.is_hot(other.context) && !program.is_evaluation(other.context)
         };
         let Some(training) = program.calls_in(file).find(same) else { continue };
-        // The size that training runs with: its own, else the largest that the script puts into its settings.
+        // The batch size of training: its own, else the largest that the script puts into its settings.
         let given = training.keyword("batch_size").and_then(|value| value.known_integer());
         let stored = program.subscripts_in(file).filter(|subscript| {
             matches!(&subscript.index, Value::Text(Some(key)) if key == "batch_size") && subscript.stored.is_some()

@@ -53,7 +53,7 @@ fn asks_for_numbers(text: &str) -> bool {
     ["isnan", "isinf", "isfinite"].iter().any(|word| text.contains(word))
 }
 
-/// Norms do not help somebody who looks for NaN.
+/// The fix for NaN checks, which norms do not help with.
 fn together() -> Fix {
     Fix::shown(
         "check all of them on the device, `torch.stack([p.grad.isfinite().all() for p in …]).all()`, and read one result",

@@ -1,4 +1,4 @@
-//! TP103: a device value handed to something that prints or records it at every step.
+//! TP103: a device value is passed to something that prints or records it at every step.
 
 use crate::context::ContextId;
 use crate::edits::{cadence_condition, guard_statement};

@@ -23,7 +23,7 @@ fn check(check: &mut Check) {
     for call in super::first_backward(program) {
         let file = program.file_of(call.context);
         let has = |topic| program.groups.mentions(file, topic);
-        // Where autocast is asked for, single precision is what runs without.
+        // Where autocast is opt-in, the default run is single precision.
         let is_reduced = has(Topic::ReducedPrecision) && !has(Topic::PrecisionByChoice);
         if is_reduced || has(Topic::TensorFloat) || has(Topic::Trainer) || !has(Topic::MatrixProduct) {
             continue;
@@ -32,7 +32,7 @@ fn check(check: &mut Check) {
         let line = "torch.set_float32_matmul_precision(\"high\")";
         let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
         let advice = format!("allow TF32 for them: `{line}`; GEMMs then use 10 bits of mantissa");
-        // Without reduced precision TP401 stands on the line and saves more.
+        // Without reduced precision, TP401 reports the line and saves more.
         check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
 }

@@ -1,4 +1,4 @@
-//! TP405: a dimension that reduced-precision products have to pad.
+//! TP405: a dimension that reduced-precision GEMMs have to pad.
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
@@ -17,7 +17,7 @@ pub const RULE: SourceRule = SourceRule {
     check,
 };
 
-/// Smaller dimensions (channels of an image, classes) are given by the task.
+/// Smaller dimensions (image channels, classes) are given by the task.
 const LEAST: i64 = 64;
 
 fn check(check: &mut Check) {

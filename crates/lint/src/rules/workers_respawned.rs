@@ -1,4 +1,4 @@
-//! TP304: worker processes started anew in every epoch.
+//! TP304: worker processes are restarted in every epoch.
 
 use ruff_python_ast::Stmt;
 
@@ -47,7 +47,7 @@ fn check(check: &mut Check) {
     }
 }
 
-/// A loop over the loader inside another loop, in the same function or through a call.
+/// Whether a loop over the loader is inside another loop, in the same function or through a call.
 fn runs_several_epochs(program: &Program, id: usize) -> bool {
     program.notes.loops.iter().filter(|around| is_over(program, around, id)).any(|around| {
         let outside = program.notes.contexts.get(around.context).parent;
@@ -55,9 +55,9 @@ fn runs_several_epochs(program: &Program, id: usize) -> bool {
     }) || program.notes.calls.iter().any(|call| hands_on(program, call, id))
 }
 
-/// `trainer.train(epoch, loader)` in a loop, of a trainer that is not in sight.
+/// `trainer.train(epoch, loader)` in a loop, with a trainer that is not among the files.
 fn hands_on(program: &Program, call: &Call, id: usize) -> bool {
-    // `batches = iter(loader)` in every epoch, or whenever they have run out.
+    // `batches = iter(loader)` in every epoch, or whenever it is exhausted.
     let begins = call.external() == Some("builtins.iter")
         && !matches!(call.statement, Stmt::For(_))
         && call.arguments.first().is_some_and(|value| may_be(program, value, id));
@@ -71,7 +71,7 @@ fn hands_on(program: &Program, call: &Call, id: usize) -> bool {
         Callee::External(dotted) => dotted.starts_with("torch."),
         _ => false,
     };
-    // A trainer of a library goes through its epochs itself, as many as it is told.
+    // A library's trainer runs all its epochs itself.
     let goes_on = || call.name == "fit" || is_told_epochs(call) || is_repeated(program, call.context, 3);
     is_given && !in_sight && (trains && goes_on() || call.name == "run" && is_told_epochs(call))
 }
@@ -85,7 +85,7 @@ fn is_told_epochs(call: &Call) -> bool {
         || arguments.args.iter().any(|argument| crate::names_in(argument).into_iter().any(counts))
 }
 
-/// Lightning's hook: its trainer goes through the epochs.
+/// Lightning's hook: its trainer runs the epochs.
 fn is_hook(program: &Program, loader: &Loader) -> bool {
     let function = program.notes.contexts.get(loader.context).function;
     program.sources.symbols.functions[function].name == "train_dataloader"

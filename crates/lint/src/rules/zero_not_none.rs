@@ -1,4 +1,4 @@
-//! TP501: gradients overwritten with zeros where they could be let go.
+//! TP501: gradients are overwritten with zeros instead of being freed.
 
 use ruff_python_ast::Expr;
 
@@ -25,14 +25,14 @@ fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         let keyword = call.node.arguments.find_keyword("set_to_none").map(|keyword| &keyword.value);
-        // Graphs write into the gradients they were captured with: those must stay where they are.
+        // CUDA graphs write into the gradients they were captured with, so those must stay.
         let is_captured = || program.calls_in(program.file_of(call.context)).any(works_with_graphs);
         if call.name == "zero_grad" && matches!(keyword, Some(Expr::BooleanLiteral(on)) if !on.value) && !is_captured()
         {
             let message = "`set_to_none=False` writes zeros into every gradient, and the backward pass adds to them";
             let (advice, edits) =
                 ("free them: `set_to_none=True`", vec![set_keyword(call.node, "set_to_none", "True")]);
-            // Whoever reads `.grad` elsewhere may count on it being there.
+            // Other code that reads `.grad` may rely on it being there.
             let fix = match reads_gradients(&program.source(call.context).text) {
                 true => Fix::unsafe_(advice, edits),
                 false => Fix::safe(advice, edits),
@@ -77,7 +77,7 @@ mod tests {
     use crate::fix::Safety;
     use crate::{Input, Selection, lint};
 
-    /// How safe the fix is in a step with `line` behind its backward pass.
+    /// The safety of the fix in a step with `line` after its backward pass.
     fn safety(line: &str) -> Safety {
         let text = format!(
             "def train(model, loader, optimizer, criterion):
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(safety("pass"), Safety::Safe);
         assert_eq!(safety("check(model.weight.grad)"), Safety::Unsafe);
         assert_eq!(safety("norm = model.weight.grad.norm()"), Safety::Unsafe);
-        // Other names that begin like it.
+        // Other names with the same prefix.
         for other in ["print(loss.grad_fn)", "model.gradients()", "model.grad2 = 1", "loss.grad_fn.name()"] {
             assert_eq!(safety(other), Safety::Safe, "{other}");
         }

@@ -1,4 +1,4 @@
-//! Options of loaders, wherever they are said, and loops over loaders, wherever they stand.
+//! Loader options, wherever they are set, and loops over loaders, wherever they are.
 
 use super::check;
 

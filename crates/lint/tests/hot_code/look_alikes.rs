@@ -1,4 +1,4 @@
-//! Code that is written in another way and is the same, and code that looks the same and is not.
+//! Code that is written differently but is the same, and code that looks the same but is not.
 
 use super::{check, step_with};
 

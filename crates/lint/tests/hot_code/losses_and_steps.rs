@@ -1,8 +1,8 @@
-//! Losses known by their backward pass, steps that derived classes write, and what only looks like either.
+//! Losses identified by their backward pass, steps overridden in derived classes, and look-alikes of both.
 
 use super::{check, step_with};
 
-/// A loss from a library that nothing is known of.
+/// A loss from an unknown library.
 const UNKNOWN_LOSS: &str = "import torch
 from somewhere import losses
 
@@ -26,7 +26,7 @@ fn what_a_backward_pass_starts_from_is_a_loss_wherever_it_came_from() {
     check("TP103", &UNKNOWN_LOSS.replace("loss.backward()", "scaler.scale(loss / 4).backward()"));
     check("TP103", &UNKNOWN_LOSS.replace("loss.backward()", "accelerator.backward(loss)"));
     check("TP103", &UNKNOWN_LOSS.replace("loss.backward()", "(loss + 0.1 * extra.mean()).backward()"));
-    // Without a backward pass of its own nothing is known of it.
+    // Without its own backward pass nothing is known about it.
     check("TP103", &UNKNOWN_LOSS.replace("loss.backward()", "policy.loss.backward()").replace("  # <-", ""));
 }
 
@@ -49,7 +49,7 @@ class Trainer:
     check("TP103", script);
 }
 
-/// An epoch whose update is written by the classes that derive from it.
+/// An epoch whose update is implemented by derived classes.
 const OPEN_METHOD: &str = "import torch
 
 class Epoch:
@@ -86,7 +86,7 @@ class ValidEpoch(Epoch):
 #[test]
 fn a_method_left_open_runs_as_derived_classes_write_it() {
     check("TP102", OPEN_METHOD);
-    // One that does something itself is what runs.
+    // A method with a body of its own is what runs.
     let closed = OPEN_METHOD.replace("raise NotImplementedError", "return self.model(x), y");
     check("TP102", &closed.replace("numpy()  # <-", "numpy()"));
 }
@@ -318,7 +318,7 @@ def learn(policy, target, batches, optimizer):
         print(loss.item())  # <-
 ";
     check("TP101", script);
-    // Gradients of an input, of a model that is evaluated.
+    // Gradients of an input, for a model that is evaluated.
     check("TP101", &script.replace("        optimizer.step()\n", "").replace("  # <-", ""));
 }
 

@@ -1,4 +1,5 @@
-//! Code that counts as running once per step: each case is a training script, its marked lines must be reported, others not.
+//! Code that counts as running once per step: each case is a training script whose marked lines, and no others, must be
+//! reported.
 
 mod loaders;
 mod look_alikes;
@@ -7,7 +8,7 @@ mod reached;
 
 use headroom_lint::{Input, Selection, lint};
 
-/// Reported lines of `code` in a script, against those marked `# <-`.
+/// Compares the reported lines of `code` in a script with those marked `# <-`.
 fn check(code: &str, script: &str) {
     check_files(code, &[("train.py", script)]);
 }
@@ -28,14 +29,14 @@ fn check_files(code: &str, files: &[(&str, &str)]) {
     assert_eq!(found, want, "{code}");
 }
 
-/// A loop of steps with `body` at its end, eight spaces deep.
+/// A loop of steps with `body` at its end, indented by eight spaces.
 fn step_with(body: &str) -> String {
     format!(
         "import time\nimport torch\n\ndef train(model, loader, optimizer, criterion, args, verbose=False, meter=None):\n    last = time.time()\n    first = True\n    best = None\n    for step, (x, y) in enumerate(loader):\n        x, y = x.cuda(), y.cuda()\n        out = model(x)\n        loss = criterion(out, y)\n        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n{body}"
     )
 }
 
-/// A step without a loop: who repeats it is out of sight.
+/// A step without a loop: unseen code repeats it.
 const HANDED_OVER: &str = "import torch
 from somewhere import Engine
 
@@ -53,7 +54,7 @@ def run(model, criterion, optimizer, loader):
 #[test]
 fn a_step_that_is_handed_over_is_called_by_whoever_gets_it() {
     check("TP101", HANDED_OVER);
-    // Called once, in sight, and by nobody else: that is not a step of a loop.
+    // Called once, visibly, and nowhere else: that is not a step of a loop.
     let once = HANDED_OVER.replace("Engine(one_step).run(loader)", "one_step(None, next(loader))");
     check("TP101", &once.replace("  # <-", "").replace("def run(", "def test_run("));
 }
@@ -148,7 +149,7 @@ def train(model, loader, optimizer, device):
     let on_host = "    if device.type != 'cpu':\n        torch.backends.cudnn.benchmark = True\n";
     let host = script.replace(on_host, "    device = torch.device('cpu')\n").replace("  # <-", "");
     check("TP101", &host);
-    // A default leaves the choice to the caller; fetching to the host says that things are elsewhere.
+    // A default leaves the choice to the caller; fetching to the host means that things are elsewhere.
     check("TP101", &script.replace(on_host, "").replace("device):", "device: str = 'cpu'):"));
     check("TP101", &script.replace(on_host, "").replace("device):", "device='cpu'):"));
     check("TP101", &script.replace(on_host, "    kept = model(loader).to('cpu')\n"));
@@ -229,7 +230,7 @@ class Learner:
         return loss.item()  # <-
 ";
     check("TP101", script);
-    // A second run of the model belongs to the step as well, unless it is held apart.
+    // A second run of the model belongs to the step as well, unless it is under `no_grad`.
     check("TP101", &script.replace("return loss.item()", "return self.net(x).item()"));
     let apart = "with torch.no_grad():\n            shown = self.net(x).item()\n        return shown";
     check("TP101", &script.replace("return loss.item()  # <-", apart));

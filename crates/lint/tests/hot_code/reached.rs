@@ -1,4 +1,4 @@
-//! Values that are reached by roundabout ways: masks by their names, methods by theirs, tools, properties, old idioms.
+//! Values that are reached indirectly: masks and methods by name, utilities, properties, old idioms.
 
 use super::{check, check_files};
 

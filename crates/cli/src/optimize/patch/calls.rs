@@ -1,4 +1,4 @@
-//! Arguments of calls: of the script's own, and of transformers' TrainingArguments where its Trainer makes the thing.
+//! Call arguments: of the script's own calls, and of transformers' TrainingArguments where its Trainer makes the call.
 
 use super::values::{in_command_line, value_of};
 use super::{Outcome, Writer, shown, spot};
@@ -7,11 +7,11 @@ use headroom_experiments::remedies::edit::{At, Edit, Value};
 use headroom_experiments::script::places::{ConstructedObject, Place};
 use headroom_lint::rewrite::arguments::Argument;
 
-/// A call, by its number in the note.
+/// A call, by its index in the note.
 struct Call<'p> {
     number: usize,
     place: Option<&'p Place>,
-    /// Names by which it is known where the interpreter tells a line alone.
+    /// Names that identify it where the interpreter reports only a line.
     names: Vec<&'p str>,
 }
 
@@ -71,7 +71,7 @@ impl Writer<'_> {
         result.map_err(|refusal| format!("{}: {refusal}", place.file.display()))
     }
 
-    /// Where something is missing because a Trainer of transformers makes it: its arguments say the same.
+    /// Sets the Trainer's argument instead, where a call is missing because transformers' Trainer makes it.
     pub(super) fn trainer_argument(
         &mut self,
         remedy: &'static Remedy,
@@ -81,7 +81,7 @@ impl Writer<'_> {
     ) {
         let is_missing = outcome.missing.iter().any(|(missing, _)| *missing == at);
         let Some(made) = self.places.arguments.last().filter(|_| is_missing) else { return };
-        // A Trainer has one loader and one optimizer of each kind: the first that the remedy changed speaks for all.
+        // A Trainer has one loader and one optimizer of each kind: the first that the remedy changed stands for all.
         let count = self.note.loaders.len().max(self.note.optimizers.len()).max(1);
         let Some(value) = (0..count).find_map(|number| value_of(value, self.note, number)) else { return };
         let result = match &made.place {
@@ -105,13 +105,13 @@ impl Writer<'_> {
         outcome.take(at, result);
     }
 
-    /// `trainer.args.name = value` before the line that trains.
+    /// Inserts `trainer.args.name = value` before the line that trains.
     fn before_training(&mut self, remedy: &'static Remedy, at: At, setting: &str) -> Result<(), String> {
         let known = self.places.modules.iter().find_map(|module| {
             let trainer = module.frameworks.iter().find(|framework| framework.kind == "transformers")?;
             Some((module.place.as_ref()?, trainer.expression.as_str()))
         });
-        // The Trainer has looked at what concerns the module itself by then.
+        // By then the Trainer has already read the arguments that concern the module itself.
         let Some((place, trainer)) = known.filter(|_| at != At::Module) else {
             return Err("the script reads it from its command line".to_string());
         };

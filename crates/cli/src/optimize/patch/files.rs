@@ -14,14 +14,14 @@ pub struct Files<'a> {
 pub struct File {
     before: String,
     pub rewrite: Rewrite,
-    /// Remedies that change it, with their words for a person.
+    /// Remedies that change it, with their descriptions.
     remedies: BTreeMap<&'static str, &'static str>,
-    /// Texts of ours that stand behind its imports by now.
+    /// Texts that were already added after its imports.
     texts: BTreeSet<String>,
 }
 
 impl File {
-    /// Lines behind the imports, once.
+    /// Adds lines after the imports, once.
     pub fn after_imports(&mut self, text: &str, imports: &[&str]) {
         for name in imports {
             self.rewrite.import(name);
@@ -53,7 +53,7 @@ impl<'a> Files<'a> {
         self.find(path).is_some()
     }
 
-    /// To be changed by the remedy.
+    /// Opens a file for a change by the remedy.
     pub fn change(&mut self, path: &Path, remedy: &Remedy) -> Result<&mut File, String> {
         let unreadable = format!("{} cannot be read as Python", path.display());
         let file = self.find(path).ok_or(unreadable)?;
@@ -61,12 +61,12 @@ impl<'a> Files<'a> {
         Ok(file)
     }
 
-    /// All that were opened so far.
+    /// All files opened so far.
     pub fn all(&mut self) -> impl Iterator<Item = &mut File> {
         self.open.values_mut()
     }
 
-    /// Files that changed, and sentences about those that would not parse any more.
+    /// Changed files, and messages about those that would no longer parse.
     pub fn finish(self) -> (Vec<Changed>, Vec<String>) {
         let (mut changed, mut broken) = (vec![], vec![]);
         for (path, File { before, rewrite, remedies, .. }) in self.open {
@@ -85,7 +85,7 @@ impl<'a> Files<'a> {
     }
 }
 
-/// Without `./` at its beginning, so that one file has one name.
+/// Without a leading `./`, so that one file has one name.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }

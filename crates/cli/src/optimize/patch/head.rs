@@ -1,4 +1,4 @@
-//! Settings of the process and other lines at the head of the main script.
+//! Process settings and other lines at the top of the main script.
 
 use super::values::value_of;
 use super::{Outcome, Writer};
@@ -28,7 +28,7 @@ impl Writer<'_> {
                 let told = self.note.remedies.get(remedy.name);
                 if told.is_some_and(|applied| applied.did.iter().any(|sentence| sentence.starts_with(did))) {
                     self.say(format!("{}: {words}", remedy.name));
-                    // Said here: nothing else is missing.
+                    // Reported here: nothing else is missing.
                     outcome.written += 1;
                 }
                 return;
@@ -38,8 +38,8 @@ impl Writer<'_> {
         outcome.take(At::Module, result);
     }
 
-    /// Values that say otherwise are changed in every file that is known, and the line is added unless one of those in the main
-    /// script does.
+    /// Changes conflicting values in all known files, and adds the line unless the main script now has one with that
+    /// value.
     fn setting(
         &mut self,
         remedy: &'static Remedy,
@@ -73,7 +73,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Files that a place names.
+    /// Opens the files that places refer to.
     fn open_known(&mut self) {
         let places = self.places;
         let made = [&places.loaders, &places.optimizers, &places.distributed, &places.arguments];

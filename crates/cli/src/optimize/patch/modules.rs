@@ -1,4 +1,4 @@
-//! Statements about trained modules, before the statement that makes their first optimizer.
+//! Statements about trained modules, before the statement that constructs their first optimizer.
 
 use super::{Outcome, Writer, shown, spot};
 use headroom_experiments::remedies::Remedy;

@@ -1,4 +1,4 @@
-//! Patches of small scripts, from places as CPython 3.11 tells them.
+//! Patches of small scripts, from places as CPython 3.11 reports them.
 
 use super::*;
 use headroom_experiments::remedies::named;
@@ -16,7 +16,7 @@ for x, y in loader:
     optimizer.step()
 "#;
 
-/// The place of the call that begins with these words, as CPython 3.11 tells it.
+/// The place of the call that begins with these words, as CPython 3.11 reports it.
 fn at(text: &str, words: &str) -> Json {
     let start = text.find(words).unwrap_or_else(|| panic!("{words}"));
     let open = start + words.rfind('(').expect("a parenthesis");
@@ -47,7 +47,7 @@ fn module(place: Json, expression: &str) -> Json {
     json!({ "class": "Net", "place": place, "expression": expression, "blocks": [[".h"]], "eager": [".lm"] })
 }
 
-/// A note of a run with everything: eight workers, a fused optimizer, one trained module.
+/// A note from a run with everything: eight workers, a fused optimizer, one trained module.
 fn note(places: Json) -> Note {
     let note = json!({
         "loaders": [{ "workers": 8, "persistent": true, "prefetch": 4, "pinned": true }],
@@ -59,7 +59,7 @@ fn note(places: Json) -> Note {
     serde_json::from_value(note).expect("a note")
 }
 
-/// Places of `LOOP`, or of a text with the same calls.
+/// Places in `LOOP`, or in a text with the same calls.
 fn places_of(text: &str) -> Json {
     let optimizer = at(text, "torch.optim.AdamW(");
     json!({
@@ -79,7 +79,7 @@ fn patch_of(text: &str, note: &Note, names: &[&str]) -> Patch {
     patch(&sources, note, &kept(names), Path::new("./train.py"))
 }
 
-/// The one file as it becomes, with nothing left to do by hand.
+/// The rewritten file, with nothing left to do by hand.
 fn written(text: &str, note: &Note, names: &[&str]) -> String {
     let patch = patch_of(text, note, names);
     assert_eq!((patch.by_hand, patch.options), (Vec::<String>::new(), Vec::<String>::new()));
@@ -88,7 +88,7 @@ fn written(text: &str, note: &Note, names: &[&str]) -> String {
     changed.after.clone()
 }
 
-/// Lines that a text gains and loses.
+/// Lines that were removed and added.
 fn difference(before: &str, after: &str) -> Vec<String> {
     let only = |these: &str, those: &str, sign: &str| {
         let those: Vec<&str> = those.lines().collect();

@@ -1,12 +1,12 @@
-//! Values that a patch writes, as the run with the remedies had them.
+//! Values that a patch writes, as the run with the remedies used them.
 
 use headroom_experiments::remedies::edit::Value;
 use headroom_experiments::script::note::Note;
 
-/// `PyTorch`'s own default, which need not be written.
+/// `PyTorch`'s default, which need not be written.
 const PREFETCH: u64 = 2;
 
-/// For the loader or optimizer of this number in the note; none where the remedy left it alone.
+/// The value for the loader or optimizer with this index in the note; `None` where the remedy left it alone.
 pub fn value_of(value: Value, note: &Note, number: usize) -> Option<String> {
     let truth = |is_so: bool| is_so.then(|| "True".to_string());
     let loader = note.loaders.get(number).filter(|loader| loader.workers > 0);
@@ -26,7 +26,7 @@ pub fn value_of(value: Value, note: &Note, number: usize) -> Option<String> {
     }
 }
 
-/// `"high"` as a command line has it.
+/// `"high"` without its quotes, for a command line.
 pub fn in_command_line(value: &str) -> &str {
     value.trim_matches('"')
 }

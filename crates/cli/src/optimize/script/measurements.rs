@@ -1,12 +1,12 @@
-//! Measurements of every process, as the hook wrote them, kept beside the results: step times, losses, gradients and batches that
-//! the figures and the gates were made of.
+//! Saves the measurements of every process as the hook wrote them: the step times, losses, gradients and batches behind
+//! the figures and the gates.
 
 use headroom_experiments::script::{Variant, Way};
 use headroom_record::atomic::FileError;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folder of the measurements beneath that of the results.
+/// The measurements' folder inside the results folder.
 const MEASUREMENTS: &str = "optimize-processes";
 
 pub struct Measurements {
@@ -15,7 +15,7 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Those of an earlier optimisation with the same results make way.
+    /// Opens the folder; measurements of an earlier optimization with the same results are removed.
     pub fn in_folder(results: &Path) -> Result<Measurements, FileError> {
         let folder = results.join(MEASUREMENTS);
         fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
@@ -23,14 +23,14 @@ impl Measurements {
         Ok(Measurements { folder, processes: 0 })
     }
 
-    /// Takes them back where there is no result that they belong to.
+    /// Removes the measurements if there is no result that they belong to.
     pub fn take_back(results: &Path) {
         let folder = results.join(MEASUREMENTS);
-        // Nobody waits for them: whatever cannot be removed stays.
+        // Best effort: files that cannot be removed stay.
         let _ = clear(&folder).map(|()| fs::remove_dir(&folder));
     }
 
-    /// Keeps what one process measured: a file for each of its ranks.
+    /// Saves the measurements of one process: a file per rank.
     pub fn keep(&mut self, notes: &Path, variant: &Variant, way: Way) -> Result<(), FileError> {
         self.processes += 1;
         let entries = fs::read_dir(notes).map_err(FileError::new("read the folder", notes))?;

@@ -1,4 +1,4 @@
-//! Starts the script in processes of its own, each in a folder of its own, and reads what the hook wrote down.
+//! Runs the script in separate processes, each in its own folder, and reads what the hook recorded.
 
 use super::measurements::Measurements;
 use super::scratch::{Original, Scratch};
@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Parts of the hook that are read when a script is measured.
+/// Parts of the hook that are loaded when a script is measured.
 const PARTS: [(&str, &str); 8] = [
     ("measure.py", include_str!("../../record/parts/measure.py")),
     ("moments.py", include_str!("../../record/parts/moments.py")),
@@ -29,25 +29,26 @@ const PARTS: [(&str, &str); 8] = [
     ("surroundings.py", include_str!("../../record/parts/surroundings.py")),
 ];
 
-/// How often a process is looked at.
+/// Polling interval of a process.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A process may take this many times as long as the script as it is, and this much more: compilers are slow.
+/// A process may take this many times as long as the unchanged script, plus this extra time: compilers are slow.
 const PATIENCE: f64 = 5.0;
 const COMPILING: Duration = Duration::from_secs(180);
-/// A process that was begun gets at least this many times as long as the script as it is, while there is time at all.
+/// Once started, a process gets at least this many times the unchanged script's time, while any time is left.
 const AT_LEAST: f64 = 1.3;
 
-/// Between the request to end and the end.
+/// Time between the request to end and the kill.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A failure shows this much of whatever the script prints.
+/// A failure shows this many lines of the script's output.
 const MOST_LINES: usize = 12;
 
-/// Seconds of timed steps in a process, at least: it starts for longer than that, and a host's pace drifts within a second.
+/// The minimum seconds of timed steps in a process: its start takes longer than that, and a host's pace drifts within a
+/// second.
 const TIMED_SECONDS: &str = "2";
 
-/// How many steps, and from which seed.
+/// The number of steps, and the seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Measuring {
     pub warmup: u32,
@@ -65,11 +66,11 @@ pub struct Processes<'a> {
     ends: Instant,
     interrupt: &'a Interrupt,
     measurements: Measurements,
-    /// Time of the slowest process of the script as it is.
+    /// Time of the slowest process of the unchanged script.
     own: Option<Duration>,
-    /// Texts that take the place of the user's in a copy with the patch, by their paths in the working folder.
+    /// Texts that replace the user's in a patched copy, by path in the working folder.
     changed: Vec<(PathBuf, String)>,
-    /// A user's file was changed: nothing more is run.
+    /// Set when a user's file was changed: nothing more is run.
     spoiled: Option<String>,
     offered: bool,
 }
@@ -112,25 +113,26 @@ impl<'a> Processes<'a> {
         })
     }
 
-    /// Keeps the measurements of a process. Where that fails it is said, and the figures go on.
+    /// Saves the measurements of a process. A failure is reported, and the run continues.
     fn keep(&mut self, place: &Place, variant: &Variant, way: Way) {
         if let Err(error) = self.measurements.keep(&place.notes(), variant, way) {
             crate::output::note(&format!("a measurement was not saved: {error}"));
         }
     }
 
-    /// Why nothing more may be run.
+    /// Why nothing more may be run, if so.
     pub fn spoiled(&self) -> Option<&str> {
         self.spoiled.as_deref()
     }
 
-    /// Measures the script as it is and records it into a folder, in one process: the traces, by rank, and the measurement.
+    /// Measures the unchanged script and records it into a folder, in one process. Returns the traces by rank, and the
+    /// measurement.
     pub fn record_trace(&mut self, into: &Path) -> Result<(Vec<PathBuf>, Option<Note>), String> {
         let measuring = self.measuring;
         let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
             record_into(command, into, place);
             measure(command, place, measuring);
-            // Steps are left for the recording.
+            // Leaves steps for the recording.
             command.env("HEADROOM_MEASURE_SECONDS", "0");
             command.env("HEADROOM_MEASURE_STOP", "0").env("HEADROOM_REMEDIES_OFFER", "1");
         })?;
@@ -146,7 +148,7 @@ impl<'a> Processes<'a> {
         if let Ended::TooLong(_) = ended {
             return Err(ended.words(&place));
         }
-        // It takes too few steps for both.
+        // The script takes too few steps for both.
         let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
             record_into(command, into, place);
         })?;
@@ -178,9 +180,9 @@ impl<'a> Processes<'a> {
         let log = File::create(place.log()).map_err(FileError::new("write", &place.log()))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.env("PYTHONPATH", self.python_path(&place)?);
-        // Sets and dictionaries of texts keep their order, and nothing is written beside the user's modules.
+        // Makes the order of string sets stable, and writes nothing beside the user's modules.
         command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
-        // A script that is ended leaves its temporary files where all else is thrown away.
+        // An interrupted script leaves its temporary files in a folder that is removed.
         let temporary = place.root.join("tmp");
         fs::create_dir_all(&temporary).map_err(FileError::new("make the folder", &temporary))?;
         command.env("TMPDIR", &temporary);
@@ -231,7 +233,8 @@ impl<'a> Processes<'a> {
         Place { folder: scratch.folder.clone(), root, scratch: Some(scratch), _aside: None }.made()
     }
 
-    /// The hook's folder first. Folders of the user's own variable lead into the copy where they lie in the working folder.
+    /// The hook's folder first. Folders from the user's own variable are mapped into the copy if they are in the
+    /// working folder.
     fn python_path(&self, place: &Place) -> Result<OsString> {
         let path = python_path(&self.home.path().join("hook"))?;
         let folders = std::env::split_paths(&path).map(|folder| place.word(self.original.as_ref(), folder.as_os_str()));
@@ -242,16 +245,16 @@ impl<'a> Processes<'a> {
         limit(self.own, self.ends.saturating_duration_since(Instant::now()), within)
     }
 
-    /// `None` where it was ended: it took too long, or somebody asked for it.
+    /// Waits for the process; `None` if it was ended because it took too long or the user interrupted.
     fn wait(&self, child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = child.try_wait().context("cannot wait for the script")? {
-                // Whatever it left running ends with it.
+                // Ends everything that it left running.
                 end_group(child);
                 return Ok(Some(status));
             }
             if Instant::now() >= until || self.interrupt.is_asked() {
-                // Launchers end their workers, which have sessions of their own, when they are asked to.
+                // Launchers end their workers, which are in other sessions, when asked to.
                 ask_group(child);
                 let patience = Instant::now() + GRACE;
                 while child.try_wait().context("cannot wait for the script")?.is_none() && Instant::now() < patience {
@@ -322,14 +325,14 @@ impl Runner for Processes<'_> {
     }
 }
 
-/// Time that a process may take, by that of the script as it is, the time that is left, and seconds that it is given.
+/// How long a process may take, from the unchanged script's time, the time left, and the seconds it is allowed.
 fn limit(own: Option<Duration>, left: Duration, within: f64) -> Duration {
-    // The first one may take as long as there is.
+    // The first process may use all the time there is.
     let Some(own) = own else { return left };
     let most = own.mul_f64(PATIENCE) + COMPILING;
     let given = match within {
         within if within == f64::INFINITY => most,
-        // No time is a limit too.
+        // Zero or negative time is a limit too.
         within => most.min(Duration::try_from_secs_f64(within.max(0.0)).unwrap_or(most)),
     };
     given.max(own.mul_f64(AT_LEAST).min(left))
@@ -351,7 +354,7 @@ fn measure(command: &mut Command, notes: &Path, measuring: Measuring) {
     command.env("HEADROOM_MEASURE_SEED", measuring.seed.to_string());
 }
 
-/// Traces that a process left, or why there is none.
+/// The traces that a process left, or why there are none.
 fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
     let notes = crate::record::read_notes(&place.notes()).map_err(|error| error.to_string())?;
     let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
@@ -368,7 +371,7 @@ fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
 /// Where one process runs.
 struct Place {
     folder: PathBuf,
-    /// Holds all that lies beside the copy: notes and what was printed.
+    /// Holds everything beside the copy: notes and printed output.
     root: PathBuf,
     scratch: Option<Scratch>,
     _aside: Option<tempfile::TempDir>,
@@ -388,14 +391,14 @@ impl Place {
         self.root.join("printed")
     }
 
-    /// A word of the command: a path in the working folder leads into the copy.
+    /// A word of the command: a path in the working folder is mapped into the copy.
     fn word(&self, original: Option<&Original>, word: &std::ffi::OsStr) -> OsString {
         let place = |original| self.scratch.as_ref()?.place_of(original, Path::new(word));
         original.and_then(place).map_or_else(|| word.to_os_string(), PathBuf::into_os_string)
     }
 }
 
-/// How a process came to its end.
+/// How a process ended.
 enum Ended {
     By(ExitStatus),
     TooLong(Duration),
@@ -407,7 +410,7 @@ impl Ended {
         matches!(self, Ended::By(status) if status.success())
     }
 
-    /// Why there is no measurement, with the last that was printed.
+    /// Why there is no measurement, with the last lines that were printed.
     fn words(&self, place: &Place) -> String {
         let printed = fs::read(place.log()).unwrap_or_default();
         let printed = String::from_utf8_lossy(&printed);

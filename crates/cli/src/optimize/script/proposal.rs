@@ -1,4 +1,4 @@
-//! The patch of what was kept: written, run in a copy, and handed over.
+//! The patch of the kept remedies: written, run in a copy, and offered to the user.
 
 use crate::optimize::patch::{Changed, Patch, patch};
 use anyhow::Result;
@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 
 pub struct Proposal {
     patch: Patch,
-    /// Its speed over the script as it is, and processes of it.
+    /// Its speed-up over the unchanged script, and the number of its processes.
     measured: Option<(Interval, usize)>,
     applied: bool,
     note: Option<String>,
@@ -23,7 +23,7 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// For what was kept, which one of its runs tells the places of.
+    /// The proposal for the kept remedies; one of their runs supplies the places.
     pub fn of(kept: &Variant, run: Option<&Note>, folder: &Path, main_script: &Path) -> Proposal {
         let nothing_kept = kept.is_empty();
         let sources = |path: &Path| fs::read_to_string(folder.join(path)).ok();
@@ -36,7 +36,7 @@ impl Proposal {
         proposal
     }
 
-    /// A file outside of the working folder has no copy, and is never written.
+    /// Files outside the working folder have no copy, and are never written.
     fn leave_other_folders_alone(&mut self) {
         let is_inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
         let (inside, outside) =
@@ -52,7 +52,7 @@ impl Proposal {
         self.patch.files.is_empty()
     }
 
-    /// Files as they are with the patch, by their paths; none where it changes nothing.
+    /// The patched files, by path; `None` if the patch changes nothing.
     pub fn files(&self) -> Option<Vec<(PathBuf, String)>> {
         let files = self.patch.files.iter().map(|file| (file.path.clone(), file.after.clone()));
         (!self.is_empty()).then(|| files.collect())
@@ -71,8 +71,8 @@ impl Proposal {
         }
     }
 
-    /// Applies only a patch that was run and is as fast as the remedies were. Writes all files, or none if one has changed in the
-    /// meantime.
+    /// Applies only a patch that was run and is as fast as the remedies were. Writes all files, or none if one has
+    /// changed in the meantime.
     pub fn apply(&mut self, folder: &Path, reached: &Speedup) -> Result<()> {
         let Some((interval, _)) = self.measured else {
             self.note.get_or_insert("The patch is not applied: it was not measured.".into());
@@ -95,7 +95,7 @@ impl Proposal {
         Ok(())
     }
 
-    /// The text that a patch tool reads.
+    /// The patch as a unified diff.
     pub fn difference(&self) -> String {
         let files = self.patch.files.iter();
         files.map(|file| unified(&file.path.display().to_string(), &file.before, &file.after)).collect()

@@ -1,8 +1,8 @@
-//! A copy of the working folder for every process: small files are copied, large ones and crowded folders are links, and
-//! whatever a script writes lands in the copy.
+//! Copies the working folder for every process: small files are copied, large ones and crowded folders are symbolic
+//! links, and everything the script writes goes to the copy.
 //!
-//! A link leads to the user's own file. The hook replaces a link before the script opens it for writing, and every linked file
-//! is looked at after each process all the same: one that changed ends everything.
+//! A link leads to the user's own file. The hook replaces a link before the script opens it for writing. Every linked
+//! file is still checked after each process, and a changed one stops everything.
 
 use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
@@ -12,18 +12,18 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Larger files are links.
+/// Larger files are linked.
 const SMALL: u64 = 8 << 20;
-/// Small files of more bytes together than this are links too.
+/// Small files beyond this total are linked too.
 const MOST_BYTES: u64 = 256 << 20;
-/// A folder with more entries holds data, and is one link.
+/// A folder with more entries than this holds data, and is linked as a whole.
 const CROWDED: usize = 1000;
-/// Folders of tools, which no script writes its results to; one link each.
+/// Tool folders, to which no script writes its results; each is linked as a whole.
 const LINKED_WHOLE: [&str; 6] = [".git", ".hg", ".venv", "venv", "node_modules", ".tox"];
 /// Folders that no script reads.
 const LEFT_OUT: [&str; 3] = ["__pycache__", ".mypy_cache", ".ruff_cache"];
 
-/// Large files and folders of the user that a copy leads to.
+/// A large file or folder of the user's that a copy links to.
 #[derive(Debug, PartialEq)]
 struct Linked {
     path: PathBuf,
@@ -31,17 +31,17 @@ struct Linked {
     changed: Option<SystemTime>,
 }
 
-/// The working folder as it is to be copied.
+/// The working folder to copy.
 pub struct Original {
     folder: PathBuf,
-    /// Left out of copies: results of this very command.
+    /// Left out of copies: this command's own results.
     results: PathBuf,
 }
 
 /// One process's folder; removed on drop.
 pub struct Scratch {
     root: tempfile::TempDir,
-    /// Takes the place of the working folder.
+    /// Stands in for the working folder.
     pub folder: PathBuf,
     linked: Vec<Linked>,
 }
@@ -51,7 +51,7 @@ impl Original {
         Ok(Original { folder, results: std::path::absolute(results)? })
     }
 
-    /// A copy of its own, beneath `home`. Siblings of the working folder are links, so that `../data` leads where it led.
+    /// Makes a copy under `home`. Siblings of the working folder are links, so that `../data` leads to the same place.
     pub fn copy(&self, home: &Path) -> Result<Scratch> {
         let root =
             tempfile::Builder::new().prefix("run-").tempdir_in(home).context("cannot make a folder for a copy")?;
@@ -64,7 +64,7 @@ impl Original {
             let entries = entries_of(parent).unwrap_or_default();
             for entry in entries.iter().take(CROWDED).filter(|entry| **entry != self.folder && !home.starts_with(entry))
             {
-                // Not needed by most; what cannot be linked is left out.
+                // Most scripts do not need siblings; those that cannot be linked are left out.
                 let _ = link(entry, &folder.with_file_name(entry.file_name().unwrap_or_default()));
             }
         }
@@ -73,12 +73,12 @@ impl Original {
 }
 
 impl Scratch {
-    /// Where the hook, notes and logs of the process lie: outside of the folder that stands for the user's.
+    /// The folder for the process's hook, notes and logs: outside the copy of the user's folder.
     pub fn aside(&self) -> &Path {
         self.root.path()
     }
 
-    /// Fails where a large file of the user's was changed in spite of all.
+    /// Fails if a large file of the user's was changed despite all precautions.
     pub fn check(&self) -> Result<()> {
         for linked in &self.linked {
             if Linked::of(&linked.path) != *linked {
@@ -92,7 +92,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// The place of a user's path in the copy, if it lies in the working folder.
+    /// The path in the copy for a user's path, if it is in the working folder.
     pub fn place_of(&self, original: &Original, path: &Path) -> Option<PathBuf> {
         path.strip_prefix(&original.folder).ok().map(|rest| self.folder.join(rest))
     }
@@ -110,7 +110,7 @@ impl Linked {
 }
 
 struct Copying<'a> {
-    /// Results of this very command, and the folder of copies where it lies in the working folder.
+    /// This command's own results, and the folder of copies if it is in the working folder.
     left_out: [&'a Path; 2],
     bytes: u64,
     linked: Vec<Linked>,
@@ -128,7 +128,7 @@ impl Copying<'_> {
             };
             let is_named = |names: &[&str]| names.iter().any(|one| name == *one);
             if about.is_symlink() {
-                // A link of the user's keeps its meaning when it is relative, for siblings are there too.
+                // A user's relative link keeps its meaning, since siblings are there too.
                 let target = fs::read_link(&entry).map_err(FileError::new("read", &entry))?;
                 link(&target, &place)?;
             } else if about.is_dir() {
@@ -150,7 +150,7 @@ impl Copying<'_> {
                     false => self.linked(&entry, &place)?,
                 }
             }
-            // Sockets, pipes and devices are nobody's data.
+            // Sockets, pipes and devices are not data.
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Copying<'_> {
     }
 }
 
-/// In the order of their names.
+/// The entries of a folder, sorted by name.
 fn entries_of(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).map_err(FileError::new("read the folder", folder))?;
     let mut entries: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();

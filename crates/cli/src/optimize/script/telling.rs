@@ -1,4 +1,4 @@
-//! The result as a record, and in every form that a person reads.
+//! Writes the result as a record and in every human-readable form.
 
 use super::Shared;
 use super::arguments::ScriptArguments;
@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
-/// Everything that a record is made of besides the measurements.
+/// The inputs of a record besides the measurements.
 pub(super) struct RecordContext<'a> {
     pub arguments: &'a ScriptArguments,
     pub analysis: &'a Analysis,
@@ -137,7 +137,7 @@ pub(super) fn row_in_words(row: &Row) -> String {
         let _ = write!(text, ": {:.2}× ({:.2} to {:.2})", speedup.ratio, speedup.low, speedup.high.min(99.0));
     }
     let outcome = row.outcome.words();
-    // The whole stands in the report.
+    // The report has the full text.
     let _ = write!(text, ", {}", outcome.lines().next().unwrap_or_default());
     text
 }
@@ -150,7 +150,7 @@ pub(super) fn counted(count: usize, one: &str, several: &str) -> String {
     if count == 1 { format!("one {one}") } else { format!("{count} {several}") }
 }
 
-/// Every form of it.
+/// Writes the record in every form.
 pub(super) fn shown(record: &ScriptRecord, shared: &Shared, results: &Path, difference: &str) -> Result<()> {
     write_json(&results.join(VALIDATION_FILE), record)?;
     write_atomically(&results.join("optimize.md"), markdown(record, difference).as_bytes())?;

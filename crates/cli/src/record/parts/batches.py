@@ -1,11 +1,11 @@
-"""Batches as DataLoaders hand them to the script: how many samples, how long the script waits, and a digest of the first ones.
+"""Watches the batches that DataLoaders return: the samples, the script's wait, and a digest of the first batches.
 
-Two runs whose digests agree saw the same data in the same order. They are taken during the warm-up alone, on the host and
-before anything is copied to a device.
+Two runs with equal digests saw the same data in the same order. Digests are taken only during the warm-up, on the host
+and before anything is copied to a device.
 
-Loading that draws random numbers (augmentation, masking) draws others once workers do it. `draws_random` tells of it, and
-HEADROOM_MEASURE_SHIFT_LOADING gives loading other numbers while the rest of the script keeps its own: runs with shifts 1, 2,
-3 ... have the spread that a loader with workers is to be judged by.
+Loading that draws random numbers (augmentation, masking) draws others once workers do it. `draws_random` records that,
+and HEADROOM_MEASURE_SHIFT_LOADING gives loading other numbers while the rest of the script keeps its own: the spread of
+runs with shifts 1, 2, 3 ... is the yardstick for a loader with workers.
 """
 import ctypes
 import functools
@@ -16,12 +16,12 @@ import weakref
 import zlib
 from collections.abc import Mapping
 
-# Bytes of one tensor that a digest looks at: its beginning and its end.
+# Bytes that a digest reads at the beginning and at the end of a large tensor.
 MOST_BYTES = 1 << 22
-# Batches made ahead that a warm-up waits for, and workers whose bursts are timed twice, at most.
+# The most prefetched batches that a warm-up waits for, and the most workers whose bursts are timed twice.
 MOST_AHEAD = 96
 MOST_BURST = 24
-# A queue that neither fills nor empties is looked at until so many times its batches were taken; the rest is told by `used_up`.
+# A queue that neither fills nor empties is watched until this many times its size was taken; `used_up` covers the rest.
 MOST_ROUNDS = 2
 SHIFT = int(os.environ.get("HEADROOM_MEASURE_SHIFT_LOADING", "0"))
 
@@ -39,19 +39,19 @@ class Batches:
         self.step_samples = 0
         self.step_wait = 0.0
         self.is_digesting = True
-        # The loader that handed out the last batch.
+        # The loader that returned the last batch.
         self.latest = None
         self.made = []
         self.restart_timing()
 
     def restart_timing(self):
         self.waits = []
-        # Per timed step: batches that lay ready, `None` where that cannot be told; and batches taken.
+        # Per timed step: batches that were ready, `None` if unknown; and batches taken before.
         self.ready = []
         self.taken_before = self.taken()
 
     def note_made(self):
-        """A moment at which workers had something to make, and how many batches of the first epoch were made by then."""
+        """Records a moment at which workers were busy, and how many batches of the first epoch were made by then."""
         for one in self.trained_on():
             iterator = one["iterator"]()
             if iterator is None or not one["workers"] or one["epochs"] != 1:
@@ -80,14 +80,14 @@ class Batches:
             original_init(this, loader, *arguments, **named)
             SHARED.guarded(self.began, this, loader)
             if SHIFT and loader.num_workers:
-                # Before workers start: the base class is made first.
+                # Before the workers start: the base class is initialized first.
                 this._base_seed += 1_000_003 * SHIFT
 
         @functools.wraps(original_index)
         def index(this):
             drawn = original_index(this)
             if SHIFT and not this._num_workers:
-                # The order of samples stays; what loading draws after it is other, and moves no generator of the script, as in workers.
+                # The sample order stays; loading then draws other numbers without advancing the script's generators.
                 this._headroom_before = random_states()
                 seed_all(1_000_003 * SHIFT + this._num_yielded)
                 this._headroom_shifted = random_states()
@@ -122,7 +122,7 @@ class Batches:
             dataset = loader.dataset
             self.loaders.append(
                 {
-                    # Kept, so that no other takes its identity.
+                    # Kept alive, so that no other object gets its id.
                     "loader": loader,
                     "class": type(loader).__name__,
                     "dataset": type(dataset).__name__,
@@ -139,7 +139,7 @@ class Batches:
                     "digests": [],
                     "on_device": False,
                     "draws_random": False,
-                    # Whether the loop had to wait for a batch after those that were made before it began.
+                    # Whether the loop had to wait for a batch after the prefetched ones.
                     "waited": False,
                 }
             )
@@ -164,17 +164,17 @@ class Batches:
             facts["on_device"] = facts["on_device"] or any(tensor.device.type != "cpu" for tensor in tensors_in(batch))
 
     def trained_on(self):
-        """Loaders that handed out a batch since the first step: others are for evaluation."""
+        """The loader of the last batch, if any; others are for evaluation."""
         return [one for one in self.loaders if one["batches"] and one["loader"] is self.latest]
 
     def workers(self):
-        """At most so many that the steps they ask for do not take long."""
+        """The number of workers, limited so that the steps they require do not take long."""
         return min(MOST_BURST, max([one["workers"] for one in self.trained_on()], default=0))
 
     def has_ahead(self, timed):
-        """Whether the loop still takes batches that workers made before it could wait for them: steps on those are not steps of
-        a loader that is too slow. It is over once the loop has waited for a batch, or workers fill the queue as fast as it is
-        emptied. An epoch that is too short for the steps to time after them leaves no choice."""
+        """Whether the loop still takes batches that workers prefetched before it could wait for them: such steps hide a
+        slow loader. This ends once the loop has waited for a batch, or workers fill the queue as fast as it is emptied.
+        If the epoch is too short to time steps after them, they are timed anyway."""
         for one in self.trained_on():
             if one["epochs"] != 1 or not one["workers"] or one["waited"]:
                 continue
@@ -197,7 +197,7 @@ class Batches:
         return sum(one["batches"] for one in self.trained_on())
 
     def ready_now(self):
-        """`None` without workers, and towards the end of an epoch, where workers have nothing more to make."""
+        """Ready batches; `None` without workers, and near the end of an epoch, when workers have nothing left to do."""
         for one in self.trained_on():
             iterator = one["iterator"]()
             if iterator is not None and one["workers"] and outstanding(iterator) >= depth(one) - 1:
@@ -205,9 +205,9 @@ class Batches:
         return None
 
     def used_up(self):
-        """Batches that the timed steps took from the queue beyond those that workers made meanwhile, of all that they took: a
-        step of a loader that is too slow takes as much longer. `None` where it cannot be told. Bursts of workers are not a trend:
-        the means of two halves are compared."""
+        """Batches that the timed steps took, and how many of them workers did not replace meanwhile: with a slow loader
+        a step takes longer by that share. `None` if unknown. Compares the means of two halves, so that bursts of
+        workers do not look like a trend."""
         half = len(self.ready) // 2
         taken = self.taken() - self.taken_before
         if not half or taken < 4 or any(count is None for count in self.ready):
@@ -218,8 +218,8 @@ class Batches:
         return {"taken": taken, "used_up": min(fewer, taken - 1.0) if is_trend else 0.0}
 
     def making_seconds(self):
-        """Time that workers need for the batches of a step, by the part of the first epoch in which they were at work; `None`
-        where it was too short to tell."""
+        """Time that workers need for the batches of a step, from the part of the first epoch in which they were busy;
+        `None` if that was too short."""
         if len(self.made) < 2 or not self.waits:
             return None
         (begin, before), (end, after) = self.made[0], self.made[-1]
@@ -232,35 +232,35 @@ class Batches:
 
 
 def depth(facts):
-    """Batches that workers make ahead at most."""
+    """The most batches that workers prefetch."""
     return facts["workers"] * (facts["prefetch"] or 2)
 
 
 def ready(iterator):
-    """Batches that workers have made and the loop has not taken; `None` where that cannot be told."""
+    """Batches that workers have made and the loop has not taken; `None` if unknown."""
     try:
         count = iterator._worker_result_queue.qsize()
         if iterator._data_queue is not iterator._worker_result_queue:
             count += iterator._data_queue.qsize()
-        # Those that came before their turn.
+        # Batches that arrived out of order.
         return count + sum(1 for info in iterator._task_info.values() if len(info) == 2)
     except (AttributeError, NotImplementedError, OSError, TypeError):
         return None
 
 
 def outstanding(iterator):
-    """Batches that workers were asked for and the loop has not taken."""
+    """Batches that were requested from workers and the loop has not taken."""
     return getattr(iterator, "_send_idx", 0) - getattr(iterator, "_rcvd_idx", 0)
 
 
 def random_states():
-    """States of the generators that loading may draw from, comparable."""
+    """Comparable states of the generators that loading may draw from."""
     import random
 
     import torch
 
     numpy = sys.modules.get("numpy")
-    # Bytes stand for arrays, which do not compare to one truth.
+    # Bytes instead of arrays, which do not compare to a single bool.
     of_numpy = numpy.random.get_state() if numpy is not None else None
     plain = of_numpy and (of_numpy[1].tobytes(), of_numpy[2:])
     state = torch.get_rng_state()
@@ -298,7 +298,7 @@ def restore(states):
 
 
 def leaves(batch, depth=0):
-    """Tensors and plain values of a batch, in its order."""
+    """Tensors and plain values of a batch, in order."""
     if hasattr(batch, "data_ptr") and hasattr(batch, "shape"):
         yield batch
     elif depth > 6:
@@ -324,10 +324,10 @@ def tensors_in(batch):
 
 
 def samples_of(batch):
-    """Size of the first dimension of the first tensor; the number of items in a list of anything else."""
+    """The first dimension of the first tensor, or the number of items in a list of anything else."""
     if isinstance(batch, (list, tuple)) and batch and all(isinstance(item, (Mapping, list, tuple)) for item in batch):
         first = [leaf.shape[0] for leaf in leaves(batch[0]) if hasattr(leaf, "data_ptr") and leaf.dim()]
-        # Views or targets of the same samples are a tuple of batches; a list of samples has no common first size.
+        # Views or targets of the same samples are a tuple of batches; a list of samples has no common first dimension.
         return first[0] if isinstance(batch, tuple) and first else len(batch)
     for leaf in leaves(batch):
         if hasattr(leaf, "shape") and len(leaf.shape):

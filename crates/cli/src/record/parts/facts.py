@@ -1,11 +1,11 @@
-"""Facts about a script that a note states: its modules, optimizers, settings, machine and memory."""
+"""Facts about a script for the note: its modules, optimizers, settings, machine and memory."""
 import os
 import platform
 import sys
 
 
 def of_module(root):
-    """`root` is what `moments.Root` kept when the module was first called."""
+    """`root` is the `moments.Root` from the module's first call."""
     module = root.module
     if module is None:
         return dict(root.facts)
@@ -13,7 +13,7 @@ def of_module(root):
 
 
 def describe_module(module, arguments, named, trained):
-    """Before the first call: as the script made it."""
+    """Describes the module before its first call, as the script made it."""
     import torch
     from torch import nn
 
@@ -53,7 +53,7 @@ def attention_of(part):
 
 
 def attention_dropouts(parts):
-    """Dropout that is a number of the module, as attention has it."""
+    """Counts modules whose dropout is a number, as in attention."""
     names = ("attention_dropout", "attn_dropout", "dropout", "dropout_p", "resid_dropout")
     count = 0
     for part in parts:
@@ -63,7 +63,7 @@ def attention_dropouts(parts):
 
 
 def is_compiled(module):
-    """Whether it, a part of it or what wraps it is compiled."""
+    """Whether the module, a part of it or its wrapper is compiled."""
     for part in module.modules():
         if type(part).__name__ == "OptimizedModule" or getattr(part, "_compiled_call_impl", None) is not None:
             return True
@@ -85,7 +85,7 @@ def is_channels_last(weight):
 
 
 def repeated_blocks(module):
-    """Lists of at least two modules of one class that hold parameters, outermost first."""
+    """Lists of at least two modules of one class with parameters, outermost first."""
     from torch import nn
 
     found = []
@@ -138,7 +138,7 @@ def of_settings():
 
 
 def uses_tf32():
-    """Whether matrix products of fp32 may be rounded, by either of PyTorch's two ways to say so."""
+    """Whether fp32 GEMMs may use TF32, by either of PyTorch's two settings."""
     import torch
 
     matmul = torch.backends.cuda.matmul

@@ -1,10 +1,10 @@
-"""Losses of a script: the values whose backward is called, kept where they are and read at the end.
+"""Collects a script's losses: the values whose backward is called, kept on their device and read at the end.
 
-`Tensor.backward` looks up `torch.autograd.backward` when it is called, so that one place sees both.
+`Tensor.backward` looks up `torch.autograd.backward` when it is called, so that wrapping one covers both.
 """
 import functools
 
-# More backward calls than this in one step are a pipeline's or a list's: the first ones stand for the step.
+# More backward calls per step than this come from a pipeline or a list: the first ones stand for the step.
 MOST_PER_STEP = 64
 UNSCALED = "_headroom_unscaled"
 
@@ -19,7 +19,7 @@ class Losses:
         self.current = []
         self.seen = 0
         self.is_collecting = True
-        # Calls of backward inside backward, as by checkpointing, are parts of one.
+        # Nested backward calls, as from checkpointing, count as one.
         self.depth = 0
         self.values = {}
 
@@ -40,12 +40,12 @@ class Losses:
             finally:
                 self.depth -= 1
 
-        # Compilers are not to look inside.
+        # Hides the wrapper from compilers.
         backward._torchdynamo_disable = True
         module.backward = backward
 
     def watch_scaler(self, module):
-        """The loss before it was scaled stays beside the scaled one."""
+        """Keeps the unscaled loss with the scaled one."""
         original = module.GradScaler.scale
 
         @functools.wraps(original)
@@ -72,7 +72,7 @@ class Losses:
         kept = []
         for tensor in given:
             value = getattr(tensor, UNSCALED, tensor).detach()
-            # A copy: the script or a CUDA graph may write over its own.
+            # A copy: the script or a CUDA graph may overwrite the original.
             kept.append(value.clone() if value.numel() == 1 else value.sum())
         self.current.append(kept)
 
@@ -82,7 +82,7 @@ class Losses:
             self.current = []
 
     def read(self):
-        """Waits for the device: only when nothing is timed any more."""
+        """Waits for the device, so call it only when nothing is timed any more."""
         return [[self.value(kept) for kept in step] for step in self.steps]
 
     def value(self, kept):

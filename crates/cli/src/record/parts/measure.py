@@ -1,33 +1,34 @@
-"""Measures a script from outside: step times, losses, samples, memory. Remedies are applied beside it.
+"""Measures a script from outside: step times, losses, samples, memory. Also applies remedies.
 
 Protocol. The command that starts the script sets variables, and reads one JSON note per process when the script has ended.
 
 Variables (only the first is needed to measure; without it, HEADROOM_REMEDIES alone applies remedies and leaves no note):
-  HEADROOM_MEASURE_NOTES            folder for notes, which must exist: `measure.PID.json`, renamed into place when whole
+  HEADROOM_MEASURE_NOTES            existing folder for notes: `measure.PID.json`, renamed into place when complete
   HEADROOM_MEASURE_WARMUP           steps before timing [3]; more are taken while something is still being compiled, and until
-                                    batches that a loader's workers had made ahead are used up
-  HEADROOM_MEASURE_MOST_WARMUP      at most so many [4 x WARMUP + 8]
-  HEADROOM_MEASURE_TIMED            steps to time [8]; twice the workers of a loader at least; 0 times none and never ends the
-                                    script
-  HEADROOM_MEASURE_SECONDS          more steps are timed until they took so long together, up to 10 x TIMED [0]
+                                    batches that a loader's workers had prefetched are used up
+  HEADROOM_MEASURE_MOST_WARMUP      the most warm-up steps [4 x WARMUP + 8]
+  HEADROOM_MEASURE_TIMED            steps to time [8]; at least twice the workers of a loader; 0 times none and never
+                                    ends the script
+  HEADROOM_MEASURE_SECONDS          more steps are timed until they take this long together, up to 10 x TIMED [0]
   HEADROOM_MEASURE_STOP             1: the script ends after the last timed step, with the note written: at once, or with
-                                    SystemExit(0) where it is one of several ranks;
-                                    if it goes on stepping all the same, the process is ended at once
+                                    SystemExit(0) if it is one of several ranks;
+                                    if it continues to step, the process is ended at once
   HEADROOM_MEASURE_SEED             seeds random, numpy and torch before the script can; the script's own seeds win
-  HEADROOM_MEASURE_BATCHES          batches per loader to take a digest of, during the warm-up [8]
-  HEADROOM_MEASURE_SHIFT_LOADING    another number, other random numbers of loading alone [0: none]
-  HEADROOM_MEASURE_MOVE_WEIGHTS     a share: weights are moved at random by so much of themselves in every step (`moved.py`)
-  HEADROOM_MEASURE_MOVE_NUMBER      another number, other random moves [1]
-  HEADROOM_MEASURE_OTHER_DROPOUT    another number, other random numbers of dropout alone [0: none]
+  HEADROOM_MEASURE_BATCHES          batches per loader to digest during the warm-up [8]
+  HEADROOM_MEASURE_SHIFT_LOADING    seed offset for the random numbers of loading alone [0: unchanged]
+  HEADROOM_MEASURE_MOVE_WEIGHTS     relative size of a random perturbation of the weights in every step (`moved.py`)
+  HEADROOM_MEASURE_MOVE_NUMBER      seed of that perturbation [1]
+  HEADROOM_MEASURE_OTHER_DROPOUT    seed offset for the random numbers of dropout alone [0: unchanged]
   HEADROOM_MEASURE_FALLBACK_RANDOM  1: compiled code draws random numbers as uncompiled code does
-  HEADROOM_BYTECODE                 folder for bytecode where the installed torch has none
-  HEADROOM_SCRATCH                  folder that holds the copy of the working folder: links that lead out of it are not written
+  HEADROOM_BYTECODE                 folder for bytecode if the installed torch has none
+  HEADROOM_SCRATCH                  folder with the copy of the working folder: links that lead out of it are not
+                                    written
   HEADROOM_MEASURE_COMMAND          process id of the command: the script ends when it is killed (Linux)
   HEADROOM_REMEDIES                 names in order, separated by commas, each with an optional value: `tf32,loader-workers=4`
-  HEADROOM_REMEDIES_OFFER           1: the note also says for each remedy there is whether it applies (`offered`)
-Trackers are set offline and browsers and windows off in any case (`surroundings.py`).
+  HEADROOM_REMEDIES_OFFER           1: the note also says for every remedy whether it applies (`offered`)
+In any case trackers are set offline, and browsers and windows are disabled (`surroundings.py`).
 
-Note (times in seconds, memory in bytes; a value that is unknown or not finite is null):
+Note (times in seconds, memory in bytes; unknown and non-finite values are null):
   schema_version 1, pid, parent_pid, argv, kind ("main", "child" of multiprocessing, "forked"), rank, world_size
   steps               steps of the loop seen in this process
   phase               "warm-up", "timed" or "done"
@@ -37,14 +38,14 @@ Note (times in seconds, memory in bytes; a value that is unknown or not finite i
   seconds_to_first_step, warmup_seconds   from the interpreter's start to the first mark; from there to the first timed step
   loader_wait_seconds time in DataLoader's `__next__` per timed step
   made_ahead          {taken, used_up}: batches of the timed steps, and how many of them came from a queue that workers did not
-                      fill again; null where it cannot be told. A step of steady loading takes taken / (taken - used_up) as long
-  making_seconds      time in which workers make the batches of a step, by those of the first epoch that they were seen to make; null
-                      without workers. It bounds a step where an epoch is too short for made_ahead
+                      refill; null if unknown. With steady loading a step takes taken / (taken - used_up) as long
+  making_seconds      time that workers need for the batches of a step, from those they were seen making in the first
+                      epoch; null without workers. It bounds the step if an epoch is too short for made_ahead
   compile             null, or {seconds, seconds_in_timed, graphs, graph_breaks, recompiles, failures}
   losses              per step a list, one value per backward call, from the first step on; unscaled
   finite              whether all of them are; null without any
   gradients           of the first and the third step: norms, one per parameter of the optimizers in their order; null: none
-  samples             per step: samples that loaders handed out, or null where there is no loader
+  samples             per step: samples that loaders returned, or null without a loader
   loaders             per DataLoader iterated: class, dataset, batch_size, workers, persistent, prefetch, pinned, iterable,
                       sampler, epochs, batches, samples, digests (one text per batch: "shape:dtype:crc32 ..."), on_device,
                       draws_random (loading in the script's own process draws random numbers)
@@ -63,28 +64,28 @@ Note (times in seconds, memory in bytes; a value that is unknown or not finite i
   autocasts           types that torch.autocast was entered with during the first step
   fills_gradients     `zero_grad` is asked for zeros rather than None
   own_cuda_graph, own_profiler
-  places              where a patch is written, in files beneath the working folder or beside the main script; null where it
-                      could not be told. A place is {file (relative where it is beneath), line, end_line, end_column (of the
-                      call, in bytes; null before Python 3.11), function, direct (made by that frame, not a library below)}.
+  places              where a patch is written, in files under the working folder or next to the main script; null if
+                      unknown. A place is {file (relative if under the folder), line, end_line, end_column (of the call,
+                      in bytes; null before Python 3.11), function, direct (made by that frame, not a library below)}.
                       main: file; loaders, optimizers: per entry of `loaders` and `optimizers` {class, place or null};
                       distributed, arguments: per DistributedDataParallel and TrainingArguments made {class, place};
                       modules: per entry of `modules` {class, place (of the optimizer's construction), expression (null:
                       not known there), wraps (the expression is what it wraps), frameworks: [{kind, expression}],
                       blocks: [[suffixes of the expression that run over repeated blocks]], eager: [suffixes of models to
-                      switch to SDPA], attentions: [places of calls that compute weights for nobody]};
+                      switch to SDPA], attentions: [places of calls whose weights are unused]};
                       zeros, copies: places that asked zero_grad for zeros, and of copies made non-blocking
-  exception           "Class: message" of what ended the script, or null
-  problems            list of {code, text}: why it is not measured, or not wholly. Codes: no-optimizer, no-step, ended-early,
-                      no-loss, no-module, own-profiler
+  exception           "Class: message" of the exception that ended the script, or null
+  problems            list of {code, text}: why it is not or only partly measured. Codes: no-optimizer, no-step,
+                      ended-early, no-loss, no-module, own-profiler
   remedies            per remedy asked for: {class, did: [sentences], nothing: text or null, errors: [texts]}
-  offered             per remedy: {class, obstacle: null where it applies, else why not}; only with HEADROOM_REMEDIES_OFFER
+  offered             per remedy: {class, obstacle: null if it applies, else why not}; only with HEADROOM_REMEDIES_OFFER
   error               what failed inside the hook, or null
 
-`progress.PID.json` ({pid, steps, phase, seconds}) is written after the first step and when the warm-up ends, for a script that
-has to be ended before it leaves a note.
+`progress.PID.json` ({pid, steps, phase, seconds}) is written after the first step and when the warm-up ends, for a
+script that has to be ended before it writes a note.
 
-A script has one process that counts, or one per rank: those with the most steps. Others (launchers, loaders' workers that were
-spawned, compilers) leave notes without steps, or none.
+A script has one process that counts, or one per rank: those with the most steps. Others (launchers, spawned loader
+workers, compilers) write notes without steps, or none.
 """
 import functools
 import math
@@ -97,7 +98,7 @@ NOTES = os.environ.get("HEADROOM_MEASURE_NOTES")
 WARMUP = int(os.environ.get("HEADROOM_MEASURE_WARMUP", "3"))
 MOST_WARMUP = int(os.environ.get("HEADROOM_MEASURE_MOST_WARMUP", str(4 * WARMUP + 8)))
 TIMED = int(os.environ.get("HEADROOM_MEASURE_TIMED", "8"))
-# Seconds that the timed steps take together at least, in which more of them are timed, up to so many times as many.
+# More steps are timed until they take this many seconds together, up to MOST_TIMES as many steps.
 SECONDS = float(os.environ.get("HEADROOM_MEASURE_SECONDS", "0"))
 MOST_TIMES = 10
 STOP = os.environ.get("HEADROOM_MEASURE_STOP") == "1"
@@ -107,14 +108,14 @@ FALLBACK_RANDOM = os.environ.get("HEADROOM_MEASURE_FALLBACK_RANDOM") == "1"
 OFFER = os.environ.get("HEADROOM_REMEDIES_OFFER") == "1"
 
 
-# Seconds of a warm-up that waits for batches made ahead to be used up.
+# The most seconds that a warm-up waits for prefetched batches to be used up.
 MOST_DRAINING = 10.0
-# Steps, counted from 0, whose gradients are looked at.
+# Steps, counted from 0, whose gradients are recorded.
 GRADIENT_STEPS = (0, 2)
 
 
 class Meter:
-    """One process's measurement, moved on by the marks."""
+    """The measurement of one process, advanced by marks."""
 
     name = "measuring"
 
@@ -150,8 +151,8 @@ class Meter:
         self.facts = None
 
     def reset(self):
-        """In a process that was forked: its parent's measurement is not its own."""
-        # Kept: what lies on a device must not be freed from here.
+        """Called in a forked process: its parent's measurement is not its own."""
+        # Kept: device memory must not be freed from here.
         self.inherited = (self.timed, self.losses.steps, self.losses.current)
         self.kind = "forked"
         self.clear()
@@ -163,7 +164,7 @@ class Meter:
 
     def step(self, is_mark, is_changed):
         if self.asked_to_end and is_mark:
-            # The script caught SystemExit and goes on: the note is written, so that nothing is lost.
+            # The script caught SystemExit and continues. The note is written, so nothing is lost.
             sys.stderr.flush()
             sys.stdout.flush()
             os._exit(0)
@@ -187,7 +188,7 @@ class Meter:
             self.take_time()
             self.batches.end_step(is_timed=self.steps_in_phase > 0)
             if self.has_enough():
-                # Losses of so many steps are compared, however many are timed.
+                # Only the losses up to here are compared, however many steps are timed.
                 self.losses.is_collecting = False
                 is_long = time.perf_counter() - self.timed[0][0] >= SECONDS
                 if is_long or self.steps_in_phase >= MOST_TIMES * TIMED:
@@ -206,11 +207,11 @@ class Meter:
             self.take_time()
 
     def has_enough(self):
-        """Workers hand out batches in bursts: two rounds of them at least."""
+        """Workers deliver batches in bursts, so at least two rounds are timed."""
         return self.steps_in_phase >= max(TIMED, 2 * self.batches.workers())
 
     def before_step(self, optimizer, *unused):
-        """Norms of the gradients of some early steps, kept on the device: a layer without a backward pass shows at once."""
+        """Records gradient norms of some early steps, on the device: a layer without a backward pass shows at once."""
         if self.phase == "warm-up" and self.steps in GRADIENT_STEPS and self.error is None and not SHARED.is_capturing():
             SHARED.guarded(self.keep_gradients, optimizer, listener=self)
 
@@ -235,7 +236,7 @@ class Meter:
         return self.compiled_before > before
 
     def take_time(self):
-        """Without a wait: the device tells later when it came to this mark."""
+        """Records the time without a wait: the device reports later when it reached this mark."""
         if not self.timed:
             self.batches.restart_timing()
         self.timed.append((time.perf_counter(), SHARED.device_event()))
@@ -260,7 +261,7 @@ class Meter:
             raise SystemExit(0)
 
     def progress(self):
-        """How far a script came that is ended before it leaves a note. Never within timed steps."""
+        """Writes how far the script got, in case it is ended before it writes a note. Never during timed steps."""
         if NOTES:
             content = {"pid": os.getpid(), "steps": self.steps, "phase": self.phase, "seconds": time.perf_counter() - BEGAN}
             SHARED.write_note(os.path.join(NOTES, f"progress.{os.getpid()}.json"), content)
@@ -357,7 +358,7 @@ class Meter:
             self.facts = self.content()
             if OFFER and self.steps:
                 self.facts["offered"] = self.moments.offered(self.facts)
-        # All that may have changed since the last timed step.
+        # Everything that may have changed since the last timed step.
         self.facts.update(
             exception=self.exception, error=self.error, remedies=self.moments.outcomes(), steps=self.steps
         )
@@ -365,8 +366,8 @@ class Meter:
 
 
 def leave_at_once():
-    """An orderly end waits for every worker of a loader in turn, for minutes where they are many and busy. Ranks end in order: a
-    launcher takes one that is gone for a failure."""
+    """Exits immediately: an orderly exit waits for every loader worker in turn, for minutes if they are many and busy.
+    Ranks exit in order, since a launcher treats a missing one as a failure."""
     import multiprocessing
 
     for child in multiprocessing.active_children():
@@ -376,7 +377,7 @@ def leave_at_once():
 
 
 class Seeding:
-    """Seeds what the script may leave unseeded, before it runs, and sees whether it seeds torch itself."""
+    """Seeds generators that the script may leave unseeded before it runs, and detects whether it seeds torch."""
 
     def __init__(self):
         self.by_script = False
@@ -386,13 +387,13 @@ class Seeding:
 
         @functools.wraps(original)
         def manual_seed(seed):
-            # Calls of torch itself, as by workers and compilers, are not the script's.
+            # Calls from torch itself, as in workers and compilers, are not the script's.
             caller = name_of_caller(sys._getframe(1))
             if caller != "torch" and not caller.startswith("torch."):
                 self.by_script = True
             return original(seed)
 
-        # Compilers are not to look inside.
+        # Hides the wrapper from compilers.
         manual_seed._torchdynamo_disable = True
         module.manual_seed = manual_seed
         self.original = original
@@ -410,7 +411,7 @@ class Seeding:
 
 
 def name_of_caller(frame):
-    """Module of the frame, past the wrapper that dynamo puts around the function once it is loaded."""
+    """The frame's module, skipping the wrapper that dynamo puts around the function once it is loaded."""
     while frame is not None and frame.f_globals.get("__name__") in ("torch._dynamo.eval_frame", "torch._compile"):
         frame = frame.f_back
     return "" if frame is None else frame.f_globals.get("__name__", "")
@@ -420,7 +421,7 @@ SEEDING = Seeding()
 
 
 def compile_seconds():
-    """Time spent compiling so far; 0 where nothing was ever compiled."""
+    """Time spent compiling so far; 0 if nothing was compiled."""
     utils = sys.modules.get("torch._dynamo.utils")
     times = getattr(utils, "cumulative_time_spent_ns", None) or {}
     return (times.get("entire_frame_compile", 0) + times.get("entire_backward_compile", 0)) / 1e9
@@ -432,7 +433,7 @@ def compile_facts():
     if not counters or not counters["frames"].get("total"):
         return None
     frames = counters["frames"]
-    # Without this count of PyTorch the key says that it is unknown.
+    # Stays unknown (null) if this PyTorch does not count them.
     recompiles = None
     try:
         metrics = utils.get_compilation_metrics()
@@ -449,7 +450,7 @@ def compile_facts():
 
 
 def finite(value):
-    """The same with every number that JSON does not know as null."""
+    """The same value, with null for every number that JSON cannot represent."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -460,7 +461,7 @@ def finite(value):
 
 
 def gradients_read(norms):
-    """In one copy where they lie on one device."""
+    """Reads the norms in one copy if they are on one device."""
     import torch
 
     found = [norm for norm in norms if norm is not None]
@@ -476,7 +477,7 @@ def number(text):
 
 
 def watch_exceptions(meter):
-    """Remembers what ended the script."""
+    """Records the exception that ended the script."""
     original = sys.excepthook
 
     def hook(kind, value, traceback):
@@ -489,7 +490,7 @@ def watch_exceptions(meter):
 def begin():
     SHARED.part("surroundings").make_quiet()
     moments = SHARED.part("moments").Moments()
-    # Remedies first: what they change is inside, and what is measured is what the script sees.
+    # Remedies first: their changes are inside, and the measurement sees what the script sees.
     moments.install(os.environ.get("HEADROOM_REMEDIES", ""))
     if not NOTES:
         return moments.watch()

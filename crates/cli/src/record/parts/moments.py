@@ -1,23 +1,23 @@
-"""Moments in the life of a script at which remedies act, and what they report.
+"""Moments of a script at which remedies act, and the remedies' reports.
 
-A remedy is a file of `remedies/` with NAME, CLASS (`same`, `rounding` or `precision`), `applies(facts)` (null or why not) and
-`install(hook)`. Its hook is a `Hook`: it names moments, and everything that is called at one is guarded.
+A remedy is a file in `remedies/` with NAME, CLASS (`same`, `rounding` or `precision`), `applies(facts)` (None or why
+not) and `install(hook)`. Its hook is a `Hook`: it registers functions for moments, and each of them is guarded.
 
-A trained module is one that the script calls itself, in training, and that holds parameters of an optimizer. It is found by
-standing before `nn.Module.__call__` from the first optimizer's construction until each has stepped, and not while such a module
-runs: later steps and compilers meet nothing.
+A trained module is one that the script calls itself, in training mode, and that has parameters of an optimizer. It is
+found by wrapping `nn.Module.__call__` from the first optimizer's construction until each has stepped, except while such
+a module runs: later steps and compilers do not see the wrapper.
 """
 import functools
 import os
 import sys
 import weakref
 
-# Modules are looked for until here at the latest, since an optimizer may never step.
+# The search for modules ends at this mark at the latest, since an optimizer may never step.
 LAST_MARK = 2
 
 
 class Root:
-    """A trained module and what it was when it was first called."""
+    """A trained module, and facts about it from its first call."""
 
     def __init__(self, module, facts):
         self.reference = weakref.ref(module)
@@ -29,7 +29,7 @@ class Root:
 
 
 class Hook:
-    """One remedy's way to the script's moments."""
+    """One remedy's access to the script's moments."""
 
     def __init__(self, moments, name, value):
         self.moments = moments
@@ -43,7 +43,7 @@ class Hook:
         self.errors = []
 
     def did(self, thing, what):
-        """Counts things: `did("DataLoader", "got 4 workers")` thrice reads `3 DataLoaders got 4 workers`."""
+        """Counts changes: three calls of `did("DataLoader", "got 4 workers")` read `3 DataLoaders got 4 workers`."""
         self.counts[thing, what] = self.counts.get((thing, what), 0) + 1
 
     def said(self, sentence):
@@ -51,7 +51,7 @@ class Hook:
             self.sentences.append(sentence)
 
     def nothing(self, reason):
-        """Why there was nothing to do; the last word counts, and only if nothing was done elsewhere."""
+        """Records why there was nothing to do; the last reason counts, and only if nothing was done elsewhere."""
         self.reason = reason
 
     def failed(self, error):
@@ -60,7 +60,7 @@ class Hook:
             self.errors.append(text)
 
     def guard(self, function):
-        """The same function, which never raises and then returns `None`."""
+        """Wraps the function to return `None` instead of raising."""
 
         @functools.wraps(function)
         def guarded(*arguments, **named):
@@ -89,9 +89,9 @@ class Hook:
         self.moments.at_mark.append(self.guard(function))
 
     def set_and_keep_set(self, function):
-        """`function(None)` once torch is loaded, and again where the script may have set the opposite since.
+        """Calls `function(None)` once torch is loaded, and again wherever the script may have set the opposite since.
 
-        There it is given a trained module; before that, asking for a device would open one.
+        The later calls pass a trained module; before that, querying a device would initialize it.
         """
         guarded = self.guard(function)
         SHARED.when_loaded("torch", lambda module: guarded(None))
@@ -99,7 +99,7 @@ class Hook:
         self.at_mark(lambda number: [guarded(root.module) for root in self.moments.roots] if number == 1 else None)
 
     def copies(self, frame):
-        """The script copies something at this frame, and the remedy has changed how."""
+        """Records a frame where the script copies something and the remedy has changed how."""
         places = self.moments.places
         if places is not None and places.is_open:
             self.guard(places.copy)(frame)
@@ -127,12 +127,12 @@ class Moments:
         # Whether `zero_grad` was asked for zeros, until the second mark.
         self.fills_gradients = False
         self.original_zeros = []
-        # Types that `torch.autocast` was entered with, until the end of the first step.
+        # Dtypes that `torch.autocast` was entered with, until the end of the first step.
         self.autocasts = set()
         self.original_enter = None
         self.original_call = None
         self.is_open = True
-        # `places.Places`, where a note is asked for.
+        # `places.Places`, if a note is requested.
         self.places = None
 
     # Remedies.
@@ -152,7 +152,7 @@ class Moments:
         return {name: hook.outcome() for name, hook in self.hooks.items()}
 
     def offered(self, facts):
-        """Each remedy there is, with its class and the reason why it does not apply, or `None`."""
+        """Every remedy, with its class and the reason why it does not apply, or `None`."""
         folder = os.path.join(os.path.dirname(__file__), "remedies")
         found = {}
         for file in sorted(os.listdir(folder)):
@@ -189,7 +189,7 @@ class Moments:
         pass
 
     def reset(self):
-        """In a process that was forked, which may train by itself: optimizers and modules were made before."""
+        """Called in a forked process, which may train on its own: optimizers and modules already exist."""
         self.marks = 0
 
     def at_exit(self):
@@ -217,7 +217,7 @@ class Moments:
             self.stand_before_calls()
 
     def live_optimizers(self):
-        """Those that took a step, in the order of their construction."""
+        """Optimizers that took a step, in order of construction."""
         found = [reference() for reference in self.optimizers]
         return [one for one in found if one is not None and getattr(one, "_headroom_stepped", False)]
 
@@ -247,7 +247,7 @@ class Moments:
                 owner.zero_grad = original
 
     def watch_autocast(self, owner):
-        """A wrapper around a module's forward may enter it, where nobody else sees it."""
+        """Watches autocast, which a wrapper around a module's forward may enter unnoticed."""
         original = owner.__enter__
 
         @functools.wraps(original)
@@ -273,7 +273,7 @@ class Moments:
                     return original(module, *arguments, **named)
                 if not self.is_trained(module):
                     return original(module, *arguments, **named)
-                # Inside a trained module nothing stands before its parts, and compilers find what they know.
+                # Inside a trained module the calls of its parts are not wrapped, and compilers see the original.
                 nn.Module.__call__ = original
                 try:
                     if not self.is_known(module):
@@ -288,12 +288,12 @@ class Moments:
             nn.Module.__call__ = self.our_call
 
     def have_all_stepped(self):
-        """With several optimizers the first mark may come before some module's first call."""
+        """Whether all live optimizers have stepped: with several, the first mark may precede a module's first call."""
         live = [one for one in (reference() for reference in self.optimizers) if one is not None]
         return all(getattr(one, "_headroom_stepped", False) for one in live)
 
     def close(self):
-        """The first step has ended: whatever is called from now on was met, or is not a part of the loop."""
+        """Called when the first step has ended: modules called from now on are known, or not part of the loop."""
         self.is_open = False
         if self.original_enter is not None:
             owner, ours, original = self.original_enter
@@ -306,7 +306,7 @@ class Moments:
                 nn.Module.__call__ = self.original_call
 
     def tell_dynamo(self, module):
-        """Loaded while we stood before calls: it must know the original."""
+        """Gives dynamo the original call, if it was loaded while ours was installed."""
         if self.original_call is not None and module.unpatched_nn_module_call is self.our_call:
             module.unpatched_nn_module_call = self.original_call
 
@@ -327,7 +327,7 @@ class Moments:
             return False
 
     def is_known(self, module):
-        """Also as a part of a known one: checkpointing calls parts again during the backward pass."""
+        """Also true for a part of a known module: checkpointing calls parts again during the backward pass."""
         known = [root.module for root in self.roots]
         return any(part is module for one in known if one is not None for part in one.modules())
 

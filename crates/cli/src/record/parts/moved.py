@@ -1,10 +1,11 @@
-"""The script as it is, moved a little: how far its losses come apart by a change that is none.
+"""Perturbs the unchanged script a little, to see how far its losses drift apart without a real change.
 
-Weights that are moved lie at random beside their own from the end of one step until the optimizer takes the next, other in every
-step: as if each product rounded them. The optimizer finds its own again. The script's random numbers stay where they are.
+Weights are perturbed at random from the end of one step until the optimizer takes the next, differently in every step,
+as if each GEMM rounded them. The optimizer gets the original weights back. The script's random numbers are not
+affected.
 
-Dropout that is drawn otherwise drops as many: on a device by other random numbers, on the host by the same ones in another order,
-since loading draws from the same generator there.
+Perturbed dropout drops as many values: on a device with other random numbers, on the host with the same ones in another
+order, since loading draws from the same generator there.
 """
 import functools
 import os
@@ -16,7 +17,7 @@ DROPOUT = int(os.environ.get("HEADROOM_MEASURE_OTHER_DROPOUT", "0"))
 
 
 def watch(moments, meter):
-    """`meter` is told of what fails."""
+    """Failures are reported to `meter`."""
     if SHARE:
         weights = Weights()
         guarded = functools.partial(SHARED.guarded, listener=meter)
@@ -34,7 +35,7 @@ def watch(moments, meter):
 class Weights:
     def __init__(self):
         self.parameters = []
-        # Places in `parameters`, by identity, and those that are moved, with the step whose numbers moved them.
+        # Indices into `parameters`, by identity; and the perturbed ones, with the step whose random numbers were used.
         self.places = {}
         self.moved = {}
         self.step = 0
@@ -52,7 +53,7 @@ class Weights:
         import torch
 
         generator = torch.Generator(parameter.device)
-        # Within 31 bits: the host's generator looks at no more.
+        # Within 31 bits: the host's generator uses no more.
         generator.manual_seed((1_000_003 * NUMBER + 4_099 * step + 65_537 * which) % (1 << 31))
         noise = torch.randn(parameter.shape, generator=generator, device=parameter.device, dtype=parameter.dtype)
         return noise.mul_(SHARE).add_(1)
@@ -67,13 +68,13 @@ class Weights:
                 parameter.mul_(self.factor(parameter, which, self.step))
 
     def move_all(self, step):
-        """A step has ended. Parameters of an optimizer that did not take it are still moved, and may be part of a graph."""
+        """Called after a step. Parameters of an optimizer that did not step are still moved, and may be in a graph."""
         self.step = step
         for which in range(len(self.parameters)):
             self.move(which)
 
     def restore(self, optimizer):
-        """Only what this optimizer changes anyway."""
+        """Restores only the parameters that this optimizer changes anyway."""
         import torch
 
         for group in optimizer.param_groups:

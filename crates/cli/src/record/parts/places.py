@@ -1,10 +1,11 @@
-"""Places in the script's own files: where loaders, optimizers and wrappers are made, and by which name a trained module is known.
+"""Places in the script's own files: where loaders, optimizers and wrappers are constructed, and trained modules' names.
 
-The patch is written at these places. A file is the script's own when it lies beneath the folder that the script was started
-in, or beside the main script, and is not installed. A place is the innermost frame of such a file when the thing was made; it
-is direct when that frame made it itself, and not a library below it.
+The patch is written at these places. A file is the script's own if it is under the folder that the script was started
+in, or next to the main script, and is not installed. A place is the innermost frame of such a file at the construction;
+it is direct if that frame made the object itself, and not a library that it called.
 
-Frames are looked at when something is made or first called, until the second step has ended; timed steps meet nothing.
+Frames are inspected when something is constructed or first called, until the second step has ended; timed steps are not
+affected.
 """
 import functools
 import itertools
@@ -15,10 +16,10 @@ import weakref
 START = os.getcwd()
 HERE = os.path.dirname(os.path.abspath(__file__))
 INSTALLED = ("site-packages", "dist-packages")
-# Enough for every script; a script that makes loaders without end is not followed.
+# Enough for any script; one that keeps creating loaders is not followed.
 MOST = 64
 MOST_OBJECTS = 4000
-# Steps after which zeros and copies are not looked at any more.
+# Steps after which zeros and copies are no longer recorded.
 LAST_MARK = 2
 
 
@@ -54,7 +55,7 @@ class Places:
         setattr(owner, name, made)
 
     def watch_arguments(self, module):
-        """A dataclass calls this at the end of its constructor."""
+        """Watches `__post_init__`, which a dataclass calls at the end of its constructor."""
         self.see(module.TrainingArguments, self.arguments, "__post_init__")
 
     def made(self, found, thing, frame):
@@ -71,19 +72,19 @@ class Places:
             self.optimizers.append(entry)
 
     def filled(self, frame):
-        """`zero_grad` was asked for zeros."""
+        """Records a `zero_grad` call that asks for zeros."""
         if self.is_open and len(self.zeros) < MOST:
             remember(self.zeros, frame)
 
     def copy(self, frame):
-        """A copy that a remedy made non-blocking."""
+        """Records a copy that a remedy made non-blocking."""
         if len(self.copied) < MOST:
             remember(self.copied, frame)
 
     # Trained modules.
 
     def found_root(self, module):
-        """Before remedies change it."""
+        """Called before remedies change the module."""
         entry = {"class": type(module).__name__, "place": None, "expression": None, "wraps": False, "frameworks": []}
         entry["blocks"], entry["eager"], entry["attentions"] = [], [], []
         self.roots.append(entry)
@@ -93,7 +94,7 @@ class Places:
         frame, expression = known_in(frames, module)
         inner = module
         if frame is None:
-            # A wrapper that was put around it later: the module inside of it is known.
+            # A wrapper that was added later: the module inside it is known.
             for part in itertools.islice(module.modules(), 1, 4):
                 if {id(parameter) for parameter in part.parameters()} == parameters:
                     frame, expression = known_in(frames, part)
@@ -127,7 +128,7 @@ class Places:
     def of_loader(self, loader):
         own = next((one for one in self.loaders if one["thing"]() is loader), None)
         if own is None or not (own["place"] and own["place"]["direct"]):
-            # Frameworks make a loader of their own from the script's, over the same data.
+            # Frameworks create their own loader from the script's, over the same data.
             dataset = id(getattr(loader, "dataset", None))
             of_script = [one for one in self.loaders if one["dataset"] == dataset and one["place"]]
             own = next((one for one in of_script if one["place"]["direct"]), own)
@@ -175,20 +176,20 @@ def is_own(path):
 
 
 def is_script(path):
-    """A console script is installed beside the interpreter, and nothing there is the user's."""
+    """Excludes console scripts, which are installed next to the interpreter, where nothing is the user's."""
     folder = os.path.realpath(os.path.dirname(os.path.join(START, path)))
     is_installed = any(name in folder.split(os.sep) for name in INSTALLED)
     return not is_installed and folder != os.path.realpath(os.path.dirname(sys.executable))
 
 
 def shown(path):
-    """Relative to the folder that the script was started in, where it lies beneath it."""
+    """The path relative to the folder that the script was started in, if it is under it."""
     full, start = os.path.realpath(os.path.join(START, path)), os.path.realpath(START)
     return os.path.relpath(full, start) if full.startswith(start.rstrip(os.sep) + os.sep) else full
 
 
 def own_frames(frame, thing, with_names=False):
-    """Frames of the script's own files, innermost first; the first says whether it made the thing itself."""
+    """Frames of the script's own files, innermost first; the first records whether it made the object itself."""
     found, is_direct = [], True
     while frame is not None and len(found) < 8:
         code = frame.f_code
@@ -206,7 +207,7 @@ def own_frames(frame, thing, with_names=False):
 
 
 def is_part_of_making(frame, code, thing):
-    """Our own wrappers, constructors of the thing's classes, and the wrappers that frameworks put around them."""
+    """Our own wrappers, constructors of the object's classes, and frameworks' wrappers around them."""
     if os.path.abspath(code.co_filename).startswith(os.path.dirname(HERE) + os.sep):
         return True
     if thing is None or not code.co_argcount:
@@ -227,7 +228,7 @@ def position(frame):
 
 
 def locals_of(frame):
-    """A copy: before Python 3.13 the frame keeps what was asked for, and with it every value in there."""
+    """Returns a copy: before Python 3.13 the frame keeps the requested dictionary, and with it every value in it."""
     found = frame.f_locals
     copied = dict(found)
     is_function = frame.f_code.co_flags & 1
@@ -240,12 +241,12 @@ def locals_of(frame):
 
 
 def names_in(frame):
-    """Expressions for modules that this frame can write, shortest first, and the frameworks that it knows."""
+    """Expressions for modules that are valid in this frame, shortest first, and the frameworks visible there."""
     from torch import nn
 
     modules, frameworks = [], []
     seen, level = set(), []
-    # A function's own names first. A comprehension's are gone before the statement around it.
+    # A function's own names first. A comprehension's names do not exist before the statement around it.
     is_expression = frame.f_code.co_name.startswith("<") and frame.f_code.co_name != "<module>"
     own = {} if is_expression else locals_of(frame)
     scope = {**{name: value for name, value in frame.f_globals.items() if not name.startswith("__")}, **own}
@@ -303,7 +304,7 @@ def holds(optimizer, parameters):
 
 
 def known_in(frames, module):
-    """The innermost frame that knows the module by a name; a method of the module itself only as a last resort."""
+    """The innermost frame with a name for the module; a method of the module itself only as a last resort."""
     bare = None
     for frame in frames:
         expression = expression_of(frame, module)
@@ -318,7 +319,7 @@ def expression_of(frame, module):
     for expression, reference in frame["modules"]:
         if reference() is module:
             return expression
-    # As a part of one that is known, as a Lightning module's net is.
+    # As a part of a known module, such as a Lightning module's net.
     for expression, reference in frame["modules"]:
         whole = reference()
         for name, part in whole.named_modules() if whole is not None else ():
@@ -333,7 +334,7 @@ def path_of(name):
 
 
 def blocks_of(module):
-    """Expressions that run over the repeated blocks, behind the module's own."""
+    """Suffixes to the module's expression that select its repeated blocks."""
     lists = SHARED.part("facts").repeated_blocks(module)
     names = {id(part): path_of(name) for name, part in module.named_modules()}
     found = []
@@ -355,7 +356,7 @@ def blocks_of(module):
 
 
 def eager_parts(module):
-    """Outermost models of transformers that compute attention step by step and can be told otherwise."""
+    """Outermost models of transformers with eager attention that can be switched."""
     found, done = [], set()
     for name, part in module.named_modules():
         if id(part) in done or not hasattr(part, "set_attn_implementation"):
@@ -367,7 +368,7 @@ def eager_parts(module):
 
 
 def attention_calls(module):
-    """Calls of nn.MultiheadAttention whose weights nobody reads."""
+    """Calls of nn.MultiheadAttention whose weights are unused."""
     found = []
     for owner, name in SHARED.part("remedies/sdpa").owners_of_unused(module):
         for file, line, end_line, end_column in SHARED.part("remedies/sdpa").unused_calls(owner, name) or ():

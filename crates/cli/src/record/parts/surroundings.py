@@ -1,16 +1,16 @@
-"""Surroundings of a run that is tried many times: trackers stay offline, nothing opens a browser or a window.
+"""Isolates a script that is run many times: trackers stay offline, and nothing opens a browser or a window.
 
-HF_HUB_OFFLINE is left as it is: a script may have to fetch its model.
+HF_HUB_OFFLINE is left as it is: a script may have to download its model.
 
-HEADROOM_SCRATCH names the folder that holds the copy of the working folder. Large files in it are links to the user's own:
-one that is about to be written is replaced first, by nothing where it is written anew and by a copy where it is changed.
+HEADROOM_SCRATCH is the folder with the copy of the working folder. Large files in it are links to the user's own. A
+link that is about to be written is removed first if the file is rewritten, or replaced by a copy if it is modified.
 """
 import functools
 import os
 import shutil
 import sys
 
-# Values that keep a tracker from the network; a user's own value among them stays.
+# Values that keep a tracker offline; a user's own value stays if it is one of them.
 OFFLINE = {
     "WANDB_MODE": ("offline", "disabled", "dryrun"),
     "NEPTUNE_MODE": ("offline", "debug", "read-only"),
@@ -30,7 +30,7 @@ def make_quiet():
         if os.environ.get(name) not in values:
             os.environ[name] = values[0]
     os.environ.setdefault("MPLBACKEND", "Agg")
-    # A server of MLflow is left out; a folder stays.
+    # Drops an MLflow server, but keeps a folder.
     if "://" in os.environ.get("MLFLOW_TRACKING_URI", "").replace("file://", ""):
         del os.environ["MLFLOW_TRACKING_URI"]
 
@@ -54,7 +54,7 @@ def shield(root):
             replace_link(root, path, not is_new)
 
     sys.addaudithook(watch)
-    # Writers that open files by themselves.
+    # Writers that open files without Python's `open`.
     SHARED.when_loaded("torch.serialization", lambda module: before(module, "_open_zipfile_writer", root, 0))
     SHARED.when_loaded("safetensors.torch", lambda module: before(module, "save_file", root, 1))
 
@@ -74,7 +74,7 @@ def before(module, name, root, position):
 
 
 def replace_link(root, path, with_content):
-    """Only a link in the copy that leads out of it."""
+    """Replaces a link in the copy that leads out of it; does nothing for other paths."""
     try:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
@@ -88,6 +88,6 @@ def replace_link(root, path, with_content):
         if with_content:
             shutil.copyfile(target, path)
     except OSError as error:
-        # Better no run than a file of the user's changed.
+        # Better no run than a changed user file.
         sys.stderr.write(f"headroom: cannot keep {path} from being written: {error!r}\n")
         os._exit(70)

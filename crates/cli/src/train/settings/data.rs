@@ -1,4 +1,4 @@
-//! Data sources of a run: opened and checked, not read from yet.
+//! Data sources of a run: opened and checked, but not read yet.
 
 use super::resumed::Resumed;
 use crate::kept;
@@ -36,7 +36,7 @@ impl Wanted {
         let eval_data = flags.eval_data.clone().or(before.eval_data.clone());
         let mut wanted = Wanted {
             data: flags.data.clone().or(before.data.clone()).unwrap_or("synthetic".into()),
-            // Other data than the resumed run's comes without its tokenizer.
+            // Other data than the resumed run's does not use its tokenizer.
             tokenizer: match (&flags.tokenizer, &flags.data) {
                 (Some(path), _) => Some(path.clone()),
                 (None, Some(_)) => None,
@@ -66,7 +66,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// The flag's, else the resumed run's, else what is usual.
+    /// The flag's share, else the resumed run's, else the default.
     fn held_out_of(&self, flag: Option<f64>, has_own_data: bool, before: &Resumed) -> anyhow::Result<f64> {
         let spec = DataSpec::parse(&self.data)?;
         if let Some(share) = flag {
@@ -90,13 +90,13 @@ impl Wanted {
                 }
                 Ok(share)
             }
-            // A checkpoint from before there was a held-out part goes on as it began.
+            // A checkpoint from before held-out parts existed continues as it began.
             None if before.data.is_some() && !has_own_data => Ok(0.0),
             _ => Ok(if evaluates_itself && spec.has_parts() { HELD_OUT } else { 0.0 }),
         }
     }
 
-    /// `asked` is for training, without a tokenizer yet.
+    /// Opens the sources. `asked` is for training, without a tokenizer yet.
     pub fn open(&self, asked: &SourceSettings) -> anyhow::Result<Sources> {
         let spec = DataSpec::parse(&self.data)?;
         let asked = &SourceSettings { corpus: self.corpus(), ..asked.clone() };
@@ -146,7 +146,7 @@ impl Wanted {
         CorpusSettings { text_column: self.text_column.clone(), ..corpus_settings() }
     }
 
-    /// The data of an evaluation, as people are told it; none where nothing is evaluated.
+    /// The data of an evaluation, for display; `None` if nothing is evaluated.
     pub fn evaluation_line(&self, evaluation: Option<&Source>) -> Option<String> {
         let source = evaluation?;
         let batch_size = source.shape().batch_size;
@@ -166,22 +166,22 @@ impl Wanted {
     }
 }
 
-/// Batches of an evaluation: no more than there are windows for.
+/// Batches per evaluation: no more than there are windows for.
 pub fn batches_of(source: &Source, asked: usize) -> usize {
     let most = source.windows_per_epoch().map(|windows| (windows as usize / source.shape().batch_size).max(1));
     asked.min(most.unwrap_or(asked))
 }
 
-/// Share of a file or corpus that is held out where it is evaluated.
+/// The default share of a file or corpus that is held out for evaluation.
 const HELD_OUT: f64 = 0.05;
 
-/// Tokens of texts seen before lie beside the other things that are kept.
+/// Caches tokenized texts with the other saved records.
 pub fn corpus_settings() -> CorpusSettings {
     let cache = kept::folder().map(|folder| folder.join("tokens"));
     CorpusSettings { text_column: None, cache, tell: Some(output::note) }
 }
 
-/// A batch file brings its own shape; a flag that says otherwise would be ignored.
+/// Checks the flags against a batch file, which has its own shape: a flag that differs would be ignored.
 pub fn check_shape(arguments: &Arguments, wanted: &Wanted, brought: BatchShape) -> anyhow::Result<()> {
     let spec = DataSpec::parse(&wanted.data)?;
     if let Some(given) = arguments.model.batch_size {
@@ -198,7 +198,7 @@ fn refuse_other(flag: &str, given: usize, spec: &DataSpec, brought: usize) -> an
     Ok(())
 }
 
-/// A file's whole path, so that a resume finds it from any folder; generators stay as they are named.
+/// A file's full path, so that a resume finds it from any folder; generators keep their names.
 pub fn whole(given: &str) -> String {
     match given {
         "synthetic" | "markov" => given.into(),

@@ -1,4 +1,4 @@
-//! The model that a run trains: from a checkpoint, or from a size's row with flags on top.
+//! The model that a run trains: from a checkpoint, or from a size's row overridden by flags.
 
 use crate::train::arguments::ModelArguments;
 use anyhow::{bail, ensure};
@@ -9,13 +9,13 @@ pub struct ChosenModel {
     /// A row's name, or `custom`.
     pub size: String,
     pub model: ModelConfig,
-    /// The row whose batch and sequence stand in for what no flag says.
+    /// The row that supplies batch and sequence if no flag does.
     pub row: &'static Size,
 }
 
 const CUSTOM: &str = "custom";
 
-/// `noted` is the size that a resumed checkpoint names.
+/// Chooses the model. `noted` is the size that a resumed checkpoint names.
 pub fn choose_model(
     flags: &ModelArguments,
     noted: Option<&str>,
@@ -29,7 +29,7 @@ pub fn choose_model(
         .or_else(|| loaded.as_ref().and_then(Size::of))
         .unwrap_or(row_named("tiny")?);
     let base = match (&loaded, asked) {
-        // A row says nothing about what the checkpoint was made for beyond its sizes.
+        // A row only replaces the checkpoint's sizes.
         (Some(loaded), Some(row)) => ModelConfig {
             family: loaded.family,
             vocab_size: loaded.vocab_size,
@@ -105,7 +105,7 @@ fn with_flags(base: ModelConfig, flags: &ModelArguments) -> anyhow::Result<Model
     })
 }
 
-/// The tree that the flags ask for.
+/// The tree that the flags request.
 fn branching_of(base: &ModelConfig, flags: &ModelArguments) -> anyhow::Result<Option<Vec<usize>>> {
     let Some(text) = &flags.branching else { return Ok(None) };
     ensure!(
@@ -121,9 +121,9 @@ fn branching_of(base: &ModelConfig, flags: &ModelArguments) -> anyhow::Result<Op
     }
 }
 
-/// Half of the heads, as in every row, or as near below it as divides them.
+/// Half of the heads, as in every row, or the largest divisor below it.
 fn at_most_half(n_heads: usize) -> usize {
-    // The smallest divisor above 1 leaves the largest below the whole.
+    // Dividing by the smallest divisor above 1 gives the largest proper divisor.
     let smallest = (2..).take_while(|d| d * d <= n_heads).find(|d| n_heads.is_multiple_of(*d));
     n_heads / smallest.unwrap_or(n_heads.max(1))
 }

@@ -1,4 +1,4 @@
-//! The optimizer of a run: what flags ask for, else what the resumed run had, else what is usual for the model.
+//! The optimizer of a run: from the flags, else from the resumed run, else the model's defaults.
 
 use super::resumed::Resumed;
 use crate::train::arguments::{Arguments, Decay, LearningRateSchedule};
@@ -8,7 +8,7 @@ use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::{Method, OptimizerConfig, Update};
 use headroom_training::schedule::{Schedule, Shape};
 
-/// How a model is trained where nothing else is asked for.
+/// Training defaults for a model.
 pub struct TrainingDefaults {
     learning_rate: f64,
     warmup_steps: u64,
@@ -16,7 +16,7 @@ pub struct TrainingDefaults {
 }
 
 impl TrainingDefaults {
-    /// From this width on, a model is trained with more care.
+    /// Models at least this wide are trained with more care.
     const WIDE: usize = 1024;
     const MOST_WARMUP: u64 = 100;
 
@@ -89,7 +89,7 @@ pub fn resolved(
     Ok(config)
 }
 
-/// A checkpoint's state belongs to the optimizer that made it.
+/// The method; a checkpoint's state belongs to the optimizer that wrote it.
 fn method_of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Method> {
     let flags = &arguments.training;
     let resumed = arguments.model.resume.is_some().then(|| before.optimizer.as_deref().unwrap_or(Method::AdamW.name()));

@@ -1,4 +1,4 @@
-//! Settings that a checkpoint remembers of its run, so that resuming needs no flags.
+//! Settings that a checkpoint stores about its run, so that resuming needs no flags.
 
 use anyhow::Context;
 use headroom_graph::ops::adamw::Decays;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// Every field is named after its flag; what is missing was not noted or not set.
+/// Every field is named after its flag; missing ones were not recorded or not set.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resumed {
@@ -42,7 +42,7 @@ pub struct Resumed {
     pub eval_data: Option<String>,
     pub early_stop: Option<u64>,
     pub keep_best: Option<bool>,
-    /// The best of the evaluations so far, where they count for something.
+    /// The best evaluation so far, if evaluations count.
     pub best_eval_loss: Option<f64>,
     pub best_eval_step: Option<u64>,
     pub evals_since_best: Option<u64>,
@@ -54,7 +54,7 @@ impl Resumed {
             .context("the checkpoint's training_state.json has `extra` settings that cannot be read")
     }
 
-    /// The course of the evaluations so far.
+    /// The state of the evaluations so far.
     pub fn patience(&self, most: u64) -> Patience {
         let best = self.best_eval_step.zip(self.best_eval_loss);
         let best = best.map(|(step, loss)| Best { step, loss: loss as f32 });

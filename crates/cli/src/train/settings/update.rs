@@ -1,4 +1,4 @@
-//! Update rule of a step, checked against the model's tree.
+//! The update rule of a step, checked against the model's tree.
 
 use super::resumed::Resumed;
 use crate::output;
@@ -10,7 +10,7 @@ use headroom_training::models::{ModelConfig, parameters};
 use headroom_training::optimizer::Update;
 use headroom_training::tree::Tree;
 
-/// The rule of the flags, else the resumed run's, else none.
+/// The update rule of the flags, else of the resumed run, else dense.
 pub fn update_of(
     arguments: &Arguments,
     before: &Resumed,
@@ -31,7 +31,7 @@ pub fn update_of(
         );
     }
     Ok(match update {
-        // Steps of one count for all cannot follow steps that chose; those that choose everything compute the same.
+        // A single step count cannot continue after steps that chose; choosing everything computes the same.
         Update::Dense if state.is_some_and(TrainingState::has_uneven_steps) => {
             output::note(
                 "note: the checkpoint's parameters have different numbers of updates; from now on all are updated, each by its own \
@@ -44,7 +44,7 @@ pub fn update_of(
     })
 }
 
-/// The model's tree, known without a device.
+/// The model's tree, built without a device.
 pub fn tree_of(model: &ModelConfig) -> Result<Tree, GraphError> {
     let parameters = parameters(model)?.into_iter().map(|one| (one.part.path, one.ty.elements()));
     Ok(Tree::of(parameters, (model.family.parents)(model)))

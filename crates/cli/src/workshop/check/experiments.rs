@@ -1,4 +1,4 @@
-//! Experiments of many runs: studies, sweeps, the ladder of `optimize`, and K-1's.
+//! Experiments with many runs: studies, sweeps, the ladder of `optimize`, and K-1's.
 
 use super::Answers;
 use super::training::{above_zero, near, written};
@@ -14,7 +14,8 @@ use headroom_record::study::{STUDY_FILE, StudyRecord, StudyRow, StudyStatus};
 use headroom_record::validation::{VALIDATION_FILE, ValidationRecord, ValidationRow};
 use std::path::Path;
 
-/// Share by which the product of the kept passes' speed-ups may miss that of the kept list: both are from one race.
+/// Allowed relative error between the product of the kept passes' speed-ups and the kept list's: both are from one
+/// race.
 const PRODUCT: f64 = 0.1;
 
 fn all_of(wanted: &[&str], there: &[String], what: &str) -> Result<(), String> {
@@ -108,7 +109,7 @@ pub fn ladder(size: &str, place: &Path) -> Result<Answers, String> {
     })
 }
 
-/// The kept passes multiply to the kept list, and the optimised model is still the same.
+/// Checks that the kept passes multiply to the kept list, and that the optimized model is still the same.
 fn ladder_agrees(found: &ValidationRecord) -> Result<(), String> {
     if let Some((name, gate)) = found.gates.iter().find(|(name, gate)| *name != "throughput" && gate.result == "fail") {
         return Err(format!("the gate {name} fails: {} beyond {}", gate.figure, gate.limit));

@@ -1,4 +1,4 @@
-//! Folders of a PyTorch script: its recordings, the remedies tried on it; and the report of a folder analysed again.
+//! Folders of a PyTorch script: its recordings, the remedies tried on it, and the report of a re-analysed folder.
 
 use super::Answers;
 use super::training::written;
@@ -28,11 +28,11 @@ pub fn report(place: &Path) -> Result<Answers, String> {
     })
 }
 
-/// Traces that `headroom record` left: they are read and measured here, whatever the folder is called.
+/// Traces that `headroom record` wrote: read and measured here, whatever the folder's name.
 pub fn recording(place: &Path) -> Result<Answers, String> {
     let analysis = analyze::of_one_run(place, GzipRatio::Usual).map_err(|error| error.to_string())?;
     let (steps, operators) = (&analysis.steps.list, analysis.measures.operators.rows.len());
-    // Any list of objects reads as a trace without events.
+    // Any list of objects parses as a trace without events.
     if operators == 0 {
         return Err("no operator was recorded".to_string());
     }

@@ -1,4 +1,4 @@
-//! Runs of `train` and `profile`: settings against the page's, figures against each other.
+//! Runs of `train` and `profile`: compares settings with the page's, and figures with each other.
 
 use super::Answers;
 use crate::profile::files::REPORT_HTML;
@@ -17,13 +17,13 @@ use headroom_training::models::Size;
 use std::fs;
 use std::path::Path;
 
-/// Nats that the last loss may lie above the first recorded one: losses of single batches scatter.
+/// Nats by which the last loss may exceed the first recorded one: single-batch losses scatter.
 const LOSS_MAY_RISE: f64 = 0.1;
 
-/// Share that a batch's loss may lie below the entropy of the whole data.
+/// Share by which a batch's loss may be below the entropy of the whole data.
 const BELOW_FLOOR: f64 = 0.02;
 
-/// Share by which two figures of one quantity may differ.
+/// Allowed relative difference between two figures of one quantity.
 const SAME: f64 = 0.02;
 
 pub fn answers(asked: &Training, place: &Path) -> Result<Answers, String> {
@@ -41,7 +41,7 @@ pub fn answers(asked: &Training, place: &Path) -> Result<Answers, String> {
     })
 }
 
-/// Steps that the run in the folder took.
+/// The number of steps of the run in the folder.
 pub fn steps_of(place: &Path) -> Option<u64> {
     let performance: PerformanceRecord = record(place, PERFORMANCE_FILE).ok()?;
     Some(performance.training_params.num_steps)
@@ -79,7 +79,7 @@ fn report(writes: Writes, place: &Path) -> Result<String, String> {
     written(place, file)
 }
 
-/// A file with something in it.
+/// The file's name if it is not empty.
 pub fn written(place: &Path, file: &str) -> Result<String, String> {
     let length = fs::metadata(place.join(file)).map_or(0, |about| about.len());
     if length > 0 { Ok(file.to_string()) } else { Err(format!("{file} is missing or empty")) }
@@ -103,7 +103,7 @@ fn agree(writes: Writes, place: &Path, config: &ConfigRecord, performance: &Perf
     }
 }
 
-/// Both records are of one run: the sizes, and the parameters counted again from them.
+/// Checks that both records are from one run: the sizes, and the parameters counted from them.
 fn same_settings(config: &ConfigRecord, performance: &PerformanceRecord) -> Result<(), String> {
     let (settings, model) = (&config.configuration, &performance.config);
     let left = [settings.hidden_dim, settings.num_layers, settings.vocab_size, settings.batch_size, settings.num_steps];
@@ -121,7 +121,7 @@ fn same_settings(config: &ConfigRecord, performance: &PerformanceRecord) -> Resu
     }
 }
 
-/// Finite, not above the first by more than noise, not below what the data allows.
+/// Checks that the loss is finite, not above the first by more than noise, and not below what the data allows.
 fn loss_is_sound(place: &Path, performance: &PerformanceRecord) -> Result<(), String> {
     let summary = &performance.performance_summary;
     if performance.system_info.device == "null" {
@@ -143,7 +143,7 @@ fn loss_is_sound(place: &Path, performance: &PerformanceRecord) -> Result<(), St
     }
 }
 
-/// Kernels counted one by one, FLOPs by phase, memory by category and times by part add up to their sums.
+/// Checks that kernels counted one by one, FLOPs by phase, memory by category and times by part add up to their totals.
 fn profile_agrees(place: &Path, config: &ConfigRecord, device: &str) -> Result<(), String> {
     let operators: OperatorRecord = record(place, OPERATORS_FILE)?;
     let flops: FlopsRecord = record(place, FLOPS_FILE)?;

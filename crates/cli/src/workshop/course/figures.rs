@@ -1,4 +1,4 @@
-//! Figures that several steps of the course write down.
+//! Figures that several steps of the course use.
 
 use super::Unit::{Count, Mebibytes, Number, Percent, Rate, Seconds, Times, Words};
 use super::{Document, Figure, Unit};
@@ -56,7 +56,7 @@ pub const PROFILE: &[Figure] = &[
     kept("cost of recording", PERFORMANCE, "performance_summary.profiling_overhead_percent", Percent),
 ];
 
-/// Points of a sweep, by their place in the record.
+/// Points of a sweep, by index in the record.
 macro_rules! points {
     ($list:literal: $($at:literal $name:literal),*) => {
         &[$(
@@ -72,7 +72,7 @@ pub const BATCH_POINTS: &[Figure] = points!("batch_points": 0 "batch 4", 1 "batc
 pub const SEQUENCE_POINTS: &[Figure] =
     points!("sequence_points": 0 "length 64", 1 "length 128", 2 "length 256", 3 "length 512");
 
-/// Runs of a study, by their place in the record.
+/// Runs of a study, by index in the record.
 macro_rules! study_rows {
     ($($at:literal $name:literal),*) => {
         &[$(
@@ -90,7 +90,7 @@ pub const SIZES: &[Figure] = study_rows!(0 "tiny", 1 "small");
 pub const SIZES_OF_A_GPU: &[Figure] = study_rows!(0 "small", 1 "medium");
 pub const VERSIONS: &[Figure] = study_rows!(0 "Version 1", 1 "Version 2", 2 "all kernels fused", 3 "all passes");
 
-/// Operators of a profile, the longest first.
+/// Operators of a profile, longest first.
 macro_rules! operators {
     ($($at:literal $name:literal),*) => {
         &[$(

@@ -1,5 +1,5 @@
-//! The course in one table: record sheets and marks both come from it, and a test holds its commands against the pages of
-//! `docs/workshop`.
+//! The course as one table: record sheets and marks are both derived from it, and a test compares its commands with the
+//! pages of `docs/workshop`.
 
 use super::Unit::{Change, Count, Entries, Mebibytes, Number, Percent, Rate, Seconds, Share, Times, Words};
 use super::figures::{
