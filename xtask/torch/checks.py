@@ -245,6 +245,15 @@ def check_two_optimizers_make_one_step_and_scaled_losses_are_unscaled(place):
     assert distance(base, scaled) < 1e-5, distance(base, scaled)
 
 
+def check_a_script_that_ends_while_steps_are_timed_is_known_as_a_whole(place):
+    note = place.note("returns.py", "fused-optimizer", MEASURE_SECONDS="100")
+    assert note["phase"] == "done" and note["steps"] == 12
+    (optimizer,) = note["optimizers"]
+    assert optimizer["class"] == "AdamW" and optimizer["fused"]
+    (made,) = note["places"]["optimizers"]
+    assert made["place"]["file"] == "returns.py" and made["place"]["function"] == "train", made
+
+
 def check_pinned_batches_are_copied_without_a_wait(place):
     """Without a device: the script says that there is one and that its batches are pinned."""
     note = place.note("pinned.py", "loader-pinning,non-blocking-copies")

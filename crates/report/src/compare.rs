@@ -38,7 +38,7 @@ fn write(out: &mut String, comparison: &Comparison) -> std::fmt::Result {
         let interval = row.interval.map(|[low, high]| format!("  ({} to {})", signed(low), signed(high)));
         let name = row.name.replace(" seconds", " time").replace(" bytes", "");
         let [before, after] = [row.before, row.after].map(|value| figure(row.unit, value));
-        writeln!(out, "{name:<18} {before:>12} → {after:<12} {change:>8}{}", interval.unwrap_or_default())?;
+        writeln!(out, "{name:<20} {before:>12} → {after:<12} {change:>8}{}", interval.unwrap_or_default())?;
     }
     table(out, "operator", &comparison.operators)?;
     table(out, "kernel", &comparison.kernels)?;

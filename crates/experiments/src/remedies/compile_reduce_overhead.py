@@ -1,4 +1,8 @@
-"""Compiles trained modules in place and launches their kernels as CUDA graphs (`mode="reduce-overhead"`)."""
+"""Compiles trained modules in place and launches their kernels as CUDA graphs (`mode="reduce-overhead"`).
+
+A graph writes gradients to the same memory in every step, and PyTorch refuses to read the previous step's. A script that
+fills its gradients with zeros would keep them, so they are dropped instead.
+"""
 
 NAME = "compile-reduce-overhead"
 CLASS = "rounding"
@@ -13,4 +17,7 @@ def applies(facts):
 
 def install(hook):
     compile_modules = SHARED.part("remedies/compile").compile_modules
+    drop = SHARED.part("remedies/zero_grad_none").replace
+    hook.when_loaded("torch.optim.optimizer", lambda module: drop(hook, module.Optimizer))
+    hook.when_loaded("torch.nn.modules.module", lambda module: drop(hook, module.Module))
     hook.at_first_forward(lambda module, arguments, named: compile_modules(hook, [module], MODE), after_others=True)

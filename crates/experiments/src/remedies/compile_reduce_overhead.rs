@@ -10,10 +10,12 @@ pub const REMEDY: Remedy = remedy!(
     Class::Rounding,
     "trained modules are compiled and replayed from CUDA graphs",
     answers ["launch-bound", "small-kernels-fusable"],
-    by_hand "call `.compile(mode=\"reduce-overhead\")` on the model before its first step",
+    by_hand "call `.compile(mode=\"reduce-overhead\")` on the model before its first step, and `zero_grad()` without \
+             `set_to_none=False`",
     edits [
         FORGIVING,
         Edit::BeforeOptimizer { statement: "{module}.compile(mode=\"reduce-overhead\")" },
+        Edit::NoArgument { at: At::ZeroGrad, name: "set_to_none", position: Some(0) },
         Edit::TrainerArgument { instead_of: At::Module, name: "torch_compile_mode", value: Value::Is("\"reduce-overhead\"") },
     ]
 );

@@ -164,7 +164,8 @@ impl Note {
     /// Why it is not a measurement, in words for a person.
     pub fn obstacle(&self) -> Option<String> {
         if let Some(exception) = &self.exception {
-            return Some(format!("it ended with {exception}"));
+            let on_one_line: Vec<&str> = exception.split_whitespace().collect();
+            return Some(format!("it ended with {}", on_one_line.join(" ")));
         }
         if let Some(error) = &self.error {
             return Some(format!("measuring failed: {error}"));
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(note.obstacle().unwrap(), "no step was timed");
         note.problems = vec![Problem { code: "ended-early".into(), text: "it took 4 steps".into() }];
         assert_eq!(note.obstacle().unwrap(), "it took 4 steps");
-        note.exception = Some("ValueError: no".into());
+        note.exception = Some("ValueError:\n  no".into());
         assert_eq!(note.obstacle().unwrap(), "it ended with ValueError: no");
     }
 }

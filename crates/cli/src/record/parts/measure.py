@@ -136,6 +136,8 @@ class Meter:
         self.phase = "warm-up"
         self.steps_in_phase = 0
         self.timed = []
+        # Optimizers, kept alive while steps are timed: the note names them even if the script ends first.
+        self.stepping = []
         self.step_seconds = []
         self.measured_on = None
         self.first_mark = None
@@ -200,6 +202,7 @@ class Meter:
         has_ahead = time.perf_counter() - self.first_mark < MOST_DRAINING and self.batches.has_ahead(TIMED)
         if TIMED > 0 and (is_warm or self.steps_in_phase >= max(MOST_WARMUP, WARMUP)) and not has_ahead:
             self.phase, self.warmup_steps, self.steps_in_phase = "timed", self.steps, 0
+            self.stepping = self.moments.live_optimizers()
             self.compile_at_timed = compile_seconds()
             self.batches.is_digesting = False
             self.progress()
@@ -252,6 +255,7 @@ class Meter:
         self.losses.is_collecting = False
         if NOTES:
             self.note()
+        self.stepping = []
         if STOP:
             self.asked_to_end = True
             sys.stderr.write("headroom: measured; ending the script\n")
