@@ -265,20 +265,26 @@ fn state_of(health: &Health) -> GpuState {
     }
 }
 
-/// Steps that are not counted: the requested ones, and on a GPU that replays its steps those in which it captures them and
-/// tries ways to replay them, if the run is long enough for both.
+/// Steps in which a GPU captures its steps and tries ways to replay them, and in which the host warms up.
+const SETTLING: u64 = 16;
+
+/// Steps that are not counted: the requested ones, and those in which a GPU that replays its steps settles.
 pub fn warm_up(arguments: &Arguments, settings: &Settings) -> u64 {
-    const SETTLING: u64 = 16;
-    let after = (settings.last_step - settings.first_step).saturating_sub(arguments.profiling.profile_steps);
-    let captures = matches!(settings.device, DeviceSpec::Cuda(_)) && settings.passes.replays();
-    let settling = if captures { SETTLING.min(after) } else { 0 };
+    let settling = if settings.passes.replays() { settling(arguments, settings) } else { 0 };
     arguments.output.warmup_steps.max(settling)
+}
+
+/// Zero on a CPU, which has nothing to settle; fewer if the run is too short for the recorded steps as well.
+fn settling(arguments: &Arguments, settings: &Settings) -> u64 {
+    let after = (settings.last_step - settings.first_step).saturating_sub(arguments.profiling.profile_steps);
+    if matches!(settings.device, DeviceSpec::Cuda(_)) { SETTLING.min(after) } else { 0 }
 }
 
 /// The steps to record: after the warm-up, and never the first step if the run has another.
 fn recorded_steps(arguments: &Arguments, settings: &Settings) -> anyhow::Result<RangeInclusive<u64>> {
     let (before, last) = (settings.first_step, settings.last_step);
-    let skipped = warm_up(arguments, settings).max(1).min((last - before).saturating_sub(1));
+    let warm = warm_up(arguments, settings).max(settling(arguments, settings));
+    let skipped = warm.max(1).min((last - before).saturating_sub(1));
     let first = arguments.profiling.flops_profile_step.unwrap_or(before + skipped + 1);
     ensure!(
         (before + 1..=last).contains(&first),

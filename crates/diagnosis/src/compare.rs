@@ -126,7 +126,8 @@ fn welch(before: &[f64], after: &[f64]) -> Option<f64> {
 fn relative_interval(before: &[f64], after: &[f64]) -> Option<[f64; 2]> {
     let middle = mean(before);
     let half = welch(before, after).filter(|_| middle != 0.0)?;
-    Some([-half, half].map(|side| (mean(after) - middle + side) / middle))
+    // No figure here falls below zero.
+    Some([-half, half].map(|side| ((mean(after) - middle + side) / middle).max(-1.0)))
 }
 
 fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {

@@ -47,7 +47,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if recorded_share < evidence.thresholds.idle_share {
         return Vec::new();
     }
-    // Recording slows the host, so the idle time may be smaller than it looks; that is no reason not to report it.
+    // Recording slows the host, so the idle time may be smaller than it looks; it is reported all the same.
     let (middle, least) = evidence.trust.without_profiler(recorded_share);
     let is_uncertain = least < evidence.thresholds.idle_share;
     let share = if is_uncertain { least } else { middle };

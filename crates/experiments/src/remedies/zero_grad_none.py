@@ -25,7 +25,7 @@ def replace(hook, owner):
     @functools.wraps(original)
     def zero_grad(self, set_to_none=True):
         if not set_to_none:
-            hook.did("call of zero_grad", "dropped gradients")
+            hook.did("zero_grad call", "dropped gradients")
         return original(self, set_to_none=True)
 
     owner.zero_grad = zero_grad

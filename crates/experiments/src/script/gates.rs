@@ -9,6 +9,8 @@ use std::cmp::Ordering;
 
 /// Memory that a variant may take, relative to the unmodified script.
 const MEMORY: f64 = 1.25;
+/// A variant may always take this much more: a CUDA graph's pool or a workspace outweighs a small model without harm.
+const SMALL_BYTES: u64 = 128 << 20;
 
 /// Lower bound of the denominator in relative differences: a share of the largest loss, or of the largest gradient of
 /// the same step.
@@ -372,7 +374,9 @@ pub fn memory(originals: &[Note], kept: &[Note]) -> Option<Gate> {
     let most = |notes: &[Note]| notes.iter().filter_map(Note::memory).max();
     let (before, after) = (most(originals)?, most(kept)?);
     let about = format!("peak memory relative to the script's own {:.0} MB", before as f64 / (1 << 20) as f64);
-    Some(gate("memory", after as f64 / before.max(1) as f64, MEMORY, about))
+    let before = before.max(1) as f64;
+    let limit = MEMORY.max(1.0 + SMALL_BYTES as f64 / before);
+    Some(gate("memory", after as f64 / before, limit, about))
 }
 
 fn not_slower(speed: Speedup) -> Gate {

@@ -202,15 +202,18 @@ fn memory_is_the_devices_or_else_that_of_a_process_without_a_compiler() {
         peak_resident_bytes: process,
         ..Note::default()
     };
-    let original = [on(Some(1 << 20), Some(5 << 20)), on(Some(2 << 20), Some(9 << 20))];
-    let gate = memory(&original, &[on(Some(1 << 20), None), on(Some(5 << 19), None)]).unwrap();
+    let original = [on(Some(1 << 30), Some(5 << 30)), on(Some(2 << 30), Some(9 << 30))];
+    let gate = memory(&original, &[on(Some(1 << 30), None), on(Some(5 << 29), None)]).unwrap();
     assert_eq!((gate.figure, gate.limit, gate.answer), (1.25, 1.25, Answer::Pass));
-    assert!(gate.about.ends_with("own 2 MB"), "{}", gate.about);
+    assert!(gate.about.ends_with("own 2048 MB"), "{}", gate.about);
+    // A small script may take 128 MiB more.
+    let gate = memory(&[on(Some(64 << 20), None)], &[on(Some(200 << 20), None)]).unwrap();
+    assert_eq!((gate.figure, gate.limit, gate.answer), (3.125, 3.0, Answer::Fail));
     let compiled = |note: Note| Note { compile: Some(Compile::default()), ..note };
     let process = [on(None, Some(100))];
     assert_eq!(memory(&process, &[on(None, Some(50))]).unwrap().figure, 0.5);
     assert_eq!(memory(&process, &[compiled(on(None, Some(50)))]), None);
-    assert_eq!(memory(&original, &[compiled(on(Some(1 << 20), None))]).unwrap().figure, 0.5);
+    assert_eq!(memory(&original, &[compiled(on(Some(1 << 30), None))]).unwrap().figure, 0.5);
 }
 
 #[test]

@@ -165,12 +165,12 @@ fn samples_and_memory_are_compared_where_they_are_known() {
         peak_bytes: Some(bytes),
         ..Note::default()
     };
-    let original = [note(&[8, 8, 4], 1000)];
+    let original = [note(&[8, 8, 4], 1000 << 20)];
     assert!(samples(&original, &[note(&[8, 8, 4], 0)]).unwrap().passed());
     assert!(!samples(&original, &[note(&[8, 4, 4], 0)]).unwrap().passed());
     assert!(!samples(&original, &[note(&[], 0)]).unwrap().passed(), "none at all");
-    assert!(memory(&original, &[note(&[], 1200)]).unwrap().passed());
-    assert!(!memory(&original, &[note(&[], 1300)]).unwrap().passed());
+    assert!(memory(&original, &[note(&[], 1200 << 20)]).unwrap().passed());
+    assert!(!memory(&original, &[note(&[], 1300 << 20)]).unwrap().passed());
     assert_eq!(memory(&[Note::default()], &[Note::default()]), None);
 }
 

@@ -302,9 +302,9 @@ fn cheap_remedies_that_are_faster_together_are_taken_apart() {
 #[test]
 fn memory_refuses_one_remedy_or_keeps_it() {
     let memory = |variant: &Variant| match variant.asked().as_str() {
-        "tf32" => 1400,
-        "channels-last" => 800,
-        _ => 1000,
+        "tf32" => 1400 << 20,
+        "channels-last" => 800 << 20,
+        _ => 1000 << 20,
     };
     let mut made = ScriptedRuns { memory, ..made(1e9, same, (0, false)) };
     let found = searched(&mut made, vec![candidate("tf32"), candidate("channels-last")], false);
