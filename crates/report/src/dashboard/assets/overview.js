@@ -51,13 +51,13 @@ function findings(overview) {
 function roadmap(overview) {
   const rows = table({
     columns: [
-      { title: "finding, most valuable first", heading: true, kind: "long", cell: (row) => [row.name, make("div", { class: "note" }, row.advice)] },
+      { title: "finding", heading: true, kind: "long", cell: (row) => [row.name, make("div", { class: "note" }, row.advice)] },
       { title: overview.roadmap_by, cell: (row) => row.effort },
       overview.roadmap.some((row) => row.expected_share !== null) &&
         { title: "expected", help: "by itself", number: true, value: (row) => row.expected_share, cell: (row) => share(row.expected_share) },
       { title: "at most", help: "by itself", number: true, value: (row) => row.alone_share, cell: (row) => share(row.alone_share) },
       overview.roadmap.some((row) => row.additional_share !== row.alone_share) &&
-        { title: "beyond those above", number: true, value: (row) => row.additional_share, cell: (row) => share(row.additional_share) },
+        { title: "adds", help: "at most, beyond those above", number: true, value: (row) => row.additional_share, cell: (row) => share(row.additional_share) },
     ].filter(Boolean),
     rows: overview.roadmap,
     empty: overview.no_roadmap,
