@@ -13,7 +13,9 @@ use headroom_graph::cost::Rates;
 use headroom_graph::passes::{GRAPH_REPLAY, PassList};
 use headroom_record::device::DeviceRecord;
 use headroom_record::provenance::Origin;
+use headroom_record::timestamp::utc_iso;
 use headroom_report::numbers::metric;
+use std::time::SystemTime;
 
 #[derive(Clone, Debug)]
 pub struct Peaks {
@@ -100,6 +102,8 @@ impl Peaks {
             metric(fastest, "FLOP/s"),
             metric(rate, "FLOP/s")
         ));
+        // Two values of a peak never have the same time.
+        record.timestamp = utc_iso(SystemTime::now());
         let (precision, call_seconds) = (self.precision, self.rates.call_seconds);
         let named = precision.name().trim_end_matches("-pure");
         if let Some(peak) = record.gemm_flops.iter_mut().find(|peak| peak.precision == named) {

@@ -108,8 +108,9 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         writeln!(out, "  critical path: {path}")?;
     }
     if measures.roofline.flops_per_step > 0.0 {
-        let mfu =
-            measures.roofline.mfu_percent.map(|mfu| format!(", MFU {}", numbers::mfu(mfu, 2))).unwrap_or_default();
+        let mfu = measures.roofline.mfu_percent;
+        let mfu = mfu.map(|mfu| format!(", MFU {}{}", numbers::mfu(mfu, 2), over_all_steps(analysis, wall)));
+        let mfu = mfu.unwrap_or_default();
         let source = measures.roofline.peak_source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
         writeln!(out, "  {:.2} GFLOP per step{mfu}{source}", measures.roofline.flops_per_step / 1e9)?;
     }
@@ -184,6 +185,14 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         writeln!(out, "          → {}", finding.advice)?;
     }
     Ok(())
+}
+
+/// The step that a run's MFU refers to, where its recorded steps took another time: recording slows them.
+fn over_all_steps(analysis: &Analysis, recorded: f64) -> String {
+    const DIFFERS: f64 = 0.01;
+    let mean = analysis.run.as_ref().and_then(|run| run.header.run.mean_step_seconds);
+    let other = mean.filter(|mean| (mean / recorded - 1.0).abs() > DIFFERS);
+    other.map(|mean| format!(" over the run's mean step of {}", milliseconds(mean))).unwrap_or_default()
 }
 
 fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
