@@ -248,8 +248,11 @@ pub fn percent(share: f64) -> String {
     if percent < 1.0 { format!("{percent:.2}%") } else { format!("{percent:.1}%") }
 }
 
-pub fn milliseconds(seconds: f64) -> String {
-    format!("{:.2} ms", 1e3 * seconds)
+pub fn shown_time(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds > 0.0 && seconds < 1e-4 => format!("{:.1} µs", 1e6 * seconds),
+        seconds => format!("{:.2} ms", 1e3 * seconds),
+    }
 }
 
 #[cfg(test)]
@@ -274,7 +277,7 @@ mod tests {
     #[test]
     fn small_shares_are_shown_with_two_decimals() {
         assert_eq!([percent(0.5), percent(0.01), percent(0.0099), percent(0.0)], ["50.0%", "1.0%", "0.99%", "0.00%"]);
-        assert_eq!([milliseconds(1.5), milliseconds(0.000_25)], ["1500.00 ms", "0.25 ms"]);
+        assert_eq!([shown_time(1.5), shown_time(0.000_25)], ["1500.00 ms", "0.25 ms"]);
     }
 
     #[test]

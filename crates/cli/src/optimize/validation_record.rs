@@ -15,6 +15,7 @@ use headroom_record::validation::{
     AsGood, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, Targets, ValidationRecord,
     ValidationRow,
 };
+use headroom_report::numbers::seconds;
 use headroom_training::program::StepConfig;
 use std::time::SystemTime;
 
@@ -127,7 +128,6 @@ fn row(rung: &Rung) -> ValidationRow {
 }
 
 fn explained(surprise: &Surprise) -> String {
-    let millis = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
     let saved = |share: f64| match share >= 0.0 {
         true => format!("save {:.1}%", 100.0 * share),
         false => format!("cost {:.1}%", -100.0 * share),
@@ -137,10 +137,10 @@ fn explained(surprise: &Surprise) -> String {
         saved(surprise.predicted_saving),
         saved(surprise.measured_saving),
         surprise.op,
-        millis(surprise.measured_seconds.0),
-        millis(surprise.measured_seconds.1),
-        millis(surprise.predicted_seconds.0),
-        millis(surprise.predicted_seconds.1)
+        seconds(surprise.measured_seconds.0),
+        seconds(surprise.measured_seconds.1),
+        seconds(surprise.predicted_seconds.0),
+        seconds(surprise.predicted_seconds.1)
     )
 }
 

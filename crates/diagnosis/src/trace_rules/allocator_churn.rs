@@ -1,6 +1,6 @@
 //! TR111 allocator-churn: device memory is allocated and freed inside steps.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::simulation::Removal;
 use headroom_trace::CallKind;
 
@@ -33,7 +33,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let advice = "do not call empty_cache() in the loop; keep shapes the same from step to step so that the allocator reuses its blocks";
     let mut found = Found::new(Some(allocator.share_of_steps), message, advice);
     let steps = evidence.view.steps.count();
-    found.evidence = vec![format!("{} per step in such calls", milliseconds(allocator.host_seconds / steps))];
+    found.evidence = vec![format!("{} per step in such calls", shown_time(allocator.host_seconds / steps))];
     let view = evidence.view;
     let calls = (0..view.trace.host.len())
         .filter(|&at| matches!(view.call_kind(at), Some(CallKind::Allocate | CallKind::Free)))

@@ -1,6 +1,6 @@
 //! TR113 below-roof: an operator takes far longer than the device would need.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::finding::Confidence;
 use crate::measures::collectives::is_host_communication;
 use crate::measures::intervals::Span;
@@ -71,8 +71,8 @@ fn unaligned(evidence: &Evidence) -> Option<Found> {
         format!(
             "{:.0} such GEMMs per step take {}, about {} with aligned rows",
             unaligned.kernels.len() as f64 / steps,
-            milliseconds(unaligned.seconds / steps),
-            milliseconds(unaligned.expected_seconds / steps)
+            shown_time(unaligned.seconds / steps),
+            shown_time(unaligned.expected_seconds / steps)
         ),
         format!("`{}`", unaligned.name),
     ];
@@ -111,8 +111,8 @@ fn norms(evidence: &Evidence) -> Option<Found> {
         format!(
             "{:.0} norms per step take {}, at least {} by their bytes; most of it in `{}`",
             norms.calls as f64 / steps,
-            milliseconds(norms.seconds / steps),
-            milliseconds(norms.least_seconds / steps),
+            shown_time(norms.seconds / steps),
+            shown_time(norms.least_seconds / steps),
             norms.operator
         ),
         format!("peaks: {}", evidence.measures.roofline.peak_source.as_deref().unwrap_or("unknown")),
@@ -154,8 +154,8 @@ fn of_memory(evidence: &Evidence, row: &MemoryBoundRow) -> Option<Found> {
     found.evidence = vec![format!(
         "{:.0} calls per step take {}, at least {} by their bytes",
         row.calls as f64 / steps,
-        milliseconds(row.seconds / steps),
-        milliseconds(row.least_seconds / steps)
+        shown_time(row.seconds / steps),
+        shown_time(row.least_seconds / steps)
     )];
     let duration = &evidence.view.trace.device.duration;
     let near = |(at, nanos): &(usize, i64)| (*at, ((*nanos as f64 / MOVING_SHARE) as i64).min(duration[*at]));
@@ -187,8 +187,8 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
     found.evidence = vec![
         format!(
             "{} per step, at least {} at peak rates",
-            milliseconds(row.seconds / steps),
-            milliseconds(row.roof_seconds / steps)
+            shown_time(row.seconds / steps),
+            shown_time(row.roof_seconds / steps)
         ),
         format!(
             "{:.1} FLOPs per byte, {}",

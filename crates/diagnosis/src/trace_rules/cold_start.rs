@@ -1,6 +1,6 @@
 //! TR129 cold-start: the window contains one-time work of the process.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::cold::COLD_SHARE;
 use crate::measures::intervals::Span;
 
@@ -36,6 +36,6 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let windows: Vec<Span> = view.steps.list.iter().map(|step| step.span).collect();
     let longest = view.cold.longest(view.trace, &windows);
     found.evidence =
-        longest.iter().map(|(name, nanos)| format!("`{name}` {}", milliseconds(*nanos as f64 / 1e9))).collect();
+        longest.iter().map(|(name, nanos)| format!("`{name}` {}", shown_time(*nanos as f64 / 1e9))).collect();
     vec![found]
 }

@@ -1,6 +1,6 @@
 //! TR115 communication-exposed: collectives that are not hidden behind compute.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::collectives::collectives;
 use crate::measures::communication::{compute, exposed};
 use crate::measures::intervals::{Span, clipped, covered, merged, total, without};
@@ -47,8 +47,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     found.evidence = vec![format!(
         "{} collectives, {} per step, {} of it exposed",
         communication.collectives,
-        milliseconds(communication.seconds / steps),
-        milliseconds(communication.exposed_seconds / steps)
+        shown_time(communication.seconds / steps),
+        shown_time(communication.exposed_seconds / steps)
     )];
     found.evidence.extend(evidence.ranks.into_iter().flat_map(|ranks| ranks.collectives.iter().take(3)).map(rate));
     found.removal = hidden(evidence);
@@ -66,7 +66,7 @@ fn rate(row: &CollectiveRow) -> String {
         row.kind.name(),
         row.bytes,
         row.group_size,
-        milliseconds(row.transfer_seconds)
+        shown_time(row.transfer_seconds)
     )
 }
 

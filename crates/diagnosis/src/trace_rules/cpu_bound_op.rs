@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{covered, gaps, merged, without};
@@ -59,7 +59,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         format!("`{}` runs on the host for {} of the step while the device is idle", row.name, percent(share));
     let mut found = Found::new(Some(share), message, ADVICE);
     found.evidence =
-        vec![format!("{} calls, {} per step", row.calls, milliseconds(row.host_self_seconds / view.steps.count()))];
+        vec![format!("{} calls, {} per step", row.calls, shown_time(row.host_self_seconds / view.steps.count()))];
     found.removal = Removal { host: spans, ..Removal::default() };
     vec![found]
 }
@@ -115,11 +115,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
     let mut found = Found::new(Some(share), message, ADVICE);
     let steps = view.steps.count();
     let said = |(name, (calls, nanos)): &(&str, (usize, i64))| {
-        format!(
-            "`{name}`: {:.1} calls and {} per step",
-            *calls as f64 / steps,
-            milliseconds(*nanos as f64 / 1e9 / steps)
-        )
+        format!("`{name}`: {:.1} calls and {} per step", *calls as f64 / steps, shown_time(*nanos as f64 / 1e9 / steps))
     };
     found.evidence = sums.iter().take(3).map(said).collect();
     // A stall that is mostly theirs counts fully: the Python code between them goes with them.

@@ -1,6 +1,6 @@
 //! TR104 data-loading: the training thread waits for its next batch.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::breakdown::WhereWorkRuns;
 use crate::measures::data_loading::loading_spans;
 use crate::simulation::Removal;
@@ -45,8 +45,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     found.evidence = vec![
         format!(
             "{} per step, {} of it with {meanwhile}",
-            milliseconds(loading.seconds / steps),
-            milliseconds(loading.exposed_seconds / steps)
+            shown_time(loading.seconds / steps),
+            shown_time(loading.exposed_seconds / steps)
         ),
         format!(
             "{} calls, {}",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::explained::short;
 use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::kinds::{Kind, kinds_of_names, of_span};
@@ -67,7 +67,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     found.on_device = true;
     found.evidence = vec![format!(
         "{} per step, {:.1} MB recorded",
-        milliseconds(exposed as f64 / 1e9 / steps),
+        shown_time(exposed as f64 / 1e9 / steps),
         bytes as f64 / 1e6 / steps
     )];
     let mut sums: BTreeMap<(String, String), (u64, i64)> = BTreeMap::new();
@@ -80,7 +80,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut rows: Vec<_> = sums.into_iter().collect();
     rows.sort_by_key(|(_, (_, nanos))| std::cmp::Reverse(*nanos));
     found.evidence.extend(rows.iter().take(3).map(|((name, operator), (count, nanos))| {
-        format!("`{name}` from {operator}: {count} times, {} per step", milliseconds(*nanos as f64 / 1e9 / steps))
+        format!("`{name}` from {operator}: {count} times, {} per step", shown_time(*nanos as f64 / 1e9 / steps))
     }));
     found.removal = Removal { device: copies.iter().map(|&at| (at, 0)).collect(), ..Removal::default() };
     vec![found]

@@ -1,6 +1,6 @@
 //! TR130 device-stalled: work is queued but the device is idle.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::finding::Confidence;
 use crate::measures::breakdown::WhereWorkRuns;
 use crate::measures::explained::{longest_stops, short};
@@ -42,8 +42,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     found.evidence = vec![format!(
         "{} stalls, {} per step, the longest {}",
         stalled.len(),
-        milliseconds(idle.stalled_seconds / view.steps.count()),
-        milliseconds(longest.map_or(0, |stop| stop.stalled().nanos()) as f64 / 1e9)
+        shown_time(idle.stalled_seconds / view.steps.count()),
+        shown_time(longest.map_or(0, |stop| stop.stalled().nanos()) as f64 / 1e9)
     )];
     found.evidence.extend(longest_stops(view, &stalled, &[], 2));
     vec![found]

@@ -1,6 +1,6 @@
 //! Work that is computed twice or never used, as a finding: shared by the rules that report it.
 
-use super::{Evidence, Found, milliseconds};
+use super::{Evidence, Found, shown_time};
 use crate::measures::recomputed::Recomputed;
 use crate::simulation::Removal;
 
@@ -31,7 +31,7 @@ pub fn times(evidence: &Evidence, work: &Recomputed) -> String {
     let steps = evidence.view.steps.count();
     format!(
         "{} of device time and {} of host time per step",
-        milliseconds(work.device_seconds / steps),
-        milliseconds(work.host_seconds / steps)
+        shown_time(work.device_seconds / steps),
+        shown_time(work.host_seconds / steps)
     )
 }

@@ -1,6 +1,6 @@
 //! TR102 gpu-idle: idle time of the device that no other finding explains.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::finding::Confidence;
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::explained::{longest_stops, recorded};
@@ -65,13 +65,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
     }
     found.evidence.extend([
-        format!("host busy {} per step", milliseconds(idle.host_busy_seconds / steps)),
-        format!("host waiting {}", milliseconds(idle.host_waiting_seconds / steps)),
-        format!("launch delay {}", milliseconds(idle.launch_delay_seconds / steps)),
-        format!("data loading {}", milliseconds(idle.data_loading_seconds / steps)),
-        format!("work queued and the device idle {}", milliseconds(idle.stalled_seconds / steps)),
-        format!("unknown {}", milliseconds(idle.unknown_seconds / steps)),
-        format!("longest gap {}", milliseconds(idle.longest_seconds)),
+        format!("host busy {} per step", shown_time(idle.host_busy_seconds / steps)),
+        format!("host waiting {}", shown_time(idle.host_waiting_seconds / steps)),
+        format!("launch delay {}", shown_time(idle.launch_delay_seconds / steps)),
+        format!("data loading {}", shown_time(idle.data_loading_seconds / steps)),
+        format!("work queued and the device idle {}", shown_time(idle.stalled_seconds / steps)),
+        format!("unknown {}", shown_time(idle.unknown_seconds / steps)),
+        format!("longest gap {}", shown_time(idle.longest_seconds)),
     ]);
     vec![found]
 }

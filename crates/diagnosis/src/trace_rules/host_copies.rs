@@ -1,6 +1,6 @@
 //! TR105 host-copies: copies between host and device that take time or come from pageable memory.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::copies::{CopyRow, Direction};
 use crate::measures::on_host::SCALAR_BYTES;
 use crate::measures::synchronisation::WaitKind;
@@ -64,7 +64,7 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     if is_converted {
         let seconds = converted.host_seconds / evidence.view.steps.count();
         let does = if converted.made > 0 { "makes" } else { "converts and prepares" };
-        message += &format!("; the host {does} them before, for {} per step", milliseconds(seconds));
+        message += &format!("; the host {does} them before, for {} per step", shown_time(seconds));
     }
     let advice = match (row.pageable, row.direction) {
         _ if is_converted && converted.made > 0 => {

@@ -1,6 +1,6 @@
 //! TR101 host-sync: the host waits for the device, to read a value or explicitly.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::synchronisation::{WaitKind, Waits};
 use crate::simulation::Removal;
@@ -70,8 +70,8 @@ fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
     let steps = evidence.view.steps.count();
     found.evidence = vec![format!(
         "{} per step in the loop, {} of it with the device idle",
-        milliseconds(loops.spans.iter().map(|span| span.nanos() as f64 / 1e9).sum::<f64>() / steps),
-        milliseconds(loops.idle_seconds / steps)
+        shown_time(loops.spans.iter().map(|span| span.nanos() as f64 / 1e9).sum::<f64>() / steps),
+        shown_time(loops.idle_seconds / steps)
     )];
     found.function = loops.function.clone();
     found.per_step = loops.reads_per_step;
@@ -103,7 +103,7 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
     let advice = "turn it off once the NaN is found: no torch.autograd.set_detect_anomaly(True), detect_anomaly() or Trainer(detect_anomaly=True)";
     let mut found = Found::new(Some(share), message, advice);
     let (steps, device) = (view.steps.count(), &view.trace.device);
-    let per_step = |nanos: i64| milliseconds(nanos as f64 / 1e9 / steps);
+    let per_step = |nanos: i64| shown_time(nanos as f64 / 1e9 / steps);
     found.evidence = vec![
         format!(
             "{} of host time per step in checks, {} in stacks of the forward pass",

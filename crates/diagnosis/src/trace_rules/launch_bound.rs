@@ -1,6 +1,6 @@
 //! TR103 launch-bound: the device waits for the host to launch its next small kernel.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::breakdown::{LONG_GAP_NANOS, WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{gaps, merged, without};
@@ -56,10 +56,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         format!("the median kernel runs for {:.1} µs", evidence.measures.kernels.median_micros),
         format!(
             "step of {}: device busy {}, host busy while it waits {}, launch delay {}",
-            milliseconds(breakdown.wall_seconds / view.steps.count()),
-            milliseconds(breakdown.busy_share * breakdown.wall_seconds / view.steps.count()),
-            milliseconds(breakdown.idle.host_busy_seconds / view.steps.count()),
-            milliseconds(breakdown.idle.launch_delay_seconds / view.steps.count()),
+            shown_time(breakdown.wall_seconds / view.steps.count()),
+            shown_time(breakdown.busy_share * breakdown.wall_seconds / view.steps.count()),
+            shown_time(breakdown.idle.host_busy_seconds / view.steps.count()),
+            shown_time(breakdown.idle.launch_delay_seconds / view.steps.count()),
         ),
     ];
     if let Some(overhead) = evidence.trust.profiler_overhead_share.filter(|share| *share > 0.1) {

@@ -1,6 +1,6 @@
 //! TR106 no-tensor-cores: GEMMs run on plain units although tensor cores could run them.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::peaks;
 use crate::simulation::Removal;
 
@@ -57,7 +57,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut found = Found::new(Some(cores.without_share_of_steps * (1.0 - ratio)), message, advice);
     found.on_device = true;
     found.evidence =
-        vec![format!("{} per step in such kernels", milliseconds(cores.without_seconds / evidence.view.steps.count()))];
+        vec![format!("{} per step in such kernels", shown_time(cores.without_seconds / evidence.view.steps.count()))];
     found.evidence.extend(cores.kernels.iter().map(|kernel| format!("`{kernel}`")));
     let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16));
     let device = &evidence.view.trace.device;

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::measures::intervals::merged;
 use crate::measures::parameters::update;
 use crate::measures::tables::DenseTable;
@@ -66,8 +66,8 @@ fn times(evidence: &Evidence) -> String {
     let (optimizer, steps) = (&evidence.measures.patterns.optimizer, evidence.view.steps.count());
     format!(
         "{} of host and {} of device time per step in the optimizer",
-        milliseconds(optimizer.host_seconds / steps),
-        milliseconds(optimizer.device_seconds / steps)
+        shown_time(optimizer.host_seconds / steps),
+        shown_time(optimizer.device_seconds / steps)
     )
 }
 
@@ -93,7 +93,7 @@ fn several_passes(evidence: &Evidence) -> Option<Found> {
         Found::new(Some(share), message, "fused=True in the optimizer: one kernel reads and writes everything once");
     found.confidence = Confidence::Medium;
     found.evidence =
-        vec![times(evidence), format!("one fused update needs {}", milliseconds(fused / 1e9 / view.steps.count()))];
+        vec![times(evidence), format!("one fused update needs {}", shown_time(fused / 1e9 / view.steps.count()))];
     found.removal = Removal { host: optimizer.host.clone(), ..Removal::default() };
     Some(found)
 }
@@ -120,7 +120,7 @@ fn outside(evidence: &Evidence) -> Option<Found> {
     let names: Vec<String> = loops.operators.iter().take(4).map(|name| format!("`{name}`")).collect();
     found.evidence = vec![format!(
         "{} of host time per step, in {}",
-        milliseconds(loops.host_seconds / view.steps.count()),
+        shown_time(loops.host_seconds / view.steps.count()),
         names.join(", ")
     )];
     (found.function, found.through, found.first) = (loops.function.clone(), loops.through.clone(), loops.first);

@@ -1,6 +1,6 @@
 //! TR121 to TR128: a pass that a headroom run does not use, with its largest possible saving. One rule per pass.
 
-use super::{Evidence, Found, TraceRule, milliseconds, percent};
+use super::{Evidence, Found, TraceRule, percent, shown_time};
 use crate::finding::{Cause, Confidence, Effort};
 use crate::measures::calls::Call;
 use crate::measures::intervals::Span;
@@ -53,8 +53,8 @@ fn missing(evidence: &Evidence, pass: &str) -> Vec<Found> {
     };
     found.evidence = vec![format!(
         "{} per step, of which {} would remain at the {roof}",
-        milliseconds(time),
-        milliseconds(time - saved)
+        shown_time(time),
+        shown_time(time - saved)
     )];
     let staying = |call: &Call| {
         let place = place_of(call.module);

@@ -1,6 +1,6 @@
 //! TR108 small-kernels-fusable: runs of short element-wise kernels that a compiler would fuse.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::finding::Confidence;
 use crate::measures::intervals::Span;
 use crate::simulation::Removal;
@@ -53,8 +53,8 @@ fn loops(evidence: &Evidence) -> Option<Found> {
     found.evidence = vec![format!(
         "{:.0} kernels per step, {} in them and {} between them",
         repeats.kernels.len() as f64 / steps,
-        milliseconds(repeats.nanos as f64 / 1e9 / steps),
-        milliseconds(repeats.gap_nanos as f64 / 1e9 / steps)
+        shown_time(repeats.nanos as f64 / 1e9 / steps),
+        shown_time(repeats.gap_nanos as f64 / 1e9 / steps)
     )];
     let left = |at: usize| (at, (LEFT_OF_LOOPS * duration[at] as f64) as i64);
     found.removal.device = repeats.kernels.iter().map(|&at| (at, 0)).collect();
@@ -107,8 +107,8 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
         ),
         format!(
             "{} per step from start to end, {} of it in the kernels",
-            milliseconds(small.span_seconds / steps),
-            milliseconds(small.device_seconds / steps)
+            shown_time(small.span_seconds / steps),
+            shown_time(small.device_seconds / steps)
         ),
     ];
     // One kernel of each run remains, with its launch.

@@ -1,6 +1,6 @@
 //! TR116 straggler: one rank keeps the others waiting.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Confidence, Effort};
@@ -49,14 +49,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
 }
 
 fn line(row: &RankRow, steps: f64) -> String {
-    let waits_for =
-        row.waits_for.map(|rank| format!(", {} of it for rank {rank}", milliseconds(row.waits_for_seconds)));
+    let waits_for = row.waits_for.map(|rank| format!(", {} of it for rank {rank}", shown_time(row.waits_for_seconds)));
     format!(
         "rank {}: last at {} of collectives, waited {} per step{}; {} of transfer",
         row.rank,
         percent(row.last_share),
-        milliseconds(row.waited_seconds / steps),
+        shown_time(row.waited_seconds / steps),
         waits_for.unwrap_or_default(),
-        milliseconds(row.transfer_seconds)
+        shown_time(row.transfer_seconds)
     )
 }

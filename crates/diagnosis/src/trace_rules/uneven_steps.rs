@@ -1,6 +1,6 @@
 //! TR118 uneven-steps: some steps take much longer than the others.
 
-use super::{milliseconds, percent};
+use super::{percent, shown_time};
 use crate::finding::Confidence;
 use crate::measures::breakdown::LONG_GAP_NANOS;
 use crate::measures::data_loading::loading_spans;
@@ -69,11 +69,11 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         .iter()
         .take(3)
         .map(|&index| {
-            let length = milliseconds(steps[index].seconds);
+            let length = shown_time(steps[index].seconds);
             format!(
                 "{}: {length} instead of {}; {}",
                 steps[index].name,
-                milliseconds(median as f64 / 1e9),
+                shown_time(median as f64 / 1e9),
                 unusual(evidence, index)
             )
         })
@@ -126,8 +126,8 @@ fn unusual(evidence: &Evidence, slow: usize) -> String {
         Some((name, (here, usual))) if most > 0 => {
             format!(
                 "`{name}` takes {} in this step, {} elsewhere",
-                milliseconds(*here as f64 / 1e9),
-                milliseconds(*usual as f64 / 1e9)
+                shown_time(*here as f64 / 1e9),
+                shown_time(*usual as f64 / 1e9)
             )
         }
         _ => "nothing recorded explains it".to_string(),
