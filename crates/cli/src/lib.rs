@@ -79,7 +79,7 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Train and record everything: a full run folder and a report
     Profile(Box<train::Arguments>),
-    /// Try every optimisation of Version 1 (the naive graph): predict, measure, verify
+    /// Try every optimisation of Version 1 (the naive graph), or of a PyTorch script after `--`: predict, measure, verify
     Optimize(optimize::Arguments),
     /// Measure what this machine can do, and save it
     Device(device::Arguments),

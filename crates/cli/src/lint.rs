@@ -32,6 +32,12 @@ use arguments::Format;
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let arguments = arguments.checked()?;
     check_threads()?;
+    if let [only] = &arguments.paths[..]
+        && !arguments.is_stdin()
+        && !only.exists()
+    {
+        bail!("there is no file or folder {}", only.display());
+    }
     if arguments.watch {
         return watch::run(&arguments);
     }

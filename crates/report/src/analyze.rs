@@ -179,19 +179,25 @@ pub(crate) fn no_findings(analysis: &Analysis) -> &'static str {
     }
 }
 
+/// A replayed step that differs by less from the timed one is called the same.
+const SAME_STEP: f64 = 0.01;
+
 /// The step without the profiler's cost: measured, given or estimated.
 pub(crate) fn true_step(analysis: &Analysis) -> String {
     let step = &analysis.true_step;
     let [seconds, lower, upper] = [step.seconds, step.lower_seconds, step.upper_seconds].map(milliseconds);
     let recorded = milliseconds(step.recorded_seconds);
+    let misses = (step.played_seconds / step.seconds.max(f64::MIN_POSITIVE) - 1.0).abs() > SAME_STEP;
+    let of = match misses {
+        true => format!("the replayed step, {}", milliseconds(step.played_seconds)),
+        false => "the former".to_string(),
+    };
     match step.from {
         "measured" => format!(
-            "without the profiler a step takes {seconds} ({lower} to {upper}, {} steps), with it {recorded}: all shares are of the former",
+            "without the profiler a step takes {seconds} ({lower} to {upper}, {} steps), with it {recorded}: all shares are of {of}",
             step.timed_steps
         ),
-        "given" => {
-            format!("without the profiler a step takes {seconds}, with it {recorded}: all shares are of the former")
-        }
+        "given" => format!("without the profiler a step takes {seconds}, with it {recorded}: all shares are of {of}"),
         "estimated" => format!(
             "without the profiler a step may take {lower} to {upper}: all shares are of the recorded {recorded}"
         ),

@@ -31,6 +31,7 @@ pub fn sheet(sheet: &RecordSheet) -> String {
 fn place(figure: &SheetFigure) -> String {
     match (&figure.file, &figure.key) {
         (Some(file), Some(key)) => format!("`{key}` in `{file}`"),
+        (Some(whose), None) => whose.clone(),
         _ => "printed by the command".to_string(),
     }
 }

@@ -107,6 +107,8 @@ pub enum Document {
     File(&'static str),
     /// The analysis of the traces in the step's run folder.
     Analysis,
+    /// The reader's own answer: no program holds it.
+    Reader,
     /// The comparison of the traces in two folders.
     Comparison(&'static str, &'static str),
 }

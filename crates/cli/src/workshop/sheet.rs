@@ -44,10 +44,11 @@ impl Documents<'_> {
             name: figure.name.into(),
             file: figure.source.map(|(document, ..)| match document {
                 Document::File(file) => format!("{folder}/{file}"),
+                Document::Reader => "your answer".to_string(),
                 Document::Analysis => format!("headroom analyze --json {folder}"),
                 Document::Comparison(before, after) => format!("headroom compare --json {before} {after}"),
             }),
-            key: figure.source.map(|(_, key, _)| key.into()),
+            key: figure.source.map(|(_, key, _)| key.to_string()).filter(|key| !key.is_empty()),
             value,
         }
     }
@@ -58,6 +59,7 @@ fn read(document: Document, folder: &str, root: &Path) -> Option<Value> {
     let analysis = |folder: &str| analyze::of_one_run(&folders::of_page(root, folder)?, GzipRatio::Usual).ok();
     match document {
         Document::File(file) => folders::record(&folders::of_page(root, folder)?, file).ok(),
+        Document::Reader => None,
         Document::Analysis => serde_json::to_value(analysis(folder)?).ok(),
         Document::Comparison(before, after) => {
             serde_json::to_value(compare(&analysis(before)?, &analysis(after)?)).ok()
@@ -119,7 +121,8 @@ mod tests {
             assert!(!sheet.steps.is_empty(), "part {}", part.number);
             for step in part.steps {
                 let of_a_run = |figure: &Figure| {
-                    figure.source.is_some_and(|(document, ..)| !matches!(document, Document::Comparison(..)))
+                    let of_none = |document| matches!(document, Document::Comparison(..) | Document::Reader);
+                    figure.source.is_some_and(|(document, ..)| !of_none(document))
                 };
                 let kept = step.figures.iter().copied().flatten().any(of_a_run);
                 assert!(step.run.is_some() || !kept, "{}: its figures are in no folder", step.command);

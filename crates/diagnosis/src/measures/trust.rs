@@ -93,16 +93,14 @@ impl Trust {
         self.notes.push(text);
     }
 
-    /// Reports the profiler's part of the recorded step: all shares refer to the `without` seconds that remain of
-    /// `recorded`.
+    /// Reports the profiler's part of the recorded step, of which `without` seconds remain.
     pub fn taken_out(&mut self, without: f64, recorded: f64) {
         let share = (1.0 - without / recorded).max(0.0);
         self.profiler_overhead_share = Some(share);
         self.overhead_from = Some("measured");
         if share > TOO_MUCH_PROFILER {
             self.notes.push(format!(
-                "the profiler takes {:.0}% of the recorded step: {:.1} ms with it, {:.1} ms without; all shares \
-                 refer to the step without it",
+                "the profiler takes {:.0}% of the recorded step: {:.1} ms with it, {:.1} ms without",
                 100.0 * share,
                 1e3 * recorded,
                 1e3 * without

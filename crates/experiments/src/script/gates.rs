@@ -373,7 +373,9 @@ pub fn memory(originals: &[Note], kept: &[Note]) -> Option<Gate> {
     }
     let most = |notes: &[Note]| notes.iter().filter_map(Note::memory).max();
     let (before, after) = (most(originals)?, most(kept)?);
-    let about = format!("peak memory relative to the script's own {:.0} MB", before as f64 / (1 << 20) as f64);
+    let whose = if on_device { "device" } else { "process" };
+    let own = before as f64 / (1 << 20) as f64;
+    let about = format!("peak memory of the {whose} relative to the script's own {own:.0} MB");
     let before = before.max(1) as f64;
     let limit = MEMORY.max(1.0 + SMALL_BYTES as f64 / before);
     Some(gate("memory", after as f64 / before, limit, about))

@@ -146,6 +146,7 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         );
         writeln!(out, "{}", line.trim_end())?;
     }
+    writeln!(out, "  Share: of the time of all operators together.")?;
     if !last.is_empty() {
         writeln!(out, "  {}", targets::note(device))?;
     }

@@ -42,7 +42,7 @@ const AT_LEAST: f64 = 1.3;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A failure shows this many lines of the script's output.
-const MOST_LINES: usize = 12;
+const MOST_LINES: usize = 20;
 
 /// The minimum seconds of timed steps in a process: its start takes longer than that, and a host's pace drifts within a
 /// second.
@@ -414,6 +414,8 @@ impl Ended {
     fn words(&self, place: &Place) -> String {
         let printed = fs::read(place.log()).unwrap_or_default();
         let printed = String::from_utf8_lossy(&printed);
+        // The script runs in a copy: its own folder is the one that the user knows.
+        let printed = printed.replace(&format!("{}/", place.folder.display()), "");
         let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines[lines.len().saturating_sub(MOST_LINES)..].join("\n    ");
         let how = match self {
@@ -424,7 +426,15 @@ impl Ended {
             }
             Ended::Interrupted => return "interrupted".into(),
         };
-        if last.is_empty() { how } else { format!("{how}; its last output:\n    {last}") }
+        match (self, last.is_empty()) {
+            (_, true) => how,
+            (Ended::By(status), false) if !status.success() => {
+                format!(
+                    "{how}; its last output:\n    {last}\n  help: the script must run without `headroom optimize` first"
+                )
+            }
+            _ => format!("{how}; its last output:\n    {last}"),
+        }
     }
 }
 

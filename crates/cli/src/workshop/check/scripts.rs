@@ -67,6 +67,7 @@ pub fn remedies(place: &Path) -> Result<Answers, String> {
         report: written(place, "optimize.html"),
         agree: match failed {
             Some((name, gate)) => Err(format!("the gate {name} fails: {} beyond {}", gate.figure, gate.limit)),
+            None if found.kept.is_empty() => Ok("nothing was kept".to_string()),
             None if found.ci95_low <= found.speedup && found.speedup <= found.ci95_high => {
                 Ok(format!("{:.2}× inside its interval, losses agree", found.speedup))
             }

@@ -13,6 +13,10 @@ pub const fn kept(name: &'static str, file: &'static str, key: &'static str, uni
     Figure { name, source: Some((Document::File(file), key, unit)) }
 }
 
+pub const fn answered(name: &'static str) -> Figure {
+    Figure { name, source: Some((Document::Reader, "", Unit::Words)) }
+}
+
 pub const fn analyzed(name: &'static str, key: &'static str, unit: Unit) -> Figure {
     Figure { name, source: Some((Document::Analysis, key, unit)) }
 }

@@ -4,7 +4,7 @@
 use super::Unit::{Change, Count, Entries, Mebibytes, Number, Percent, Rate, Seconds, Share, Times, Words};
 use super::figures::{
     BATCH_POINTS, BOTTLENECKS, PROFILE, RECORDED, SEQUENCE_POINTS, SIZES, SIZES_OF_A_GPU, SPEED, TOP_TEN, TOP_THREE,
-    VERSIONS, analyzed, compared, kept, printed,
+    VERSIONS, analyzed, answered, compared, kept, printed,
 };
 use super::{Agreement, Expected, ExpectedRun, Machines, Part, Step, Training, Writes};
 use headroom_record::flops::FLOPS_FILE as FLOPS;
@@ -96,7 +96,7 @@ pub const PARTS: &[Part] = &[
                 figures: &[&[
                     printed("change of the time per step"),
                     printed("its 95% interval"),
-                    printed("does the interval exclude 0?"),
+                    answered("does the interval exclude 0?"),
                 ]],
             },
             Step {
@@ -332,7 +332,7 @@ pub const PARTS: &[Part] = &[
                 figures: &[&[
                     printed("change of the time per step"),
                     printed("its 95% interval"),
-                    printed("does the interval exclude 0?"),
+                    answered("does the interval exclude 0?"),
                 ]],
             },
             Step {
@@ -411,7 +411,7 @@ pub const PARTS: &[Part] = &[
                 title: "Read the script",
                 command: "headroom lint slow_train.py",
                 run: None,
-                figures: &[&[printed("findings"), printed("the one that you expect to cost most")]],
+                figures: &[&[printed("findings"), answered("the one that you expect to cost most")]],
             },
             Step {
                 title: "Record it as it is",
