@@ -154,7 +154,7 @@ pub fn is_possible_mfu(percent: f64) -> bool {
     (0.0..=100.0).contains(&percent)
 }
 
-/// The workshop's classes of MFU.
+/// The original course's classes of MFU.
 pub fn workshop_mfu_class(mfu_percent: f64) -> &'static str {
     match mfu_percent {
         share if share < 20.0 => "below 20%: severely underutilized",

@@ -72,9 +72,14 @@ impl PassEffect {
         if place.time > 0.0 { ((self.stays)(place, causal_share) / place.time).clamp(0.0, 1.0) } else { 1.0 }
     }
 
+    /// Whether the pass touches the place; operators that only watch the run are not the model's.
+    pub fn shortens(&self, place: &PlaceStats, facts: &StepFacts) -> bool {
+        !facts.instrumentation.contains(&place.name) && (self.touches)(place)
+    }
+
     /// Seconds per step that the pass affects, and how many it saves at most.
     pub fn seconds(&self, facts: &StepFacts) -> (f64, f64) {
-        let touched = facts.places.iter().filter(|place| (self.touches)(place));
+        let touched = facts.places.iter().filter(|place| self.shortens(place, facts));
         touched.fold((0.0, 0.0), |(time, saved), place| {
             (time + place.time, saved + (place.time - (self.stays)(place, facts.causal_share)).max(0.0))
         })
@@ -213,11 +218,8 @@ fn targets(facts: &StepFacts) -> Vec<OptimizationTarget> {
 /// Seconds per step that a place could be reduced to, and its passes that are not applied yet: with those passes,
 /// otherwise at its roof. No pass is named for an operator that only monitors the run.
 pub fn target(place: &PlaceStats, facts: &StepFacts) -> (f64, Vec<String>) {
-    let needed = !facts.instrumentation.contains(&place.name);
-    let missing: Vec<&PassEffect> = PASS_EFFECTS
-        .iter()
-        .filter(|effect| needed && (effect.touches)(place) && facts.passes.lacks(effect.pass))
-        .collect();
+    let missing: Vec<&PassEffect> =
+        PASS_EFFECTS.iter().filter(|effect| effect.shortens(place, facts) && facts.passes.lacks(effect.pass)).collect();
     let stays = |effect: &&PassEffect| place.time * effect.staying_share(place, facts.causal_share);
     let time = missing.iter().map(stays).fold(place.floor.min(place.time), f64::min);
     (time, missing.iter().map(|effect| effect.pass.to_string()).collect())

@@ -174,3 +174,17 @@ fn a_target_is_the_roof_until_a_missing_pass_takes_more_away() {
     let cached = place("silu", "layers.*.mlp", "forward", 0.2, 0.3);
     assert_eq!(of(&cached, &[]), (0.2, vec![]));
 }
+
+#[test]
+fn an_operator_that_only_watches_the_run_is_not_what_a_pass_shortens() {
+    let places = [
+        place("adamw", "optimizer", "optimizer", 0.05, 0.01),
+        place("gradient_norm", "optimizer", "optimizer", 0.04, 0.01),
+    ];
+    check(&places, &["fuse-optimizer"], |facts, found| {
+        let (_, effect) = PassEffect::numbered("fuse-optimizer").unwrap();
+        let (time, _) = effect.seconds(facts);
+        assert!((time - 0.05).abs() < 1e-12, "{time}");
+        assert_eq!(row(found, "Optimizer").percent_of_time, Some(5.0), "the same share in both");
+    });
+}

@@ -62,7 +62,7 @@ fn missing(evidence: &Evidence, pass: &str) -> Vec<Found> {
             .places
             .iter()
             .find(|row| row.module == place && row.name == call.name && row.phase == call.phase.name())?;
-        (effect.touches)(place).then(|| effect.staying_share(place, facts.causal_share))
+        effect.shortens(place, &facts).then(|| effect.staying_share(place, facts.causal_share))
     };
     let (view, device) = (evidence.view, &evidence.view.trace.device);
     // By operator id: the share of its kernels that remains.

@@ -23,7 +23,7 @@ pub fn markdown(profile: &Profile) -> String {
     );
     section("Impact against effort", &matrix(profile));
     section("Furthest from the roof", &table(&tables::targets(profile)));
-    section("The workshop's classes", &(table(&tables::workshop_classes(profile)) + &noted(tables::CLASS_NOTE)));
+    section("The original course's classes", &(table(&tables::workshop_classes(profile)) + &noted(tables::CLASS_NOTE)));
     if let Some(nodes) = tables::nodes(profile) {
         section(tables::NODES, &table(&nodes));
     }

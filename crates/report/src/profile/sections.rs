@@ -35,7 +35,10 @@ pub fn after(profile: &Profile) -> Vec<(&'static str, String)> {
         ("Roofline", roofline(profile)),
         ("Memory", memory(profile)),
         ("Furthest from the roof", table(&tables::targets(profile), "")),
-        ("The workshop's classes", table(&tables::workshop_classes(profile), "narrow") + &note(tables::CLASS_NOTE)),
+        (
+            "The original course's classes",
+            table(&tables::workshop_classes(profile), "narrow") + &note(tables::CLASS_NOTE),
+        ),
     ];
     if let Some(nodes) = tables::nodes(profile) {
         sections.push((tables::NODES, table(&nodes, "")));

@@ -150,7 +150,7 @@ fn gpu_state(state: &GpuState) -> String {
     )
 }
 
-/// The workshop's classes, which this report shows but draws no conclusions from.
+/// The original course's classes, which this report shows but draws no conclusions from.
 pub fn workshop_classes(profile: &Profile) -> Table {
     let intensity = &profile.run.computational_intensity;
     let efficiency = &profile.run.efficiency_metrics;
