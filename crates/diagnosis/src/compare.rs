@@ -5,7 +5,7 @@ mod limit;
 
 use std::collections::BTreeMap;
 
-use headroom_record::statistics::{MISSED, student_quantile};
+use headroom_record::statistics::{MISSED, StepStatistics, ratio_of, student_quantile};
 
 use crate::analysis::Analysis;
 use crate::measures::per_step::PerStep;
@@ -87,18 +87,26 @@ fn timed_change(before: &TrueStep, after: &TrueStep) -> Option<StepChange> {
     if !is_timed(before) || !is_timed(after) {
         return None;
     }
-    let ratio = after.seconds / before.seconds;
-    let distance = |one: f64, other: f64| (one / other).ln();
-    let down = distance(after.seconds, after.lower_seconds).hypot(distance(before.upper_seconds, before.seconds));
-    let up = distance(after.upper_seconds, after.seconds).hypot(distance(before.seconds, before.lower_seconds));
-    let enough = before.timed_steps.min(after.timed_steps) >= STEPS_OF_A_MEDIAN;
+    let interval = ratio_of(&statistics(after), &statistics(before));
     Some(StepChange {
         before_seconds: before.seconds,
         after_seconds: after.seconds,
-        relative: ratio - 1.0,
-        interval: enough.then(|| [ratio * (-down).exp() - 1.0, ratio * up.exp() - 1.0]),
+        relative: after.seconds / before.seconds - 1.0,
+        interval: interval.map(|ratio| [ratio.low - 1.0, ratio.high - 1.0]),
         timed_without_profiler: true,
     })
+}
+
+/// With fewer steps, the stated bounds of the median are not a 95% interval.
+fn statistics(step: &TrueStep) -> StepStatistics {
+    let has_interval = step.timed_steps >= STEPS_OF_A_MEDIAN;
+    StepStatistics {
+        steps: step.timed_steps as u64,
+        median: Some(step.seconds),
+        ci95_low: has_interval.then_some(step.lower_seconds),
+        ci95_high: has_interval.then_some(step.upper_seconds),
+        ..StepStatistics::default()
+    }
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -4,6 +4,7 @@ mod join;
 mod loader;
 mod undisturbed;
 
+use headroom_record::statistics::step_statistics;
 use headroom_trace::{CallKind, Trace};
 use serde::Serialize;
 
@@ -325,23 +326,12 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The narrowest pair of order statistics around the median whose two tails are at most 2.5% each.
+/// The 95% interval of the median; the least and the largest value if too few for one.
 fn median_interval(values: &[f64]) -> (f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let count = sorted.len();
-    // The probability that at most `below` of `count` values lie under the median.
-    let mut below = 0;
-    let (mut chance, mut term) = (0.5f64.powi(count as i32), 0.5f64.powi(count as i32));
-    while below + 1 < count / 2 {
-        term *= (count - below) as f64 / (below + 1) as f64;
-        if chance + term > 0.025 {
-            break;
-        }
-        chance += term;
-        below += 1;
-    }
-    (sorted[below], sorted[count - 1 - below])
+    let found = step_statistics(values);
+    let least = || values.iter().copied().fold(f64::INFINITY, f64::min);
+    let largest = || values.iter().copied().fold(0.0, f64::max);
+    (found.ci95_low.unwrap_or_else(least), found.ci95_high.unwrap_or_else(largest))
 }
 
 #[cfg(test)]

@@ -426,15 +426,11 @@ impl Ended {
             }
             Ended::Interrupted => return "interrupted".into(),
         };
-        match (self, last.is_empty()) {
-            (_, true) => how,
-            (Ended::By(status), false) if !status.success() => {
-                format!(
-                    "{how}; its last output:\n    {last}\n  help: the script must run without `headroom optimize` first"
-                )
-            }
-            _ => format!("{how}; its last output:\n    {last}"),
-        }
+        let help = match self {
+            Ended::By(status) if !status.success() => "\n  help: the script must run without `headroom optimize` first",
+            _ => "",
+        };
+        if last.is_empty() { how } else { format!("{how}; its last output:\n    {last}{help}") }
     }
 }
 
