@@ -87,7 +87,7 @@ pub struct Arguments {
     #[arg(long)]
     ablation: bool,
     /// Rounds before the race is first judged; a round takes the better of two steps of each list, in turns. Doubled while verdicts
-    /// are open [default: 8]. For a script: processes per side at the end [default: 4]
+    /// are open [default: 9]. For a script: processes per side at the end [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
     rounds: Option<u16>,
     /// Seconds for all measurements; verdicts still open by then are undecided
@@ -122,7 +122,7 @@ impl Arguments {
 }
 
 /// Rounds before the race is first judged.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 9;
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     if arguments.script.is_given() {
@@ -245,8 +245,7 @@ fn among_ranks(
     ladder: &Ladder,
     rates: &Rates,
 ) -> anyhow::Result<Vec<RankForecast>> {
-    let kept = ladder.versions.last().map_or(1.0, |rung| rung.measured.ratio);
-    let alone = (ladder.baseline_seconds / kept, rates, setting.opening.threads);
+    let alone = (ladder.raced_seconds.1, rates, setting.opening.threads);
     let mut rows = Vec::new();
     for ranks in arguments.ranks.iter().copied().map(usize::from) {
         let between = if setting.device == DeviceSpec::Cpu { Between::Cpus } else { Between::Gpus };
@@ -335,7 +334,7 @@ fn headline(record: &ValidationRecord, step: &StepConfig) -> Headline {
     let kept = record.kept_row();
     Headline {
         parameters: Some(step.model.parameters().total()),
-        step_seconds: kept.map(|row| record.baseline_step_seconds / row.measured_speedup),
+        step_seconds: kept.map(|_| step.shape.batch_size as f64 / record.targets.samples_per_sec_after),
         peak_memory_mb: kept.map(|row| row.memory_after_mb),
         speedup: kept.map(|row| row.measured_speedup),
         measured: true,

@@ -1,5 +1,9 @@
 //! This machine: its processor, its memory, and this process's use of them.
 
+mod interference;
+
+pub use interference::{InterferenceWatch, Work};
+
 use std::fs;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,6 @@
-//! The ladder: searches for passes forwards, best predicted first, and backwards, by leaving passes out. The resulting
-//! lists and the versions then race against each other, and the fastest is kept.
+//! The ladder: lists of passes, built up in the order of their predicted saving and by leaving single passes out, run a
+//! few rounds each. The most promising ones then race against Version 1, and the one with the largest proven gain is
+//! kept.
 
 mod checkpointing;
 mod finals;
@@ -10,6 +11,7 @@ mod rung;
 mod search;
 
 pub use checkpointing::Checkpointing;
+pub use finals::Conduct;
 pub use layout::LayoutFacts;
 pub use points::Point;
 pub use rung::{Accuracy, Rung, Surprise, Verdict, accuracy};
@@ -18,15 +20,14 @@ use crate::bench::{Bench, ExperimentError, Setting, Variant, fastest_calls, prog
 use crate::findings::{BaselineProfile, baseline_profile};
 use crate::gates::{self, Outputs};
 use crate::prediction::Calibration;
-use crate::turns::{Patience, Speedup};
-use crate::validation::{Validation, curve_limit, outputs_and_curve, tolerance, validate};
+use crate::turns::{LEAST_ROUNDS, Patience, Speedup};
+use crate::validation::{Validation, curve_limit, outputs, outputs_and_curve, tolerance, validate};
 use finals::Finals;
 use forecast::Forecasts;
 use headroom_graph::cost::Rates;
 use headroom_graph::passes::{OFFERED, PassList};
 use headroom_training::program::{Keep, StepConfig};
 use rung::by_op;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Settings of a climb.
@@ -66,7 +67,13 @@ pub struct Ladder {
     pub versions: Vec<Rung>,
     /// All passes against all but one.
     pub ablation: Vec<Rung>,
+    /// The list with the largest proven gain that passes every gate; empty if none is proved.
     pub kept: PassList,
+    /// A list that looked faster and was not proved, if none was.
+    pub unproved: Option<(PassList, Speedup)>,
+    /// Seconds of Version 1 and of the kept list, as the race counts them.
+    pub raced_seconds: (f64, f64),
+    pub conduct: Conduct,
     /// Lists that may be as fast as the kept one, and their speed relative to it.
     pub as_good: Vec<(PassList, Speedup)>,
     pub validation: Validation,
@@ -86,16 +93,15 @@ pub trait Watcher {
 /// Recorded steps of Version 1: an odd number, so that one of them is the median.
 const RECORDED: usize = 9;
 
-/// Steps in the loss curve of every list; the kept one's is longer.
+/// Steps in the reference's loss curve; a list is compared over the steps of its warm-up, at most these.
 const SHORT_CURVE: usize = 5;
 
 /// Label of the time between operators.
 pub const BETWEEN_OPERATORS: &str = "between operators";
 
 /// Share of the total time after which each part of the climb adds no more rounds.
-const FORWARD_UNTIL: f64 = 0.25;
-const BACKWARD_UNTIL: f64 = 0.5;
-const FINALS_UNTIL: f64 = 0.95;
+const SCREENED_UNTIL: f64 = 0.45;
+const PROVED_UNTIL: f64 = 0.95;
 
 /// Checkpointing gets one in this many parts of the time, in addition to it.
 const SHARE_OF_CHECKPOINTING: u32 = 12;
@@ -106,12 +112,15 @@ pub fn climb(
     wanted: &Wanted,
     watcher: &mut dyn Watcher,
 ) -> Result<Ladder, ExperimentError> {
+    let started = Instant::now();
+    let until = |share: f64| started + wanted.patience.time.mul_f64(share);
     watcher.doing("profiling Version 1");
     let climber = Climber { step, setting };
-    let mut baseline = climber.warm(&PassList::none())?;
+    let (mut baseline, curve) = climber.warm(&PassList::none())?;
     let mut recording = baseline.record_steps(RECORDED)?;
     let mut calibration = Calibration::default();
-    calibration.learn(&baseline.program, &fastest_calls(&recording, baseline.calls()));
+    let calls = fastest_calls(&recording, baseline.calls());
+    calibration.learn(&baseline.program, &calls);
     recording.keep_median_step();
     let profile = baseline_profile(&baseline, &recording, wanted.rates, &step.model)?;
     let (baseline_seconds, baseline_by_op) = median_step(&baseline, &recording);
@@ -119,49 +128,54 @@ pub fn climb(
     watcher.doing("probing fused kernels on one layer");
     climber.probe(&mut calibration)?;
     let mut forecasts = Forecasts::new(calibration.clone());
-
-    let started = Instant::now();
-    let until = |share: f64| started + wanted.patience.time.mul_f64(share);
     let mut checks = Checks::new(step, setting)?;
-    let quick = Patience { rounds: SEARCHED_ROUNDS, most_rounds: 4 * SEARCHED_ROUNDS, ..wanted.patience };
-    let forward =
-        climber.forwards(calibration, baseline, &mut forecasts, &mut checks, &quick, until(FORWARD_UNTIL), watcher)?;
-    let backward = climber.backwards(&quick, wanted.room, until(BACKWARD_UNTIL), watcher)?;
-
-    let order = search::order(&forward, &backward);
     let mut finals = Finals::new(&climber, wanted.patience, wanted.min_speedup, wanted.room);
-    let everything = chain(&PassList::all(), &order);
-    let mut lists = vec![PassList::none()];
-    lists.extend(everything);
-    lists.push(PassList::version_2());
-    lists.extend(search::left_out(&backward));
+    let first = finals.enter(&PassList::none())?;
+    finals.hold(first, baseline, curve);
+    finals.record(first)?;
+    let order = climber.chain_by_prediction(calibration, &mut forecasts, &mut finals, watcher)?;
+    finals.enter(&PassList::version_2())?;
+    for list in search::all_but_one() {
+        finals.enter(&list)?;
+    }
     if wanted.ablation == Ablation::Yes {
-        lists.extend(OFFERED.iter().map(|pass| PassList::all().without(pass.name)));
+        for pass in &OFFERED {
+            finals.enter(&PassList::all().without(pass.name))?;
+        }
     }
-    for list in lists {
-        finals.add(list, &mut checks)?;
+    let screening = Patience { rounds: SCREENED_ROUNDS, most_rounds: 2 * wanted.patience.rounds, ..wanted.patience };
+    finals.screen(&screening, until(SCREENED_UNTIL), watcher)?;
+    let nominated = finals.enter(&search::helpful(&order, |list| finals.speed(list)))?;
+    finals.prove(&[nominated], &mut checks, until(PROVED_UNTIL), watcher)?;
+
+    finals.release();
+    let (kept, list, validation) = first_that_passes(&finals, &climber, wanted, watcher)?;
+    let way = chain(&list, &order);
+    finals.measure_way(&way, &screening, until(1.0), watcher)?;
+    let shown = way.iter().cloned().chain([PassList::version_2(), PassList::all()]);
+    let ablated = OFFERED.iter().map(|pass| PassList::all().without(pass.name));
+    for list in shown.chain(ablated.filter(|_| wanted.ablation == Ablation::Yes)) {
+        let at = finals.enter(&list)?;
+        finals.check(at, &mut checks)?;
     }
-    finals.race_all(until(FINALS_UNTIL), watcher)?;
-    let kept = finals.settle(&order, &mut checks, until(1.0), watcher)?;
-    let way = chain(&finals.list(kept), &order);
     let tried = finals.rungs(&way, kept, &forecasts);
     let versions = finals.versions(kept, &forecasts);
     let ablation = match wanted.ablation {
         Ablation::Yes => finals.ablation(),
         Ablation::No => vec![],
     };
-    let (list, speedup, as_good) = (finals.list(kept), finals.over_baseline(kept), finals.as_good(kept));
+    let (as_good, unproved, conduct) = (finals.as_good(kept), finals.unproved(), finals.conduct());
+    let raced = |at: usize| finals.seconds(at).map_or(baseline_seconds, |seconds| seconds.value);
+    let raced_seconds = (raced(0), raced(0) / finals.over_baseline(kept).ratio);
     let mut points = points::at_asked_shape(&finals, kept, step.shape);
     drop(finals);
 
     watcher.doing("trying activation checkpointing in turns with the kept list");
+    let quick = Patience { rounds: LEAST_ROUNDS, most_rounds: 4 * LEAST_ROUNDS, ..wanted.patience };
     let short = Patience { time: wanted.patience.time / SHARE_OF_CHECKPOINTING, ..quick };
     let checkpointing = checkpointing::try_checkpointing(&climber, &list, &checks, short)?;
     watcher.doing("timing Version 1, Version 2 and the kept list at twice the batch and length");
     points.extend(points::at_larger_shape(&climber, &list, &wanted.patience, wanted.room, watcher)?);
-
-    watcher.doing("checking the gates");
-    let validation = validate(step, setting, &Variant::of(&list), wanted.curve_steps, &speedup, wanted.min_speedup)?;
     Ok(Ladder {
         baseline_seconds,
         baseline_steps: RECORDED,
@@ -171,6 +185,9 @@ pub fn climb(
         versions,
         ablation,
         kept: list.clone(),
+        unproved,
+        raced_seconds,
+        conduct,
         as_good,
         validation,
         checkpointing,
@@ -179,8 +196,33 @@ pub fn climb(
     })
 }
 
-/// Rounds per comparison of the search, which only has to nominate lists for the race.
-const SEARCHED_ROUNDS: usize = 4;
+/// The proved list with the largest gain that passes every other gate too; Version 1 if there is none.
+fn first_that_passes(
+    finals: &Finals,
+    climber: &Climber,
+    wanted: &Wanted,
+    watcher: &mut dyn Watcher,
+) -> Result<(usize, PassList, Validation), ExperimentError> {
+    watcher.doing("checking the gates");
+    let validated = |at: usize| -> Result<(usize, PassList, Validation), ExperimentError> {
+        let (list, speedup) = (finals.list(at), finals.over_baseline(at));
+        let variant = Variant::of(&list);
+        let (step, setting) = (climber.step, climber.setting);
+        let validation = validate(step, setting, &variant, wanted.curve_steps, &speedup, wanted.min_speedup)?;
+        Ok((at, list, validation))
+    };
+    for at in finals.proved() {
+        let found = validated(at)?;
+        if found.2.gates.iter().all(|gate| gate.passed() || gate.name == "throughput") {
+            return Ok(found);
+        }
+        watcher.doing("a gate failed: checking the next list");
+    }
+    validated(0)
+}
+
+/// Least rounds of the screening, which only has to name the lists that could be the best.
+const SCREENED_ROUNDS: usize = 3;
 
 /// The one recorded step: its seconds, and those of its operators, longest first, with the time between them last.
 fn median_step(
@@ -202,10 +244,11 @@ struct Climber<'a> {
 }
 
 impl Climber<'_> {
-    fn warm(&self, list: &PassList) -> Result<Bench, ExperimentError> {
+    /// A model after its warm-up, and the losses of those steps.
+    fn warm(&self, list: &PassList) -> Result<(Bench, Vec<f32>), ExperimentError> {
         let mut bench = Bench::new(self.step, &Variant::of(list), Keep::OnlyTheLoss, self.setting)?;
-        bench.losses(bench.warm_up_steps())?;
-        Ok(bench)
+        let curve = bench.losses(bench.warm_up_steps())?;
+        Ok((bench, curve))
     }
 }
 
@@ -220,34 +263,34 @@ struct Check {
     exact: bool,
 }
 
-/// Checks every list once.
+impl Check {
+    /// Of Version 1 against itself.
+    const SAME: Check = Check { loss_difference: 0.0, gradient_difference: 0.0, curve_difference: 0.0, exact: true };
+}
+
+/// Holds the results of Version 1.
 struct Checks<'a> {
     step: &'a StepConfig,
     setting: &'a Setting,
     reference: (Outputs, Vec<f32>),
-    known: BTreeMap<String, Check>,
 }
 
 impl<'a> Checks<'a> {
     fn new(step: &'a StepConfig, setting: &'a Setting) -> Result<Checks<'a>, ExperimentError> {
         let reference = outputs_and_curve(step, &Variant::baseline(), setting, SHORT_CURVE)?;
-        let same = Check { loss_difference: 0.0, gradient_difference: 0.0, curve_difference: 0.0, exact: true };
-        Ok(Checks { step, setting, reference, known: [(PassList::none().label(), same)].into() })
+        Ok(Checks { step, setting, reference })
     }
 
-    fn of(&mut self, list: &PassList) -> Result<Check, ExperimentError> {
-        if let Some(known) = self.known.get(&list.label()) {
-            return Ok(*known);
-        }
-        let (have, curve) = outputs_and_curve(self.step, &Variant::of(list), self.setting, SHORT_CURVE)?;
+    /// `curve` are the losses of the list's first steps.
+    fn of(&self, list: &PassList, curve: &[f32]) -> Result<Check, ExperimentError> {
+        let have = outputs(self.step, &Variant::of(list), self.setting)?;
         let (loss_difference, gradient_difference) = gates::difference(&self.reference.0, &have);
-        let curve_difference = gates::loss_curve(&self.reference.1, &curve, f64::INFINITY).figure;
+        let steps = curve.len().min(self.reference.1.len());
+        let curve_difference = gates::loss_curve(&self.reference.1[..steps], &curve[..steps], f64::INFINITY).figure;
         let exact = loss_difference <= tolerance(list)
             && gradient_difference <= tolerance(list)
             && curve_difference <= curve_limit(list);
-        let check = Check { loss_difference, gradient_difference, curve_difference, exact };
-        self.known.insert(list.label(), check);
-        Ok(check)
+        Ok(Check { loss_difference, gradient_difference, curve_difference, exact })
     }
 }
 

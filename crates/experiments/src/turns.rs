@@ -1,11 +1,17 @@
-//! Benches that alternate until their ratios are known well enough or time is up.
+//! Contestants that alternate until their ratios are known well enough or time is up. Everything that races, races here.
 //!
-//! A look at the figures may end the measurement, and looking repeatedly until the answer suits gives a wrong answer
-//! more often than one time in twenty. So the number of looks is fixed in advance, the error probability of an interval
-//! is divided by it, and every reported interval holds with 95% however the measurement ended
-//! ([0022](../../../docs/decisions/0022-one-race-decides.md)).
+//! Three things can make such a measurement say something wrong
+//! ([0052](../../../docs/decisions/0052-proof-before-luck.md)):
+//!
+//! - Other programs. Every turn is watched; one that was disturbed is taken again, and a round in which a turn stayed
+//!   disturbed does not count. The decision is made from the machine's counters before any time is looked at, so it
+//!   favours nobody.
+//! - A few bad rounds. Ratios are trimmed means of paired logarithms, which a round cannot spoil.
+//! - Looking often. A look at the figures may end the measurement, and looking until the answer suits is wrong more
+//!   often than one time in twenty. So the number of looks is fixed in advance and the error of each is Pocock's.
 
 use crate::bench::{Bench, ExperimentError};
+use headroom_engine::machine::{InterferenceWatch, Work};
 use headroom_record::statistics::{Interval, MISSED, trimmed_mean};
 use std::time::{Duration, Instant};
 
@@ -20,14 +26,37 @@ pub struct Patience {
     pub time: Duration,
 }
 
-/// Fewer rounds give no interval.
-pub const LEAST_ROUNDS: usize = 4;
+/// With fewer rounds nothing can be trimmed, so that one of them could spoil an interval.
+pub const LEAST_ROUNDS: usize = 5;
+
+/// A turn of which other programs took more than this share is taken again. Of work in another process only the waits of
+/// the whole machine are known, which has always some.
+fn most_interference(work: Work) -> f64 {
+    match work {
+        Work::Here => 0.02,
+        Work::Elsewhere => 0.10,
+    }
+}
+
+/// How often a turn is taken again.
+const REPEATS: usize = 2;
+
+/// After so many turns in a row that stayed disturbed the load is taken to be steady, and repeating ends until a turn
+/// is undisturbed.
+const STEADY: usize = 8;
 
 impl Patience {
     /// Number of possible looks: one before each doubling, and one more if the clock ends it.
     pub fn looks(&self) -> u32 {
         (self.most_rounds / self.rounds.max(1)).max(1).ilog2() + 2
     }
+}
+
+/// Error probability of each of so many looks at which all of them together miss with 5% (Pocock's boundaries). They
+/// hold for looks at equal distances; for doubled ones the coverage is tested by simulation.
+fn missed_per_look(looks: u32) -> f64 {
+    const POCOCK: [f64; 8] = [0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120];
+    POCOCK.get(looks.saturating_sub(1) as usize).copied().unwrap_or(MISSED / f64::from(looks.max(1)))
 }
 
 /// A ratio of times with its 95% confidence interval.
@@ -66,16 +95,38 @@ const PRECISE: f64 = 0.01;
 /// Precise enough if faster or slower is decided.
 const DECIDED: f64 = 0.02;
 
-/// Takes turns in a race.
-pub trait Contestant {
-    /// Seconds of one step.
-    fn seconds(&mut self) -> Result<f64, ExperimentError>;
+/// One timed turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turn {
+    pub seconds: f64,
+    /// Time that other programs took, as a share of the turn; `None` where the system does not tell.
+    pub interference: Option<f64>,
+    /// Whether that is too much.
+    pub is_disturbed: bool,
 }
 
+/// Takes turns in a race.
+pub trait Contestant {
+    type Error;
+
+    fn turn(&mut self) -> Result<Turn, Self::Error>;
+}
+
+/// The better of two steps: the first one finds the caches filled by somebody else.
 impl Contestant for Bench {
-    fn seconds(&mut self) -> Result<f64, ExperimentError> {
-        Bench::seconds(self)
+    type Error = ExperimentError;
+
+    fn turn(&mut self) -> Result<Turn, ExperimentError> {
+        watched(Work::Here, || Ok(self.seconds()?.min(self.seconds()?)))
     }
+}
+
+/// Times something and counts what other programs took of it.
+pub fn watched<E>(work: Work, seconds: impl FnOnce() -> Result<f64, E>) -> Result<Turn, E> {
+    let watch = InterferenceWatch::start(work);
+    let seconds = seconds()?;
+    let interference = watch.share();
+    Ok(Turn { seconds, interference, is_disturbed: interference.is_some_and(|share| share > most_interference(work)) })
 }
 
 /// Times of all contestants in every round, as logarithms of seconds. The first contestant is in every round and every
@@ -84,56 +135,107 @@ impl Contestant for Bench {
 pub struct Rounds {
     /// By contestant and round; NaN if it sat out.
     logs: Vec<Vec<f64>>,
-    count: usize,
+    /// By round, whether a turn stayed disturbed.
+    disturbed: Vec<bool>,
+    repeated: Vec<Repeated>,
     looks: u32,
+}
+
+/// A turn that was taken again, and the interference that it had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Repeated {
+    pub round: usize,
+    pub contestant: usize,
+    pub interference: f64,
 }
 
 impl Rounds {
     /// `looks` is how often intervals may be looked at before the measurement ends.
     pub fn new(looks: u32) -> Rounds {
-        Rounds { logs: vec![], count: 0, looks: looks.max(1) }
+        Rounds { logs: vec![], disturbed: vec![], repeated: vec![], looks: looks.max(1) }
     }
 
     /// Adds a contestant, from the next round on.
     pub fn join(&mut self) -> usize {
-        self.logs.push(vec![f64::NAN; self.count]);
+        self.logs.push(vec![f64::NAN; self.disturbed.len()]);
         self.logs.len() - 1
     }
 
-    /// Adds a round with the seconds of those who took part.
-    pub fn push(&mut self, seconds: &[(usize, f64)]) {
+    /// Adds a round with the turns of those who took part.
+    pub fn push(&mut self, turns: &[(usize, Turn)]) {
         self.logs.iter_mut().for_each(|own| own.push(f64::NAN));
-        for &(contestant, seconds) in seconds {
-            self.logs[contestant][self.count] = seconds.ln();
+        for (contestant, turn) in turns {
+            self.logs[*contestant][self.disturbed.len()] = turn.seconds.ln();
         }
-        self.count += 1;
+        self.disturbed.push(turns.iter().any(|(_, turn)| turn.is_disturbed));
+    }
+
+    /// Forgets all earlier rounds of these contestants, so that figures from now on owe nothing to the rounds by which
+    /// they were chosen. The first contestant keeps its rounds, for those who are not chosen.
+    pub fn start_over(&mut self, chosen: &[usize]) {
+        for &contestant in chosen.iter().filter(|contestant| **contestant != 0) {
+            self.logs[contestant].fill(f64::NAN);
+        }
+    }
+
+    /// Rounds that do not count, because a turn stayed disturbed. If too few are left without them, all count.
+    pub fn dropped(&self) -> Vec<usize> {
+        let clean = self.disturbed.iter().filter(|disturbed| !**disturbed).count();
+        let all_count = clean < LEAST_ROUNDS;
+        let is_dropped = |round: &usize| self.disturbed[*round] && !all_count;
+        (0..self.disturbed.len()).filter(is_dropped).collect()
+    }
+
+    /// Rounds in which a turn stayed disturbed, whether they count or not.
+    pub fn disturbed(&self) -> usize {
+        self.disturbed.iter().filter(|disturbed| **disturbed).count()
+    }
+
+    /// Seconds of two contestants in the rounds that count and that both were in.
+    pub fn pairs(&self, one: usize, other: usize) -> Vec<(f64, f64)> {
+        let dropped = self.dropped();
+        let pairs = self.counted(&dropped).map(|round| (self.logs[one][round].exp(), self.logs[other][round].exp()));
+        pairs.filter(|(one, other)| !one.is_nan() && !other.is_nan()).collect()
+    }
+
+    pub fn repeated(&self) -> &[Repeated] {
+        &self.repeated
+    }
+
+    pub fn count(&self) -> usize {
+        self.disturbed.len()
     }
 
     /// Seconds of one contestant: the geometric mean over its rounds; `None` before its first round.
     pub fn seconds(&self, of: usize) -> Option<Interval> {
-        let logs: Vec<f64> = self.logs.get(of)?.iter().copied().filter(|log| !log.is_nan()).collect();
+        self.logs.get(of)?;
+        let dropped = self.dropped();
+        let logs: Vec<f64> =
+            self.counted(&dropped).map(|round| self.logs[of][round]).filter(|log| !log.is_nan()).collect();
         if logs.is_empty() {
             return None;
         }
-        let mean = trimmed_mean(&logs, MISSED / f64::from(self.looks));
+        let mean = trimmed_mean(&logs, missed_per_look(self.looks));
         let exp = |log: f64| log.exp().min(f64::MAX);
         Some(Interval { value: exp(mean.value), low: exp(mean.low), high: exp(mean.high) })
     }
 
     /// How much faster one is than another.
     pub fn speedup(&self, of: usize, over: usize) -> Speedup {
-        let rounds = |contestant: usize| self.differences(contestant, 0).len();
+        let dropped = self.dropped();
+        let differences = |of: usize, over: usize| self.differences(of, over, &dropped);
+        let rounds = |contestant: usize| differences(contestant, 0).len();
         if of == over {
             return Speedup::none(rounds(of));
         }
-        let missed = MISSED / f64::from(self.looks);
+        let missed = missed_per_look(self.looks);
         let against_first = |contestant: usize| match contestant {
             0 => Interval { value: 0.0, low: 0.0, high: 0.0 },
-            _ => trimmed_mean(&self.differences(contestant, 0), missed),
+            _ => trimmed_mean(&differences(contestant, 0), missed),
         };
         let (own, other) = (against_first(of), against_first(over));
         let value = own.value - other.value;
-        let together = self.differences(of, over);
+        let together = differences(of, over);
         // The rounds that both were in give the uncertainty, since whatever slowed both cancels out.
         let paired = match together.len() {
             0 => {
@@ -151,34 +253,56 @@ impl Rounds {
         }
     }
 
-    /// How much faster `of` was than `over`, in the rounds that both were in.
-    fn differences(&self, of: usize, over: usize) -> Vec<f64> {
-        let pairs = self.logs[over].iter().zip(&self.logs[of]);
-        pairs.map(|(over, of)| over - of).filter(|difference| !difference.is_nan()).collect()
+    fn counted<'a>(&self, dropped: &'a [usize]) -> impl Iterator<Item = usize> + use<'a> {
+        (0..self.disturbed.len()).filter(|round| dropped.binary_search(round).is_err())
+    }
+
+    /// How much faster `of` was than `over`, in the rounds that count and that both were in.
+    fn differences(&self, of: usize, over: usize, dropped: &[usize]) -> Vec<f64> {
+        let rounds = self.counted(dropped).map(|round| self.logs[over][round] - self.logs[of][round]);
+        rounds.filter(|difference| !difference.is_nan()).collect()
     }
 }
 
-/// Lets all contestants alternate, each with the better of two steps, until `settled` agrees at a look or the clock
-/// ends it. The starting contestant and the direction change from round to round, so that drift of the machine favours
-/// nobody.
+/// Lets all contestants alternate until `settled` agrees at a look or the clock ends it. The starting contestant and
+/// the direction change from round to round, so that drift of the machine favours nobody.
 pub fn race<C: Contestant>(
     rounds: &mut Rounds,
     contestants: &mut [(usize, C)],
     patience: &Patience,
     until: Instant,
     settled: &mut dyn FnMut(&Rounds) -> bool,
-) -> Result<(), ExperimentError> {
+) -> Result<(), C::Error> {
     let count = contestants.len();
+    let least = patience.rounds.clamp(1, LEAST_ROUNDS);
     let mut next_look = patience.rounds;
-    for round in 1..=patience.most_rounds.max(LEAST_ROUNDS) {
-        let mut seconds = vec![];
+    let mut stayed_disturbed = 0;
+    for round in 1..=patience.most_rounds.max(least) {
+        let mut turns = vec![];
         for turn in 0..count {
             let turn = if round.is_multiple_of(2) { count - 1 - turn } else { turn };
             let (number, contestant) = &mut contestants[(turn + round) % count];
-            seconds.push((*number, contestant.seconds()?.min(contestant.seconds()?)));
+            let mut best = contestant.turn()?;
+            for _ in 0..REPEATS {
+                if !best.is_disturbed || stayed_disturbed >= STEADY || Instant::now() >= until {
+                    break;
+                }
+                rounds.repeated.push(Repeated {
+                    round: rounds.count(),
+                    contestant: *number,
+                    interference: best.interference.unwrap_or_default(),
+                });
+                let again = contestant.turn()?;
+                // By the machine's counters alone, never by the time.
+                if again.interference < best.interference {
+                    best = again;
+                }
+            }
+            stayed_disturbed = if best.is_disturbed { stayed_disturbed + 1 } else { 0 };
+            turns.push((*number, best));
         }
-        rounds.push(&seconds);
-        if round >= LEAST_ROUNDS && Instant::now() >= until {
+        rounds.push(&turns);
+        if round >= least && Instant::now() >= until {
             break;
         }
         if round >= next_look {
@@ -205,7 +329,7 @@ impl Clock {
     }
 
     /// Speed-up of the second over the first.
-    pub fn compare<C: Contestant>(&mut self, first: &mut C, second: &mut C) -> Result<Speedup, ExperimentError> {
+    pub fn compare<C: Contestant>(&mut self, first: &mut C, second: &mut C) -> Result<Speedup, C::Error> {
         self.done = (self.done + 1).min(self.comparisons);
         let until = self.started + self.patience.time * self.done / self.comparisons;
         let mut rounds = Rounds::new(self.patience.looks());
@@ -218,8 +342,10 @@ impl Clock {
 struct Borrowed<'a, C>(&'a mut C);
 
 impl<C: Contestant> Contestant for Borrowed<'_, C> {
-    fn seconds(&mut self) -> Result<f64, ExperimentError> {
-        self.0.seconds()
+    type Error = C::Error;
+
+    fn turn(&mut self) -> Result<Turn, C::Error> {
+        self.0.turn()
     }
 }
 

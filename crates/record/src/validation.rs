@@ -28,7 +28,8 @@ pub struct ValidationRecord {
     /// Bottlenecks of the baseline, by priority.
     pub findings: Vec<FindingRow>,
     /// Every pass, each on top of those before it. The kept ones come first; their speed-ups multiply to that of the
-    /// kept list. All rows of this file come from one race.
+    /// kept list. All rows of this file come from one race: a few rounds of every list, then more of those that could
+    /// be the best, whose earlier rounds do not count.
     pub passes: Vec<ValidationRow>,
     /// Passes that found nothing to do, and what they need; empty since every pass is measured.
     pub not_tried: Vec<NotTried>,
@@ -44,8 +45,18 @@ pub struct ValidationRecord {
     /// Exponent with which memory grows with the length, without weights and optimizer state: 1 is linear.
     pub memory_growth: Growth,
     pub targets: Targets,
-    /// The fastest list measured, which is the recommendation.
+    /// The list with the largest proven gain that passes every gate, which is the recommendation; empty if none is
+    /// proved.
     pub kept: Vec<String>,
+    /// The same as `--passes` takes it: `all`, `v2`, `v1` (nothing is proved) or names.
+    #[serde(default)]
+    pub kept_flag: String,
+    /// A list that looked faster and was not proved, if none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unproved: Option<AsGood>,
+    /// How undisturbed the race was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub race: Option<RaceRecord>,
     /// Other lists that are as fast within the noise, fastest first.
     #[serde(default)]
     pub as_good: Vec<AsGood>,
@@ -102,6 +113,27 @@ pub struct AsGood {
     pub relative_speed: f64,
     pub ci95_low: f64,
     pub ci95_high: f64,
+}
+
+/// Rounds of the race, and what other programs took of them. Whether a turn or a round counts is decided by the
+/// machine's counters (time on run queues, time that a hypervisor took), before any time is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RaceRecord {
+    pub rounds: u64,
+    /// Rounds in which a turn stayed disturbed, although it was taken again.
+    pub disturbed_rounds: u64,
+    /// Those of them that do not count, from 0. Empty if too few rounds would be left: then all count.
+    pub dropped_rounds: Vec<u64>,
+    pub repeated_turns: Vec<RepeatedTurn>,
+}
+
+/// A turn that was taken again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RepeatedTurn {
+    pub round: u64,
+    pub passes: Vec<String>,
+    /// Time that other programs took, in percent of the turn.
+    pub interference_percent: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -256,6 +288,12 @@ fn provenance(of: &ValidationRecord) -> Provenance {
     if !of.as_good.is_empty() {
         provenance.set("as_good", Origin::Measured);
     }
+    if of.unproved.is_some() {
+        provenance.set("unproved", Origin::Measured);
+    }
+    if of.race.is_some() {
+        provenance.set("race", Origin::Measured);
+    }
     if !of.memory_by_length.is_empty() {
         provenance.set("memory_by_length", Origin::Computed);
     }
@@ -357,6 +395,14 @@ mod tests {
                 kernels_after: 1,
             },
             kept: vec!["fuse-qkv".into()],
+            kept_flag: "fuse-qkv".into(),
+            unproved: Some(AsGood { passes: vec![], relative_speed: 1.2, ci95_low: 0.9, ci95_high: 1.4 }),
+            race: Some(RaceRecord {
+                rounds: 9,
+                disturbed_rounds: 1,
+                dropped_rounds: vec![3],
+                repeated_turns: vec![RepeatedTurn { round: 3, passes: vec![], interference_percent: 40.0 }],
+            }),
             as_good: vec![AsGood { passes: vec![], relative_speed: 0.99, ci95_low: 0.97, ci95_high: 1.01 }],
             gates: [("memory".to_string(), gate)].into(),
             among_ranks: vec![RankForecast {

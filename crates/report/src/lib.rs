@@ -29,3 +29,4 @@ pub mod table;
 mod targets;
 pub mod training;
 pub mod workshop;
+pub mod wrap;

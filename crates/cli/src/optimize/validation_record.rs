@@ -4,16 +4,17 @@ use headroom_engine::DeviceSpec;
 use headroom_experiments::bench::Setting;
 use headroom_experiments::gates::Gate;
 use headroom_experiments::gates::LengthMemory;
-use headroom_experiments::ladder::{Ladder, Rung, Surprise, accuracy};
+use headroom_experiments::ladder::{Conduct, Ladder, Rung, Surprise, accuracy};
+use headroom_experiments::turns::Speedup;
 use headroom_experiments::validation::growth;
-use headroom_graph::passes::{Effort, offered};
+use headroom_graph::passes::{Effort, PassList, offered};
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::operators::BottleneckCategory;
 use headroom_record::provenance::Provenance;
 use headroom_record::timestamp::utc_iso;
 use headroom_record::validation::{
-    AsGood, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, Targets, ValidationRecord,
-    ValidationRow,
+    AsGood, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, RaceRecord, RepeatedTurn,
+    Targets, ValidationRecord, ValidationRow,
 };
 use headroom_report::numbers::seconds;
 use headroom_training::program::StepConfig;
@@ -32,7 +33,6 @@ pub struct Surroundings<'a> {
 pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> ValidationRecord {
     let shape = about.step.shape;
     let lengths = &ladder.validation.memory_by_length;
-    let names = |names: &[&'static str]| -> Vec<String> { names.iter().map(|name| name.to_string()).collect() };
     let mut widths: Vec<f64> =
         ladder.tried.iter().chain(&ladder.versions).map(|rung| rung.measured.half_width()).collect();
     widths.sort_by(f64::total_cmp);
@@ -71,17 +71,11 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         memory_by_length: lengths.iter().map(length).collect(),
         memory_growth: growths(lengths),
         targets: targets(ladder, shape.batch_size as f64, peak_flops),
-        kept: names(ladder.kept.names()),
-        as_good: ladder
-            .as_good
-            .iter()
-            .map(|(list, speed)| AsGood {
-                passes: names(list.names()),
-                relative_speed: speed.ratio,
-                ci95_low: speed.low,
-                ci95_high: speed.high,
-            })
-            .collect(),
+        kept: names(&ladder.kept),
+        kept_flag: flag(&ladder.kept),
+        unproved: ladder.unproved.as_ref().map(as_good),
+        race: Some(race(&ladder.conduct)),
+        as_good: ladder.as_good.iter().map(as_good).collect(),
         gates: ladder.validation.gates.iter().map(gate).collect(),
         among_ranks: vec![],
         // Phase 3 is filled in after the precisions are tried.
@@ -90,6 +84,33 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         provenance: Provenance::default(),
     }
     .with_provenance()
+}
+
+fn names(list: &PassList) -> Vec<String> {
+    list.names().iter().map(|name| name.to_string()).collect()
+}
+
+/// The list as `--passes` takes it.
+fn flag(list: &PassList) -> String {
+    list.label().replace('+', ",")
+}
+
+fn as_good((list, speed): &(PassList, Speedup)) -> AsGood {
+    AsGood { passes: names(list), relative_speed: speed.ratio, ci95_low: speed.low, ci95_high: speed.high }
+}
+
+fn race(conduct: &Conduct) -> RaceRecord {
+    let repeated = conduct.repeated.iter().map(|(list, turn)| RepeatedTurn {
+        round: turn.round as u64,
+        passes: names(list),
+        interference_percent: 100.0 * turn.interference,
+    });
+    RaceRecord {
+        rounds: conduct.rounds as u64,
+        disturbed_rounds: conduct.disturbed_rounds as u64,
+        dropped_rounds: conduct.dropped_rounds.iter().map(|round| *round as u64).collect(),
+        repeated_turns: repeated.collect(),
+    }
 }
 
 fn finding((rank, row): (u64, &BottleneckCategory)) -> FindingRow {
@@ -106,7 +127,7 @@ fn finding((rank, row): (u64, &BottleneckCategory)) -> FindingRow {
 fn row(rung: &Rung) -> ValidationRow {
     ValidationRow {
         name: rung.name.clone(),
-        passes: rung.list.names().iter().map(|name| name.to_string()).collect(),
+        passes: names(&rung.list),
         predicted_speedup: rung.predicted,
         measured_speedup: rung.measured.ratio,
         measured_ci95_low: rung.measured.low,
@@ -158,9 +179,8 @@ fn growths(lengths: &[LengthMemory]) -> Growth {
 }
 
 fn targets(ladder: &Ladder, batch_size: f64, peak_flops: f64) -> Targets {
-    let before = ladder.baseline_seconds;
+    let (before, after) = ladder.raced_seconds;
     let kept = ladder.versions.last();
-    let after = before / kept.map_or(1.0, |rung| rung.measured.ratio);
     let mfu = |seconds: f64| 100.0 * ladder.profile.needed_flops / seconds / peak_flops;
     let (memory, kernels) = kept.map_or(((0, 0), (0, 0)), |rung| (rung.memory, rung.kernels));
     Targets {

@@ -5,12 +5,15 @@ use crate::output;
 use crate::study::child::{ChildEnd, run_program};
 use crate::train::config_file::RUN_FILE;
 use anyhow::{Context, bail, ensure};
+use headroom_engine::machine::Work;
+use headroom_experiments::turns::{Contestant, Patience, Rounds, race, watched};
 use headroom_record::registry::RunRow;
 use headroom_report::numbers::seconds;
 use headroom_report::runs::Turn;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// A saved run that can be run again.
 pub struct Side {
@@ -68,7 +71,36 @@ impl Side {
     }
 }
 
-/// Alternates the two sides; the first one changes from round to round. `None` if asked to stop.
+/// One side in the race, as a process per turn.
+struct Runner<'a> {
+    name: &'static str,
+    side: &'a Side,
+    folder: &'a Path,
+    parent: i64,
+    stop: &'a AtomicBool,
+}
+
+/// Why a race ended before its last round.
+enum Ended {
+    Stopped,
+    Failed(anyhow::Error),
+}
+
+impl Contestant for Runner<'_> {
+    type Error = Ended;
+
+    fn turn(&mut self) -> Result<headroom_experiments::turns::Turn, Ended> {
+        let turn = watched(Work::Elsewhere, || {
+            let median = self.side.run(self.folder, self.parent, self.stop).map_err(Ended::Failed)?;
+            median.ok_or(Ended::Stopped)
+        })?;
+        let busy = if turn.is_disturbed { ", and other programs were running" } else { "" };
+        output::note(&format!("{}: {} per step{busy}", self.name, seconds(turn.seconds)));
+        Ok(turn)
+    }
+}
+
+/// The rounds that count; `None` if asked to stop.
 pub fn take_turns(
     baseline: &Side,
     run: &Side,
@@ -77,19 +109,26 @@ pub fn take_turns(
     stop: &AtomicBool,
 ) -> anyhow::Result<Option<Vec<Turn>>> {
     let scratch = tempfile::tempdir().context("cannot make a temporary folder for the runs")?;
-    let mut turns = vec![];
-    for round in 1..=rounds {
-        let mut medians = [0.0; 2];
-        let order = if round % 2 == 1 { [0, 1] } else { [1, 0] };
-        for side in order {
-            let folder = scratch.path().join("run");
-            let Some(median) = [baseline, run][side].run(&folder, parent, stop)? else { return Ok(None) };
-            medians[side] = median;
-        }
-        let [baseline_seconds, run_seconds] = medians;
-        let steps = format!("{} and {} per step", seconds(baseline_seconds), seconds(run_seconds));
-        output::note(&format!("[{round}/{rounds}] baseline and run: {steps}"));
-        turns.push(Turn { baseline_seconds, run_seconds });
+    let folder = scratch.path().join("run");
+    let mut kept = Rounds::new(1);
+    let mut sides: Vec<(usize, Runner)> = [("baseline", baseline), ("run", run)]
+        .map(|(name, side)| (kept.join(), Runner { name, side, folder: &folder, parent, stop }))
+        .into();
+    let rounds = usize::from(rounds);
+    let patience = Patience { rounds, most_rounds: rounds, time: Duration::MAX };
+    let far = Instant::now() + A_YEAR;
+    match race(&mut kept, &mut sides, &patience, far, &mut |_| false) {
+        Err(Ended::Stopped) => return Ok(None),
+        Err(Ended::Failed(error)) => return Err(error),
+        Ok(()) => {}
     }
-    Ok(Some(turns))
+    let dropped = kept.dropped().len();
+    if dropped > 0 {
+        output::note(&format!("{dropped} of {rounds} rounds do not count: other programs were running"));
+    }
+    let turn = |(baseline_seconds, run_seconds)| Turn { baseline_seconds, run_seconds };
+    Ok(Some(kept.pairs(0, 1).into_iter().map(turn).collect()))
 }
+
+/// The number of rounds ends the race, and no clock.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);

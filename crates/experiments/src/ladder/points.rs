@@ -2,9 +2,9 @@
 //! its batch and length. For tiny these are 8 × 128 and 16 × 256.
 
 use super::finals::Finals;
-use super::{Climber, SEARCHED_ROUNDS, Watcher};
+use super::{Climber, Watcher};
 use crate::bench::ExperimentError;
-use crate::turns::{Patience, Speedup};
+use crate::turns::{LEAST_ROUNDS, Patience, Speedup};
 use crate::validation::validation_shapes;
 use headroom_graph::passes::PassList;
 use headroom_record::statistics::Interval;
@@ -45,12 +45,12 @@ pub(super) fn at_larger_shape(
     let [_, shape] = validation_shapes(climber.step);
     let step = StepConfig { shape, ..climber.step.clone() };
     let climber = Climber { step: &step, setting: climber.setting };
-    let quick = Patience { rounds: SEARCHED_ROUNDS, most_rounds: 4 * SEARCHED_ROUNDS, ..*patience };
-    let mut finals = Finals::new(&climber, quick, None, room).unrecorded();
+    let quick = Patience { rounds: LEAST_ROUNDS, most_rounds: 4 * LEAST_ROUNDS, ..*patience };
+    let mut finals = Finals::new(&climber, quick, None, room);
     for list in [&PassList::none(), &PassList::version_2(), kept] {
         finals.enter(list)?;
     }
-    finals.race_all(Instant::now() + patience.time / SHARE, watcher)?;
+    finals.screen(&quick, Instant::now() + patience.time / SHARE, watcher)?;
     Ok(timed(&finals, kept, shape))
 }
 

@@ -1,24 +1,14 @@
-//! The search for lists worth racing: forwards, pass by pass, and backwards, by leaving passes out.
+//! The lists worth racing: a chain of passes in the order of their predicted saving, all passes but one, and after the
+//! screening the passes that helped.
 
 use super::finals::Finals;
 use super::forecast::{Forecasts, Prediction};
-use super::{Checks, Climber, Watcher};
+use super::{Climber, Watcher};
 use crate::bench::{Bench, ExperimentError, Variant, program};
 use crate::prediction::{Calibration, Predicted};
-use crate::turns::{Clock, Patience, Speedup};
 use headroom_graph::passes::{OFFERED, Offered, PassList};
 use headroom_training::data::BatchShape;
 use headroom_training::program::Keep;
-use std::time::Instant;
-
-/// A pass at or above this speed ratio is worth a place in the race.
-const NO_SLOWER: f64 = 0.99;
-
-/// If leaving a pass out speeds the step up by this much, it gets a list of its own, even within the noise.
-const WORTH_LEAVING: f64 = 1.01;
-
-/// Most passes left out of `all` at once.
-const LEFT_OUT: usize = 3;
 
 impl Climber<'_> {
     /// Runs one layer and a small batch of the same model, without and with passes, to compare fused kernels with their
@@ -43,43 +33,28 @@ impl Climber<'_> {
         Ok(())
     }
 
-    /// Tries passes in the order of their predicted saving, each in alternation with the list before it; returns those
-    /// that are not slower. `standing` is Version 1, warm. Ends early on a machine that is far too busy: the race
-    /// covers every pass anyway.
-    #[expect(clippy::too_many_arguments, reason = "one caller, and each is something else")]
-    pub(super) fn forwards(
+    /// Enters a chain of lists from one pass to all of them, the largest predicted saving first. Each list runs a few
+    /// recorded steps, from which the next prediction learns. Returns the passes in that order.
+    pub(super) fn chain_by_prediction(
         &self,
         mut calibration: Calibration,
-        mut standing: Bench,
         forecasts: &mut Forecasts,
-        checks: &mut Checks,
-        patience: &Patience,
-        until: Instant,
+        finals: &mut Finals,
         watcher: &mut dyn Watcher,
     ) -> Result<Vec<&'static str>, ExperimentError> {
-        let time = until.saturating_duration_since(Instant::now());
-        let mut clock = Clock::start(Patience { time, ..*patience }, OFFERED.len());
-        let (mut kept, mut current) = (vec![], PassList::none());
+        watcher.doing("predicting what each pass saves");
+        let (mut order, mut current) = (vec![], PassList::none());
         let mut left: Vec<&Offered> = OFFERED.iter().collect();
         while let Some((next, prediction)) = self.best_predicted(&calibration, &current, &mut left)? {
-            watcher.doing(&format!("trying {}", next.name));
             let list = current.with(next.name);
             forecasts.made(&current, &list, prediction);
-            let mut bench = self.warm(&list)?;
-            let measured = clock.compare(&mut standing, &mut bench)?;
-            let calls = bench.call_seconds(RECORDED_IN_SEARCH)?;
-            calibration.learn(&bench.program, &calls);
-            let smaller = bench.memory.total() < standing.memory.total();
-            let helps = measured.ratio > if smaller { NO_SLOWER } else { 1.0 };
-            if helps && checks.of(&list)?.exact {
-                kept.push(next.name);
-                (current, standing) = (list, bench);
-            }
-            if Instant::now() >= until + time {
-                break;
-            }
+            let at = finals.enter(&list)?;
+            let (program, calls) = finals.record(at)?;
+            calibration.learn(program, calls);
+            order.push(next.name);
+            current = list;
         }
-        Ok(kept)
+        Ok(order)
     }
 
     /// The applicable pass with the largest predicted saving; it is removed from `left`.
@@ -106,39 +81,14 @@ impl Climber<'_> {
         }
         Ok(best.map(|(index, _, after)| (left.remove(index), Prediction { now, after })))
     }
-
-    /// All passes in alternation with all but one, for each: how much faster the step is without it. Empty if the time
-    /// is already up.
-    pub(super) fn backwards(
-        &self,
-        patience: &Patience,
-        room: Option<usize>,
-        until: Instant,
-        watcher: &mut dyn Watcher,
-    ) -> Result<Vec<(&'static str, Speedup)>, ExperimentError> {
-        if Instant::now() >= until {
-            return Ok(vec![]);
-        }
-        watcher.doing("leaving out one pass at a time");
-        let mut finals = Finals::new(self, *patience, None, room).unrecorded();
-        let all = finals.enter(&PassList::all())?;
-        let mut without = vec![];
-        for pass in &OFFERED {
-            without.push((pass.name, finals.enter(&leaving_out(&PassList::all(), pass.name))?));
-        }
-        finals.race_all(until, &mut Quiet)?;
-        Ok(without.into_iter().map(|(name, list)| (name, finals.speedup(list, all))).collect())
-    }
 }
 
-/// Recorded steps of each probe, and of each bench of the search.
+/// Recorded steps of each probe.
 const PROBED: usize = 12;
-const RECORDED_IN_SEARCH: usize = 2;
 
-struct Quiet;
-
-impl Watcher for Quiet {
-    fn doing(&mut self, _: &str) {}
+/// All passes but one, for each; without a pass, those that need it are left out too.
+pub(super) fn all_but_one() -> Vec<PassList> {
+    OFFERED.iter().map(|pass| leaving_out(&PassList::all(), pass.name)).collect()
 }
 
 /// The list without a pass, and without those that need it to have an effect.
@@ -147,79 +97,74 @@ fn leaving_out(list: &PassList, name: &str) -> PassList {
     needing.fold(list.without(name), |list, pass| list.without(pass.name))
 }
 
-/// All passes: those found forwards in their order, then the others, the most missed first. A pass comes after those it
-/// needs.
-pub(super) fn order(forward: &[&'static str], backward: &[(&'static str, Speedup)]) -> Vec<&'static str> {
-    let mut others: Vec<&(&'static str, Speedup)> =
-        backward.iter().filter(|(name, _)| !forward.contains(name)).collect();
-    others.sort_by(|left, right| left.1.ratio.total_cmp(&right.1.ratio));
-    let mut left: Vec<&'static str> = forward.iter().copied().chain(others.iter().map(|(name, _)| *name)).collect();
-    let unknown: Vec<&str> = OFFERED.iter().map(|pass| pass.name).filter(|name| !left.contains(name)).collect();
-    left.extend(unknown);
-    let mut order: Vec<&'static str> = vec![];
-    while !left.is_empty() {
-        let is_ready = |name: &&'static str| {
-            OFFERED
-                .iter()
-                .find(|pass| pass.name == *name)
-                .is_none_or(|pass| pass.needs.iter().all(|needed| order.contains(needed) || !left.contains(needed)))
-        };
-        let next = left.iter().position(is_ready).unwrap_or(0);
-        order.push(left.remove(next));
+/// The passes that helped in the screening. A pass has two figures there, its step of the chain and `all` against all
+/// but it, and the mean of both decides. `speed` is the logarithm of a list's speed relative to Version 1, if it ran.
+pub(super) fn helpful(order: &[&'static str], speed: impl Fn(&PassList) -> Option<f64>) -> PassList {
+    let all = speed(&PassList::all());
+    let mut before = PassList::none();
+    let mut helpful = PassList::none();
+    for &name in order {
+        let after = before.with(name);
+        let added = speed(&after).zip(speed(&before).or(before.names().is_empty().then_some(0.0)));
+        let missed = all.zip(speed(&leaving_out(&PassList::all(), name)));
+        let gains: Vec<f64> = [added, missed].into_iter().flatten().map(|(with, without)| with - without).collect();
+        let needs_hold = OFFERED
+            .iter()
+            .find(|pass| pass.name == name)
+            .is_none_or(|pass| pass.needs.iter().all(|needed| helpful.contains(needed)));
+        if needs_hold && gains.iter().sum::<f64>() >= 0.0 {
+            helpful = helpful.with(name);
+        }
+        before = after;
     }
-    order
-}
-
-/// All passes without those that were harmful when measured: without the worst one, the worst two and so on.
-pub(super) fn left_out(backward: &[(&'static str, Speedup)]) -> Vec<PassList> {
-    let mut harmful: Vec<_> =
-        backward.iter().filter(|(_, without)| without.low > 1.0 || without.ratio >= WORTH_LEAVING).collect();
-    harmful.sort_by(|left, right| right.1.ratio.total_cmp(&left.1.ratio));
-    let mut list = PassList::all();
-    harmful
-        .into_iter()
-        .take(LEFT_OUT)
-        .map(|(name, _)| {
-            list = leaving_out(&list, name);
-            list.clone()
-        })
-        .collect()
+    helpful
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
-    fn without(ratio: f64) -> Speedup {
-        Speedup { ratio, low: ratio - 0.02, high: ratio + 0.02, rounds: 8 }
+    /// Speeds of the chain and of all but one, if every pass acts alone with this effect.
+    fn speeds(order: &[&'static str], effect: impl Fn(&str) -> f64) -> BTreeMap<String, f64> {
+        let mut lists = super::super::chain(&PassList::all(), order);
+        lists.extend(all_but_one());
+        lists.push(PassList::none());
+        let sum = |list: &PassList| list.names().iter().map(|name| effect(name)).sum::<f64>();
+        lists.iter().map(|list| (list.label(), sum(list))).collect()
     }
 
-    fn backward(harmful: &[(&'static str, f64)]) -> Vec<(&'static str, Speedup)> {
-        let of = |name: &str| harmful.iter().find(|(other, _)| *other == name).map_or(0.98, |(_, ratio)| *ratio);
-        OFFERED.iter().map(|pass| (pass.name, without(of(pass.name)))).collect()
+    fn order() -> Vec<&'static str> {
+        let (first, needing): (Vec<_>, Vec<_>) = OFFERED.iter().partition(|pass| pass.needs.is_empty());
+        first.iter().chain(&needing).map(|pass| pass.name).collect()
     }
 
     #[test]
-    fn passes_that_do_harm_are_left_out_one_after_the_other() {
-        let lists = left_out(&backward(&[("fuse-norm", 1.04), ("flash-attention", 1.2)]));
-        assert_eq!(lists.len(), 2);
-        assert_eq!(lists[0], PassList::all().without("flash-attention").without("fuse-rope"));
-        assert_eq!(lists[1], lists[0].without("fuse-norm"));
-        assert_eq!(left_out(&backward(&[])), []);
+    fn passes_that_help_are_found_from_the_chain_and_from_leaving_out() {
+        let order = order();
+        let known = speeds(&order, |name| if name == "fuse-norm" || name == "fuse-loss" { -0.02 } else { 0.03 });
+        let found = helpful(&order, |list| known.get(&list.label()).copied());
+        assert_eq!(found, PassList::all().without("fuse-norm").without("fuse-loss"));
+        // Without a pass, those that need it go as well.
+        let known = speeds(&order, |name| if name == "flash-attention" { -0.5 } else { 0.01 });
+        let found = helpful(&order, |list| known.get(&list.label()).copied());
+        assert_eq!(found, leaving_out(&PassList::all(), "flash-attention"));
+        assert!(!found.contains("fuse-rope"));
+    }
+
+    #[test]
+    fn every_pass_is_left_out_once_with_those_that_need_it() {
+        let lists = all_but_one();
+        assert_eq!(lists.len(), OFFERED.len());
+        assert!(lists.contains(&PassList::all().without("flash-attention").without("fuse-rope")));
     }
 
     #[test]
     fn a_chain_goes_through_its_list_to_all_passes() {
-        let order = order(&["fuse-qkv", "fuse-rope"], &backward(&[("fuse-loss", 1.1)]));
-        assert_eq!(order.len(), OFFERED.len());
-        assert_eq!(order.last(), Some(&"fuse-loss"));
-        let at = |name: &str| order.iter().position(|other| *other == name).unwrap();
-        assert!(at("flash-attention") < at("fuse-rope"));
+        let order = order();
         let list = PassList::version_2();
         let lists = super::super::chain(&list, &order);
         assert_eq!((lists.len(), &lists[3], lists.last().unwrap()), (OFFERED.len(), &list, &PassList::all()));
         assert!(lists.windows(2).all(|pair| pair[1].names().len() == pair[0].names().len() + 1));
-        // If there was no time for leaving passes out, every pass still has its place.
-        assert_eq!(super::order(&["fuse-norm"], &[]).len(), OFFERED.len());
     }
 }

@@ -1,6 +1,6 @@
 //! Decides by confidence interval whether one run's steps are slower than another's.
 
-use crate::statistics::{MISSED, student_quantile};
+use crate::statistics::{Interval, MISSED, trimmed_mean};
 use serde::{Deserialize, Serialize};
 
 /// Median of the new steps over the median of the old ones, with its 95% confidence interval.
@@ -46,18 +46,15 @@ impl Change {
         Some(Change { ratio, low: at(0.025).min(ratio), high: at(0.975).max(ratio) })
     }
 
-    /// From rounds in which old and new alternate: the mean logarithm of their ratios, with a Student's t interval.
-    /// Whatever slows a whole round cancels out. `None` with too few rounds.
+    /// From rounds in which old and new alternate: the trimmed mean of their ratios' logarithms, which a disturbed round
+    /// does not move far. Whatever slows a whole round cancels out. `None` with too few rounds.
     pub fn of_turns(rounds: &[(f64, f64)]) -> Option<Change> {
         let logs: Vec<f64> = rounds.iter().map(|(old, new)| (new / old).ln()).collect();
         if logs.len() < LEAST_ROUNDS || logs.iter().any(|log| !log.is_finite()) {
             return None;
         }
-        let count = logs.len() as f64;
-        let mean = logs.iter().sum::<f64>() / count;
-        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
-        let half = student_quantile(1.0 - MISSED / 2.0, count - 1.0) * (variance / count).sqrt();
-        Some(Change { ratio: mean.exp(), low: (mean - half).exp(), high: (mean + half).exp() })
+        let Interval { value, low, high } = trimmed_mean(&logs, MISSED).map(f64::exp);
+        Some(Change { ratio: value, low, high })
     }
 
     /// A `threshold` of 0.05 allows steps to grow by 5%.

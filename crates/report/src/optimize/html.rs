@@ -51,7 +51,8 @@ pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> Str
     page.section("Roadmap", &table(&tables::roadmap(record), "narrow"));
     page.section("Success metrics", &table(&tables::targets(record), "narrow"));
     if !record.reference_points.is_empty() {
-        let points = table(&phase_3::points(record), "narrow") + &note(phase_3::POINTS_NOTE);
+        let few = phase_3::few_rounds(record).map_or(String::new(), |few| note(&few));
+        let points = table(&phase_3::points(record), "narrow") + &note(phase_3::POINTS_NOTE) + &few;
         page.section(phase_3::POINTS_TITLE, &points);
     }
     if !record.phase_3.is_empty() {

@@ -33,7 +33,8 @@ pub fn markdown(record: &ValidationRecord) -> String {
     section("Roadmap", table(&tables::roadmap(record)));
     section("Success metrics", table(&tables::targets(record)));
     if !record.reference_points.is_empty() {
-        section(phase_3::POINTS_TITLE, table(&phase_3::points(record)) + &line(phase_3::POINTS_NOTE));
+        let few = phase_3::few_rounds(record).map_or(String::new(), |few| line(&few));
+        section(phase_3::POINTS_TITLE, table(&phase_3::points(record)) + &line(phase_3::POINTS_NOTE) + &few);
     }
     if !record.phase_3.is_empty() {
         section(phase_3::TITLE, format!("{}\n{}", table(&phase_3::table(record)), list(&phase_3::notes(record))));

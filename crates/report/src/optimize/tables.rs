@@ -20,34 +20,52 @@ pub fn subtitle(record: &ValidationRecord) -> String {
     )
 }
 
-/// The result in a few sentences.
-pub fn summary(record: &ValidationRecord) -> Vec<String> {
-    let mut lines = vec![];
-    if let Some(kept) = record.versions.last() {
-        lines.push(format!(
-            "Recommended: `--passes {}`, the best list that was measured. It runs at {} the speed of Version 1, the \
-             naive graph, in {:.0} MiB instead of {:.0} and {} kernels instead of {}. Version 1 takes {} per step.",
-            kept_list(record),
-            interval(kept),
+/// What to type, how much faster that is, and how sure. The first line is a command.
+pub fn verdict(record: &ValidationRecord) -> Vec<String> {
+    let Some(kept) = record.versions.last().filter(|_| !record.kept.is_empty()) else {
+        let mut lines =
+            vec!["Nothing is recommended: no list of passes is proved faster than Version 1, the naive graph.".into()];
+        if let Some(looked) = &record.unproved {
+            lines.push(format!(
+                "`{}` looked faster, {} ({:.2} to {:.2}), without proof. An idle machine or more `--time` may decide it.",
+                looked.passes.join(","),
+                times(looked.relative_speed),
+                looked.ci95_low,
+                looked.ci95_high
+            ));
+        }
+        return lines;
+    };
+    let failed: Vec<String> =
+        record.gates.iter().filter(|(_, gate)| gate.result != "pass").map(|(name, _)| name.replace('_', " ")).collect();
+    let gates = match failed.as_slice() {
+        [] => "Every gate passes.".into(),
+        failed => format!("Not every gate passes: {}.", failed.join(", ")),
+    };
+    vec![
+        format!("Recommended: `headroom train --size {} --passes {}`", record.size, kept_flag(record)),
+        format!(
+            "{} as fast as Version 1, the naive graph (95%: {:.2} to {:.2}, {} rounds), in {:.0} MiB instead of {:.0} and {} kernels \
+             instead of {}. {gates}",
+            times(kept.measured_speedup),
+            kept.measured_ci95_low,
+            kept.measured_ci95_high,
+            kept.rounds,
             kept.memory_after_mb,
             kept.memory_before_mb,
             kept.kernels_after,
             kept.kernels_before,
-            seconds(record.baseline_step_seconds),
-        ));
-    }
-    if let Some(kept) =
-        record.versions.last().filter(|row| row.measured_ci95_low < 1.0 && row.measured_ci95_high >= 1.0)
-    {
-        lines.push(format!(
-            "It is not proved faster than Version 1: the interval of its speed-up, {:.2} to {:.2}, contains 1.",
-            kept.measured_ci95_low, kept.measured_ci95_high
-        ));
-    }
-    lines.extend(phase_3::summary(record));
+        ),
+    ]
+}
+
+/// What else the measurement says, in a few sentences.
+pub fn remarks(record: &ValidationRecord) -> Vec<String> {
+    let mut lines: Vec<String> = phase_3::summary(record).into_iter().collect();
     if let Some(best) = record.as_good.first() {
         let others = match record.as_good.len() {
             1 => String::new(),
+            2 => ", and one more list".into(),
             count => format!(", and {} more lists", count - 1),
         };
         lines.push(format!(
@@ -59,6 +77,7 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
             best.ci95_high
         ));
     }
+    lines.extend(noise(record));
     if let Some(prediction) = &record.prediction {
         let signs = match prediction.large_savings {
             0 => "no pass moved the step by more than 5% beyond the noise".into(),
@@ -76,19 +95,42 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
     if let Some(percent) = [at.mfu_percent_before, at.mfu_percent_after].into_iter().find(|at| !is_possible_mfu(*at)) {
         lines.push(format!("MFU is {}.", mfu(percent, 1)));
     }
-    if record.noise_percent > NOISY {
-        lines.push(format!(
-            "The machine was not quiet: the median interval reaches {:.0}% to either side. A pass called `undecided` \
-             may be decided on an idle machine, or with more `--time`.",
-            record.noise_percent
-        ));
-    }
     lines
 }
 
-/// The kept passes, as `--passes` takes them.
-fn kept_list(record: &ValidationRecord) -> String {
-    if record.kept.is_empty() { "none".into() } else { record.kept.join(",") }
+/// The result in a few sentences, for reports.
+pub fn summary(record: &ValidationRecord) -> Vec<String> {
+    [verdict(record), remarks(record)].concat()
+}
+
+/// Says once that the machine was noisy, and what was done about it.
+fn noise(record: &ValidationRecord) -> Option<String> {
+    let race = record.race.clone().unwrap_or_default();
+    let busy = race.disturbed_rounds > 0 || !race.repeated_turns.is_empty();
+    let wide = record.noise_percent > NOISY;
+    let counted = match race.dropped_rounds.len() {
+        0 if race.disturbed_rounds > 0 => {
+            format!("{} of {} rounds were disturbed all the same and count", race.disturbed_rounds, race.rounds)
+        }
+        dropped => format!("{dropped} of {} rounds do not count", race.rounds),
+    };
+    match (busy, wide) {
+        (false, false) => None,
+        (true, _) => Some(format!(
+            "Other programs were running: {} turns were taken again, and {counted}.",
+            race.repeated_turns.len()
+        )),
+        (false, true) => Some(format!(
+            "The machine was not quiet: the median interval reaches {:.0}% to either side. A pass called `undecided` may be decided \
+             on an idle machine, or with more `--time`.",
+            record.noise_percent
+        )),
+    }
+}
+
+/// The kept passes, as `--passes` takes them. Files of before have no flag.
+fn kept_flag(record: &ValidationRecord) -> String {
+    if record.kept_flag.is_empty() { record.kept.join(",") } else { record.kept_flag.clone() }
 }
 
 /// The passes that a list lacks or adds compared with the kept one.
@@ -109,9 +151,9 @@ fn against_kept(record: &ValidationRecord, list: &[String]) -> String {
 pub fn one_race(record: &ValidationRecord) -> String {
     let rounds = record.versions.last().map_or(0, |row| row.rounds);
     format!(
-        "All speeds come from one race of {rounds} rounds: every list runs in every round and is compared with Version \
-         1 in the same round. So the kept rows multiply to the kept list's speed-up. Intervals are 95%, widened for \
-         every look at the data that could have ended the race."
+        "All speeds come from one race, in which every list is compared with Version 1 in the same round: a few rounds of all lists, \
+         then {rounds} of those that could be the best, which count alone for them. The kept rows multiply to the kept list's \
+         speed-up. Intervals are of 95%."
     )
 }
 
@@ -182,6 +224,7 @@ fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
         cells.extend([
             times(row.measured_speedup),
             format!("{:.2} to {:.2}", row.measured_ci95_low, row.measured_ci95_high),
+            row.rounds.to_string(),
             format!("{:.0} → {:.0}", row.memory_before_mb, row.memory_after_mb),
             format!("{} → {}", row.kernels_before, row.kernels_after),
             format!("{:.0e}", row.loss_difference.max(row.gradient_difference)),
@@ -193,7 +236,7 @@ fn rungs(first: &'static str, rows: &[ValidationRow]) -> Table {
     });
     let mut head = vec![first];
     head.extend(predicted.then_some("predicted"));
-    head.extend(["measured", "95%", "memory, MiB", "kernels", "difference"]);
+    head.extend(["measured", "95%", "rounds", "memory, MiB", "kernels", "difference"]);
     head.extend(decided.then_some("verdict"));
     Table { head, rows: cells.collect() }
 }

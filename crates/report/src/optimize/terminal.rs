@@ -2,6 +2,7 @@
 
 use super::{phase_3, tables};
 use crate::table::{Table, columns};
+use crate::wrap::wrapped;
 use headroom_record::validation::ValidationRecord;
 use std::fmt::Write;
 
@@ -9,51 +10,41 @@ use std::fmt::Write;
 const FINDINGS: usize = 6;
 
 pub fn terminal(record: &ValidationRecord) -> String {
-    let mut out = format!("{} · {}\n", tables::title(record), tables::subtitle(record));
-    let mut section = |title: &str, table: &Table| {
+    let plain = |text: &str| text.replace('`', "");
+    let mut out = wrapped(&format!("{} · {}", tables::title(record), tables::subtitle(record)), "");
+    out.push('\n');
+    tables::verdict(record).iter().for_each(|line| out += &wrapped(&plain(line), ""));
+    let mut section = |title: &str, table: &Table, notes: &[String]| {
         let _ = write!(out, "\n{title}\n{}", columns(table));
+        notes.iter().for_each(|note| out += &wrapped(&plain(note), "  "));
     };
-    section("Where Version 1's time goes", &tables::operators(record));
+    section("The ladder: lists of passes against Version 1", &tables::versions(record), &[]);
+    section("Gates: the checks on what was kept", &without(tables::gates(record), "limit"), &[]);
     let mut findings = without(tables::findings(record), "evidence");
     findings.rows.truncate(FINDINGS);
-    section("Bottlenecks of Version 1, by priority", &findings);
-    section("Passes, each on top of those above it; first those kept in the recommended list", &tables::passes(record));
-    for note in tables::notes(record) {
-        let _ = writeln!(out, "  {}", note.replace('`', ""));
-    }
-    let mut section = |title: &str, table: &Table| {
-        let _ = write!(out, "\n{title}\n{}", columns(table));
-    };
-    section("The ladder: lists of passes against Version 1", &tables::versions(record));
-    let _ = write!(out, "  {}\n  {}\n", tables::one_race(record), tables::one_step(record));
-    let mut section = |title: &str, table: &Table| {
-        let _ = write!(out, "\n{title}\n{}", columns(table));
-    };
+    section("Bottlenecks of Version 1, by priority", &findings, &[]);
+    section("Where Version 1's time goes", &tables::operators(record), &[tables::one_step(record)]);
+    let notes: Vec<String> = tables::notes(record).into_iter().chain([tables::one_race(record)]).collect();
+    section("Passes, each on top of those above it; first the kept ones", &tables::passes(record), &notes);
     if !record.ablation.is_empty() {
-        section("Ablation: all passes, against all but one", &tables::ablation(record));
+        section("Ablation: all passes, against all but one", &tables::ablation(record), &[]);
     }
-    section("Success metrics", &tables::targets(record));
+    section("Success metrics", &tables::targets(record), &[]);
     if !record.reference_points.is_empty() {
-        section(phase_3::POINTS_TITLE, &phase_3::points(record));
+        let notes: Vec<String> = phase_3::few_rounds(record).into_iter().collect();
+        section(phase_3::POINTS_TITLE, &phase_3::points(record), &notes);
     }
     if !record.phase_3.is_empty() {
-        section(phase_3::TITLE, &phase_3::table(record));
-        for note in phase_3::notes(record) {
-            let _ = writeln!(out, "  {}", note.replace('`', ""));
-        }
+        section(phase_3::TITLE, &phase_3::table(record), &phase_3::notes(record));
     }
-    let mut section = |title: &str, table: &Table| {
-        let _ = write!(out, "\n{title}\n{}", columns(table));
-    };
-    section("Gates: the checks on what was kept", &without(tables::gates(record), "limit"));
     if let Some(by) = tables::messages(record) {
-        section(tables::AMONG_RANKS, &tables::among_ranks(record));
-        let _ = writeln!(out, "  {by}");
+        section(tables::AMONG_RANKS, &tables::among_ranks(record), &[by]);
     }
-    out.push('\n');
-    for line in tables::summary(record) {
-        let _ = writeln!(out, "{}", line.replace('`', ""));
+    let remarks = tables::remarks(record);
+    if !remarks.is_empty() {
+        out.push('\n');
     }
+    remarks.iter().for_each(|line| out += &wrapped(&plain(line), ""));
     out
 }
 

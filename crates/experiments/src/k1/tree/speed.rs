@@ -3,7 +3,8 @@
 use super::super::trial::LAST_STEP;
 use super::TreeDesign;
 use crate::bench::ExperimentError;
-use crate::turns::{Clock, Contestant, Patience};
+use crate::turns::{Clock, Contestant, Patience, Turn, watched};
+use headroom_engine::machine::Work as Runs;
 use headroom_graph::Rule;
 use headroom_record::k1_speed::{K1ShownSpeed, K1SpeedRow};
 use headroom_training::attribution::square_of;
@@ -110,7 +111,7 @@ impl Way {
     }
 }
 
-impl Contestant for Way {
+impl Way {
     fn seconds(&mut self) -> Result<f64, ExperimentError> {
         let start = Instant::now();
         match self.work {
@@ -128,6 +129,14 @@ impl Contestant for Way {
             }
         }
         Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+impl Contestant for Way {
+    type Error = ExperimentError;
+
+    fn turn(&mut self) -> Result<Turn, ExperimentError> {
+        watched(Runs::Here, || Ok(self.seconds()?.min(self.seconds()?)))
     }
 }
 
