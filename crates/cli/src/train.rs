@@ -46,7 +46,7 @@ use headroom_record::timestamp::utc_iso;
 use headroom_report::attribution as attribution_text;
 use headroom_report::training as text;
 use headroom_training::checkpoint::Checkpoint;
-use headroom_training::data::Prefetcher;
+use headroom_training::data::{Prefetcher, Share};
 use headroom_training::guard::OnSpike;
 use headroom_training::memory::MemoryNeed;
 use headroom_training::patience::{Patience, Verdict};
@@ -333,13 +333,11 @@ impl Input {
         let read = |source| EvaluationSet::read(source, batches_of(source, settings.eval_batches));
         Ok(Input {
             evaluation: sources.evaluation.as_ref().map(read).transpose()?,
-            training: match &trainer.ranks {
-                Some(ranks) => {
-                    let (rank, size) = (ranks.rank() as u64, ranks.size() as u64);
-                    Prefetcher::every(sources.training, trainer.data_position.wrapping_add(rank), size)?
-                }
-                None => Prefetcher::start(sources.training, trainer.data_position)?,
-            },
+            training: Prefetcher::of_rank(
+                sources.training,
+                trainer.next_sample,
+                trainer.ranks.as_ref().map_or(Share::WHOLE, |ranks| Share { rank: ranks.rank(), ranks: ranks.size() }),
+            )?,
         })
     }
 }
@@ -361,10 +359,11 @@ fn go_back(
     };
     let Ok(checkpoint) = Checkpoint::open(folder) else { return Ok(None) };
     persist::load_all(trainer, &checkpoint)?;
+    trainer.next_sample = checkpoint.next_sample()?;
     trainer.scale_rate(LOWER_RATE);
     progress.rolled_back(trainer.step, LOWER_RATE);
     let (_, sources) = Settings::resolve(arguments)?;
-    Ok(Some(Prefetcher::start(sources.training, trainer.data_position)?))
+    Ok(Some(Prefetcher::start(sources.training, trainer.next_sample)?))
 }
 
 fn on_spike(arguments: &Arguments) -> OnSpike {

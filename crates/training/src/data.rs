@@ -16,7 +16,7 @@ mod windows;
 use std::path::PathBuf;
 
 pub use error::DataError;
-pub use prefetch::{Fetched, Prefetcher};
+pub use prefetch::{Fetched, Prefetcher, Share};
 pub use spec::{DataSpec, TokenWidth};
 
 use batch_file::BatchFile;
@@ -44,13 +44,6 @@ impl Batch {
 pub struct BatchShape {
     pub batch_size: usize,
     pub seq_len: usize,
-}
-
-impl BatchShape {
-    /// The index of a row's sample since the start of the run. It wraps: a position from a damaged file must not panic.
-    pub(crate) fn sample(self, position: u64, row: usize) -> u64 {
-        position.wrapping_mul(self.batch_size as u64).wrapping_add(row as u64)
-    }
 }
 
 /// Training and evaluation draw from the same source but never the same samples. For text, evaluation uses other
@@ -98,9 +91,21 @@ pub fn percent(share: f64) -> String {
 /// The held-out part, for descriptions.
 fn held_out_words(part: Part, tokens: u64) -> String {
     match part {
-        Part::AllButLast(_) => format!(", the last {tokens} held out"),
+        Part::AllButLast(_) => format!("{BEFORE_HELD_OUT}{tokens}{AFTER_HELD_OUT}"),
         Part::Whole | Part::Last(_) => String::new(),
     }
+}
+
+const BEFORE_HELD_OUT: &str = ", the last ";
+const AFTER_HELD_OUT: &str = " held out";
+
+/// Whether two descriptions are of the same data, however much of its end each holds out.
+pub fn is_same_data(one: &str, other: &str) -> bool {
+    fn whole(described: &str) -> &str {
+        let held_out = described.strip_suffix(AFTER_HELD_OUT).and_then(|rest| rest.rsplit_once(BEFORE_HELD_OUT));
+        held_out.map_or(described, |(whole, _)| whole)
+    }
+    whole(one) == whole(other)
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +115,8 @@ pub struct SourceSettings {
     pub seed: u64,
     pub split: Split,
     pub part: Part,
+    /// The part in whose order a resumed run reads `part`, if it began with another one.
+    pub order_of: Option<Part>,
     /// Tokenizer for text; without one, text is read as bytes.
     pub tokenizer: Option<TokenizerSettings>,
     pub corpus: CorpusSettings,
@@ -124,6 +131,7 @@ impl SourceSettings {
             seed,
             split: Split::Train,
             part: Part::Whole,
+            order_of: None,
             tokenizer: None,
             corpus: CorpusSettings::default(),
         }
@@ -151,9 +159,10 @@ pub struct TokenizerSettings {
     pub cache: PathBuf,
 }
 
-/// A batch is a pure function of (seed, position), so there is no state to save or restore. Samples are numbered
-/// consecutively (`position · B + row`), so the same samples come in the same order for every batch size: two
-/// micro-batches of four are one batch of eight.
+/// A sample is a pure function of (seed, index), so there is no state to save or restore. Samples are numbered
+/// consecutively, across batches and epochs, so the same samples come in the same order for every batch size: two
+/// micro-batches of four are one batch of eight, and a batch may hold the end of one epoch and the beginning of the next.
+/// Indices wrap: one from a damaged file must not panic.
 #[derive(Debug)]
 pub enum Source {
     Synthetic(Synthetic),
@@ -186,15 +195,31 @@ impl Source {
         })
     }
 
-    /// Writes the batch at `position`, the index of the micro-batch since the start of the run.
+    /// Writes batch number `position` of those that follow one another from the first sample on.
     pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
+        self.fill_from(position.wrapping_mul(self.shape().batch_size as u64), batch)
+    }
+
+    /// Writes a batch of the samples from index `first` on.
+    pub fn fill_from(&self, first: u64, batch: &mut Batch) -> Result<(), DataError> {
         match self {
-            Source::Synthetic(source) => source.fill(position, batch),
-            Source::Markov(source) => source.fill(position, batch),
-            Source::ByteText(source) => source.fill(position, batch),
-            Source::TokenFile(source) => source.fill(position, batch),
+            Source::Synthetic(source) => source.fill_from(first, batch),
+            Source::Markov(source) => source.fill_from(first, batch),
+            Source::ByteText(source) => source.fill_from(first, batch),
+            Source::TokenFile(source) => source.fill_from(first, batch),
             Source::BatchFile(source) => source.fill(batch),
-            Source::Corpus(source) => source.fill(position, batch),
+            Source::Corpus(source) => source.fill_from(first, batch),
+        }
+    }
+
+    /// The index after the next `count` samples from index `first` on. Held-out samples have an index and are passed over,
+    /// where a run holds more out than it began with.
+    pub fn after(&self, first: u64, count: u64) -> u64 {
+        match self {
+            Source::Synthetic(_) | Source::Markov(_) | Source::BatchFile(_) => first.wrapping_add(count),
+            Source::ByteText(source) => source.windows().after(first, count),
+            Source::TokenFile(source) => source.windows().after(first, count),
+            Source::Corpus(source) => source.windows().after(first, count),
         }
     }
 
@@ -203,10 +228,10 @@ impl Source {
         match self {
             Source::Synthetic(source) => source.shape(),
             Source::Markov(source) => source.shape(),
-            Source::ByteText(source) => source.shape(),
-            Source::TokenFile(source) => source.shape(),
+            Source::ByteText(source) => source.windows().shape,
+            Source::TokenFile(source) => source.windows().shape,
             Source::BatchFile(source) => source.shape(),
-            Source::Corpus(source) => source.shape(),
+            Source::Corpus(source) => source.windows().shape,
         }
     }
 
@@ -223,10 +248,10 @@ impl Source {
     pub fn windows_per_epoch(&self) -> Option<u64> {
         match self {
             Source::Synthetic(_) | Source::Markov(_) => None,
-            Source::ByteText(source) => source.windows_per_epoch(),
-            Source::TokenFile(source) => source.windows_per_epoch(),
+            Source::ByteText(source) => source.windows().per_epoch(),
+            Source::TokenFile(source) => source.windows().per_epoch(),
             Source::BatchFile(source) => Some(source.shape().batch_size as u64),
-            Source::Corpus(source) => source.windows_per_epoch(),
+            Source::Corpus(source) => source.windows().per_epoch(),
         }
     }
 

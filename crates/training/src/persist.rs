@@ -27,7 +27,8 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
     let tensors = specs(trainer);
     let state = TrainingState {
         step: trainer.step,
-        data_position: trainer.data_position,
+        next_sample: Some(trainer.next_sample),
+        data_position: None,
         seed: notes.seed,
         data: notes.data.into(),
         optimizer: OptimizerSettings {
@@ -136,14 +137,15 @@ pub fn load_weights(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<()
     })
 }
 
-/// Loads the weights, the optimizer's tensors and the step: training continues as if it had not stopped.
+/// Loads the weights, the optimizer's tensors and the step: training continues as if it had not stopped, with the data
+/// from the sample that the caller sets (`Checkpoint::next_sample`, unless the data is other than before).
 pub fn load_all(trainer: &mut Trainer, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
     checkpoint.read_all(&specs(trainer), &mut |content, name, first, piece| {
         trainer.write(name, content, first, piece);
         Ok(())
     })?;
     let state = checkpoint.state()?;
-    (trainer.step, trainer.data_position) = (state.step, state.data_position);
+    trainer.step = state.step;
     if trainer.program().choice.is_none() && state.has_uneven_steps() {
         return Err(CheckpointError::Handover(UnevenSteps.into()));
     }

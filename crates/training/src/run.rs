@@ -343,6 +343,7 @@ fn one_step(
             Err(error) => return Err(RunError::Device { step: step - 1, error: error.into() }),
         }
         let fetched = fetched?;
+        let next_sample = fetched.next_sample;
         let ends_step = match micro == schedule.accumulation {
             true => EndsStep::Yes { last: schedule.last_step },
             false => EndsStep::No,
@@ -356,6 +357,9 @@ fn one_step(
         submitted.map_err(|cause| RunError::NotFinite { step, cause })?;
         if trainer.gave_up() {
             return Err(RunError::GivenUp { step });
+        }
+        if ends_step != EndsStep::No {
+            trainer.next_sample = next_sample;
         }
     }
     let recording = trainer.recording.as_ref();

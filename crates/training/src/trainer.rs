@@ -79,9 +79,9 @@ pub struct Trainer {
     pub(crate) training: TrainingProgram,
     evaluation: Option<EvaluationProgram>,
     optimizer: OptimizerConfig,
-    /// Steps taken so far, and micro-batches read for them by all ranks.
+    /// Steps taken so far, and the index of the first sample that no rank has read for them.
     pub step: u64,
-    pub data_position: u64,
+    pub next_sample: u64,
     /// Recording of chosen steps, if requested.
     pub recording: Option<Recording>,
     /// The node choices read from the device so far, if steps choose.
@@ -115,7 +115,7 @@ impl Trainer {
             evaluation,
             optimizer,
             step: 0,
-            data_position: 0,
+            next_sample: 0,
             recording: None,
             choices: None,
             watches_phases: false,
@@ -339,18 +339,13 @@ impl Trainer {
         match taken {
             Taken::NotFinite => return Err(self.first_not_finite()),
             Taken::GivenUp => self.gave_up = true,
-            Taken::Queued | Taken::Whole(_) if ends_step != EndsStep::No => self.count_step(),
+            Taken::Queued | Taken::Whole(_) if ends_step != EndsStep::No => self.step += 1,
             Taken::Queued | Taken::Whole(_) => {}
         }
         if let Taken::Whole(moments) = taken {
             self.mark_parts(moments, ends_step);
         }
         Ok(())
-    }
-
-    fn count_step(&mut self) {
-        self.step += 1;
-        self.data_position += (self.optimizer.accumulation * self.training.ranks) as u64;
     }
 
     fn mark_parts(&mut self, moments: Moments, ends_step: EndsStep) {

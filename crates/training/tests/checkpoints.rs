@@ -43,7 +43,8 @@ fn tensors_of(config: &HfConfig) -> Vec<TensorSpec> {
 fn state(step: u64) -> TrainingState {
     TrainingState {
         step,
-        data_position: step * 4,
+        next_sample: Some(step * 4),
+        data_position: None,
         seed: 42,
         data: "text corpus.txt, 12 bytes".to_string(),
         optimizer: OptimizerSettings {

@@ -76,7 +76,8 @@ pub struct ModelArguments {
     /// Start a new run from the weights of a checkpoint or Hugging Face folder
     #[arg(long, value_name = "DIR", conflicts_with = "resume")]
     pub init_from: Option<PathBuf>,
-    /// Continue from a checkpoint as if the run had not stopped
+    /// Continue from a checkpoint as if the run had not stopped: with the next sample, also under another batch size,
+    /// accumulation or number of ranks. Other data or another --seq-len begins the data anew and says so
     #[arg(long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
 }

@@ -3,6 +3,7 @@
 mod data;
 mod model;
 mod optimizer;
+mod position;
 mod resumed;
 mod update;
 
@@ -29,6 +30,7 @@ use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::patience::Patience;
 use headroom_training::program::StepConfig;
 use model::{ChosenModel, choose_model};
+use position::Position;
 use serde_json::{Map, Value};
 use std::path::absolute;
 use update::update_of;
@@ -46,8 +48,9 @@ pub struct Settings {
     pub first_step: u64,
     pub last_step: u64,
     pub seed: u64,
-    /// The data's description of itself, and the lowest possible loss, if known.
+    /// The data's description of itself, where the run begins in it, and the lowest possible loss, if known.
     pub data_description: String,
+    pub data_position: Position,
     pub floor_nats: Option<f64>,
     /// The data of evaluations, if there are any.
     pub evaluation_line: Option<String>,
@@ -116,7 +119,12 @@ impl Settings {
             optimizer::resolved(arguments, &before, update, &optimizer::TrainingDefaults::of(&model, last_step))?;
         let wanted = Wanted::of(arguments, &before)?;
         let vocab_size = model.vocab_size;
-        let sources = wanted.open(&SourceSettings::new(asked, vocab_size, seed))?;
+        let asked = SourceSettings::new(asked, vocab_size, seed);
+        let mut sources = wanted.open(&asked)?;
+        let position = Position::of(resume.as_ref(), &before, &wanted, &sources.training)?;
+        if let Some(part) = position.order_of(&wanted) {
+            sources.training = wanted.open_training(&asked, Some(part))?;
+        }
         let shape = sources.training.shape();
         check_shape(arguments, &wanted, shape)?;
         model.validate(shape.batch_size, shape.seq_len)?;
@@ -161,6 +169,7 @@ impl Settings {
             tokenizer: wanted.tokenizer.as_ref().map(|path| absolute(path).unwrap_or(path.clone())),
             text_column: wanted.text_column.clone(),
             held_out: Some(wanted.held_out),
+            held_out_at_start: Some(position.held_out_at_start).filter(|share| *share != wanted.held_out),
             eval_every: Some(wanted.eval_every),
             eval_batch_size: wanted.eval_batch_size,
             eval_batches: Some(wanted.eval_batches),
@@ -187,7 +196,8 @@ impl Settings {
             seed,
             data_description: sources.training.description(),
             floor_nats: sources.training.floor_nats(),
-            evaluation_line: wanted.evaluation_line(sources.evaluation.as_ref()),
+            evaluation_line: wanted.evaluation_line(sources.evaluation.as_ref(), position.held_out_at_start),
+            data_position: position,
             eval_every: wanted.eval_every,
             eval_batches: wanted.eval_batches,
             patience,

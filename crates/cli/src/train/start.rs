@@ -119,9 +119,9 @@ pub fn kept_rates(settings: &Settings) -> Option<Rates> {
 fn load_weights(trainer: &mut Trainer, settings: &Settings) -> anyhow::Result<()> {
     if let Some(checkpoint) = &settings.resume {
         persist::load_all(trainer, checkpoint)?;
-        let state = checkpoint.state()?;
-        if state.data != settings.data_description {
-            output::note(&format!("note: the checkpoint was trained on other data ({})", state.data));
+        trainer.next_sample = settings.data_position.first_sample;
+        if let Some(note) = &settings.data_position.note {
+            output::note(note);
         }
     } else if let Some(checkpoint) = &settings.init_from {
         persist::load_weights(trainer, checkpoint)?;

@@ -139,7 +139,8 @@ fn a_state_with_impossible_numbers_is_refused() {
     let place = Place::new();
     for (name, from, to) in [
         ("step", "\"step\": 2", "\"step\": 18446744073709551615"),
-        ("position", "\"data_position\": 2", "\"data_position\": 18446744073709551614"),
+        ("position", "\"next_sample\": 4", "\"next_sample\": 18446744073709551614"),
+        ("nowhere", "\"next_sample\": 4", "\"sample\": 4"),
         ("negative", "\"step\": 2", "\"step\": -2"),
         ("batch", "\"batch_size\": 2", "\"batch_size\": \"two\""),
     ] {

@@ -29,6 +29,7 @@ mod readme;
 mod record;
 mod replay;
 mod resume;
+mod resumed_data;
 mod run_folder;
 mod runs;
 mod scale;

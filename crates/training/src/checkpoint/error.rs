@@ -40,6 +40,12 @@ pub enum CheckpointError {
     )]
     StateChanged { path: PathBuf, want: String, have: String },
 
+    #[error(
+        "{} does not say where its data goes on: {why}\n  help: --init-from starts anew from the weights beside it",
+        path.display()
+    )]
+    NoPosition { path: PathBuf, why: String },
+
     #[error("tensor {name} was given {have} elements to save, but its shape has {want}")]
     WrongLength { name: String, want: usize, have: usize },
 

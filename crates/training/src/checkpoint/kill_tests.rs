@@ -26,7 +26,8 @@ fn config() -> HfConfig {
 fn state(step: u64) -> TrainingState {
     TrainingState {
         step,
-        data_position: step * 2,
+        next_sample: Some(step * 2),
+        data_position: None,
         seed: 42,
         data: "markov".to_string(),
         optimizer: OptimizerSettings {

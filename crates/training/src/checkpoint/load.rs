@@ -95,6 +95,12 @@ impl Checkpoint {
         Ok(&self.state_file()?.state)
     }
 
+    /// Index of the sample to go on with, in the data that the checkpoint was trained on.
+    pub fn next_sample(&self) -> Result<u64, CheckpointError> {
+        let path = self.folder.join(STATE_FILE);
+        self.state()?.sample_to_read().map_err(|why| CheckpointError::NoPosition { path, why })
+    }
+
     /// Reads the weights as float32, from float32, float16 or bfloat16. Ignores the folder's other files.
     pub fn read_weights(&self, parameters: &[TensorSpec], take: &mut TakeElements) -> Result<(), CheckpointError> {
         self.check_weights(parameters)?;

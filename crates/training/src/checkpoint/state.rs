@@ -15,7 +15,7 @@ use super::{CheckpointError, STATE_FILE};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Upper limit on steps and micro-batches, so that sums of them cannot overflow.
+/// Upper limit on steps, micro-batches and samples, so that sums of them cannot overflow.
 const MOST_COUNTED: u64 = 1 << 60;
 
 /// State that resuming needs besides weights and optimizer tensors.
@@ -23,8 +23,13 @@ const MOST_COUNTED: u64 = 1 << 60;
 pub struct TrainingState {
     /// Optimizer steps taken.
     pub step: u64,
-    /// Micro-batches read, which is also the position of the next one.
-    pub data_position: u64,
+    /// Index of the first sample that was not read. Samples are counted from the first of the data, in the order that the
+    /// run began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_sample: Option<u64>,
+    /// Micro-batches read: what files had before `next_sample`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_position: Option<u64>,
     pub seed: u64,
     /// The data source's description of itself (`Source::description`).
     pub data: String,
@@ -35,7 +40,7 @@ pub struct TrainingState {
     /// Scales of tensors that are rounded to eight bits; empty in other precisions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scales: BTreeMap<String, Vec<f32>>,
-    /// Other entries that the caller wants back; ignored here.
+    /// Other entries that the caller wants back. Ignored here, except that `batch_size` gives an old position its unit.
     #[serde(default)]
     pub extra: Map<String, Value>,
 }
@@ -44,6 +49,22 @@ impl TrainingState {
     /// Whether some parameters were updated fewer times than others.
     pub fn has_uneven_steps(&self) -> bool {
         self.node_steps.values().any(|count| *count != self.step)
+    }
+
+    /// The sample to go on with. Older files have micro-batches, which are samples where the size of a batch was stored.
+    pub(super) fn sample_to_read(&self) -> Result<u64, String> {
+        if let Some(sample) = self.next_sample {
+            return Ok(sample);
+        }
+        let batches = self.data_position.unwrap_or(0);
+        let size = self.extra.get("batch_size").and_then(Value::as_u64).filter(|size| *size > 0);
+        let Some(size) = size else {
+            return Err(format!(
+                "it counts {batches} micro-batches (data_position) and does not say of how many samples: `extra` has no batch_size"
+            ));
+        };
+        let samples = batches.checked_mul(size).filter(|samples| *samples <= MOST_COUNTED);
+        samples.ok_or_else(|| format!("{batches} micro-batches of {size} samples are beyond any run"))
     }
 }
 
@@ -120,7 +141,12 @@ impl StateFile {
             let step = file.state.step;
             return Err(unreadable(format!("{name} was updated at {count} of {step} steps: it is damaged")));
         }
-        for (what, count) in [("step", file.state.step), ("data_position", file.state.data_position)] {
+        let positions = [("next_sample", file.state.next_sample), ("data_position", file.state.data_position)];
+        if positions.iter().all(|(_, count)| count.is_none()) {
+            return Err(unreadable("it has no next_sample: it is damaged".into()));
+        }
+        let counts = positions.into_iter().filter_map(|(what, count)| Some((what, count?)));
+        for (what, count) in counts.chain([("step", file.state.step)]) {
             if count > MOST_COUNTED {
                 return Err(unreadable(format!("its {what} of {count} is beyond any run: it is damaged")));
             }
@@ -142,7 +168,7 @@ fn take_own_digest(value: &mut Value) -> Result<(Option<String>, String), serde_
 mod tests {
     use super::*;
 
-    fn state(step: u64, data_position: u64, counts: &[u64]) -> TrainingState {
+    fn state(step: u64, next_sample: u64, counts: &[u64]) -> TrainingState {
         let optimizer = OptimizerSettings {
             name: "AdamW".into(),
             momentum: None,
@@ -154,7 +180,8 @@ mod tests {
         };
         let node_steps = counts.iter().enumerate().map(|(at, count)| (format!("p{at}"), *count)).collect();
         let (scales, extra) = (BTreeMap::new(), Map::new());
-        TrainingState { step, data_position, seed: 1, data: "markov".into(), optimizer, node_steps, scales, extra }
+        let (next_sample, data_position, data) = (Some(next_sample), None, "markov".into());
+        TrainingState { step, next_sample, data_position, seed: 1, data, optimizer, node_steps, scales, extra }
     }
 
     /// Saves the state, changes the text of the file, and reads it back.
@@ -185,12 +212,31 @@ mod tests {
         let same = |text| text;
         assert!(read(&state(MOST_COUNTED, MOST_COUNTED, &[]), same).is_ok());
         assert!(read(&state(MOST_COUNTED + 1, 0, &[]), same).unwrap_err().contains("its step of 1152921504606846977"));
-        assert!(read(&state(0, MOST_COUNTED + 1, &[]), same).unwrap_err().contains("its data_position of"));
+        assert!(read(&state(0, MOST_COUNTED + 1, &[]), same).unwrap_err().contains("its next_sample of"));
+        let batches = |batches| TrainingState { next_sample: None, data_position: batches, ..state(0, 0, &[]) };
+        assert!(read(&batches(Some(MOST_COUNTED + 1)), same).unwrap_err().contains("its data_position of"));
+        assert!(read(&batches(None), same).unwrap_err().contains("no next_sample"));
         assert!(read(&state(7, 9, &[7, 8]), same).unwrap_err().contains("p1 was updated at 8 of 7 steps"));
         let later = |text: String| text.replace("\"schema_version\": 1", "\"schema_version\": 2");
         assert!(
             read(&state(7, 9, &[]), later).unwrap_err().contains("its schema_version is 2, but this program reads 1")
         );
+    }
+
+    #[test]
+    fn micro_batches_of_older_files_are_samples_where_the_batch_is_known() {
+        let older = |batches: u64, batch_size: Value| {
+            let extra = [("batch_size".to_string(), batch_size)].into_iter().collect();
+            TrainingState { next_sample: None, data_position: Some(batches), extra, ..state(3, 0, &[]) }
+                .sample_to_read()
+        };
+        assert_eq!(state(3, 7, &[]).sample_to_read(), Ok(7));
+        assert_eq!((older(6, 4.into()), older(0, 4.into())), (Ok(24), Ok(0)));
+        for missing in [Value::Null, 0.into(), (-4).into(), "4".into()] {
+            assert!(older(6, missing).unwrap_err().starts_with("it counts 6 micro-batches"));
+        }
+        assert!(older(1 << 59, 4.into()).unwrap_err().contains("beyond any run"));
+        assert!(older(1 << 59, u64::MAX.into()).unwrap_err().contains("beyond any run"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::token_file::Tokens;
 use super::windows::Windows;
-use super::{Batch, BatchShape, DataError, SourceSettings, file_name, held_out_words};
+use super::{Batch, DataError, SourceSettings, file_name, held_out_words};
 use cache::Kept;
 
 #[derive(Debug)]
@@ -28,8 +28,8 @@ impl Corpus {
         let files = files::find(given)?;
         let kept = Kept::open(given, &files, settings)?;
         let tokens = Tokens::open(&kept.path, kept.width, settings.vocab_size)?;
-        let range = settings.part.range(tokens.count, settings.shape.seq_len, |token| kept.document_before(token));
-        let held_out = held_out_words(settings.part, tokens.count - range.end);
+        let range = settings.tokens(tokens.count, |token| kept.document_before(token));
+        let held_out = held_out_words(settings.part, tokens.count - range.read.end);
         let description = format!(
             "corpus {}, {} files, {} documents, {} {}, seed {}{held_out}",
             file_name(given),
@@ -40,23 +40,19 @@ impl Corpus {
             settings.seed
         );
         Ok(Corpus {
-            bytes_per_token: kept.bytes_per_token(&range),
+            bytes_per_token: kept.bytes_per_token(&range.read),
             windows: Windows::once_per_epoch(given, range, settings)?,
             tokens,
             description,
         })
     }
 
-    pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
-        self.tokens.fill(&self.windows, position, batch)
+    pub fn fill_from(&self, first: u64, batch: &mut Batch) -> Result<(), DataError> {
+        self.tokens.fill_from(&self.windows, first, batch)
     }
 
-    pub fn shape(&self) -> BatchShape {
-        self.windows.shape
-    }
-
-    pub fn windows_per_epoch(&self) -> Option<u64> {
-        self.windows.per_epoch()
+    pub(super) fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     pub fn bytes_per_token(&self) -> Option<f64> {

@@ -12,27 +12,41 @@ const BUFFERS: usize = 3;
 #[derive(Debug)]
 pub struct Prefetcher {
     /// `None` only while dropping: closing both channels is what ends the thread.
-    filled: Option<Receiver<Result<Batch, DataError>>>,
+    filled: Option<Receiver<Result<Filled, DataError>>>,
     empty: Option<SyncSender<Batch>>,
     thread: Option<JoinHandle<()>>,
     in_use: Option<Batch>,
-    next_position: u64,
-    stride: u64,
 }
 
 #[derive(Debug)]
 pub struct Fetched<'a> {
     pub batch: &'a Batch,
-    pub position: u64,
+    /// Index of the first sample that no rank has read after this batch.
+    pub next_sample: u64,
+}
+
+/// A batch, and the index of the sample after it and its fellows on the other ranks.
+type Filled = (Batch, u64);
+
+/// One of the processes that share the data: of every `ranks` batches in a row, it reads number `rank`.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    pub rank: usize,
+    pub ranks: usize,
+}
+
+impl Share {
+    pub const WHOLE: Share = Share { rank: 0, ranks: 1 };
 }
 
 impl Prefetcher {
-    pub fn start(source: Source, first_position: u64) -> Result<Prefetcher, DataError> {
-        Prefetcher::every(source, first_position, 1)
+    /// All batches from sample `first` on.
+    pub fn start(source: Source, first: u64) -> Result<Prefetcher, DataError> {
+        Prefetcher::of_rank(source, first, Share::WHOLE)
     }
 
-    /// Every `stride`-th batch: the batches of one rank out of `stride`.
-    pub fn every(source: Source, first_position: u64, stride: u64) -> Result<Prefetcher, DataError> {
+    /// One rank's batches from sample `first` on.
+    pub fn of_rank(source: Source, first: u64, share: Share) -> Result<Prefetcher, DataError> {
         // Both channels have room for every buffer, so neither side ever blocks on a send.
         let (give_filled, filled) = sync_channel(BUFFERS);
         let (empty, take_empty) = sync_channel(BUFFERS);
@@ -41,16 +55,9 @@ impl Prefetcher {
         }
         let thread = thread::Builder::new()
             .name("data".to_string())
-            .spawn(move || fill_batches(&source, first_position, stride, &take_empty, &give_filled))
+            .spawn(move || fill_batches(&source, first, share, &take_empty, &give_filled))
             .map_err(DataError::Thread)?;
-        Ok(Prefetcher {
-            filled: Some(filled),
-            empty: Some(empty),
-            thread: Some(thread),
-            in_use: None,
-            next_position: first_position,
-            stride,
-        })
+        Ok(Prefetcher { filled: Some(filled), empty: Some(empty), thread: Some(thread), in_use: None })
     }
 
     /// The next batch; the previous one goes back to be refilled. After an error there are no more batches.
@@ -62,10 +69,8 @@ impl Prefetcher {
             // A thread that has ended gave the reason in its last message.
             let _ = empty.send(used);
         }
-        let batch = filled.recv().map_err(|_| DataError::Ended)??;
-        let position = self.next_position;
-        self.next_position = self.next_position.wrapping_add(self.stride);
-        Ok(Fetched { batch: self.in_use.insert(batch), position })
+        let (batch, next_sample) = filled.recv().map_err(|_| DataError::Ended)??;
+        Ok(Fetched { batch: self.in_use.insert(batch), next_sample })
     }
 }
 
@@ -82,17 +87,18 @@ impl Drop for Prefetcher {
 
 fn fill_batches(
     source: &Source,
-    first_position: u64,
-    stride: u64,
+    first: u64,
+    share: Share,
     empty: &Receiver<Batch>,
-    filled: &SyncSender<Result<Batch, DataError>>,
+    filled: &SyncSender<Result<Filled, DataError>>,
 ) {
-    let mut next = first_position;
+    let rows = source.shape().batch_size as u64;
+    let mut next = first;
     loop {
-        let position = next;
-        next = next.wrapping_add(stride);
         let Ok(mut batch) = empty.recv() else { return };
-        let outcome = source.fill(position, &mut batch).map(|()| batch);
+        let own = source.after(next, share.rank as u64 * rows);
+        next = source.after(own, (share.ranks - share.rank) as u64 * rows);
+        let outcome = source.fill_from(own, &mut batch).map(|()| (batch, next));
         let failed = outcome.is_err();
         if filled.send(outcome).is_err() || failed {
             return;

@@ -23,11 +23,11 @@ impl Synthetic {
         })
     }
 
-    pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
+    pub fn fill_from(&self, first: u64, batch: &mut Batch) -> Result<(), DataError> {
         check_room(self.shape, batch)?;
         let BatchShape { batch_size, seq_len } = self.shape;
         for row in 0..batch_size {
-            let sample = self.shape.sample(position, row);
+            let sample = first.wrapping_add(row as u64);
             for t in 0..=seq_len {
                 let index = sample.wrapping_mul(seq_len as u64 + 1).wrapping_add(t as u64);
                 let token = 1 + self.tokens.uniform_u32_below(index, self.vocab_size - 1);

@@ -96,6 +96,22 @@ fn texts_and_token_files_know_their_windows_and_bytes() {
 }
 
 #[test]
+fn data_is_the_same_however_much_of_it_is_held_out() {
+    let text = "text a, the last b.txt, 100 bytes as tokens, seed 42";
+    for (one, other, same) in [
+        (text, text, true),
+        (text, &format!("{text}, the last 20 held out"), true),
+        (&format!("{text}, the last 5 held out"), &format!("{text}, the last 20 held out"), true),
+        (text, "text a, the last c.txt, 100 bytes as tokens, seed 42", false),
+        (text, "text a", false),
+        (text, "text a, the last held out", false),
+        ("markov, 16 states, vocabulary 16, seed 1", "markov, 16 states, vocabulary 16, seed 2", false),
+    ] {
+        assert_eq!((is_same_data(one, other), is_same_data(other, one)), (same, same), "{one} and {other}");
+    }
+}
+
+#[test]
 fn parts_are_told_in_words() {
     assert_eq!([0.05, 0.0125, 0.5].map(percent), ["5%", "1.25%", "50%"]);
     assert_eq!(Part::Whole.words(), "");

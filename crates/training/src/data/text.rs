@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::synthetic::{check_room, small_vocabulary};
 use super::windows::Windows;
-use super::{Batch, BatchShape, DataError, SourceSettings, file_name, held_out_words, place_token};
+use super::{Batch, DataError, SourceSettings, file_name, held_out_words, place_token};
 use crate::positioned_file::PositionedFile;
 
 const PIECE_BYTES: usize = 8192;
@@ -24,17 +24,16 @@ impl ByteText {
         small_vocabulary("text with byte tokens", 256, settings.vocab_size)?;
         let file = PositionedFile::open(path)?;
         check_is_text(&file)?;
-        let range = settings.part.range(file.bytes(), settings.shape.seq_len, |token| token);
-        let held_out = held_out_words(settings.part, file.bytes() - range.end);
-        Ok(ByteText { windows: Windows::of_file(path, range, settings)?, held_out, file })
+        let tokens = settings.tokens(file.bytes(), |token| token);
+        let held_out = held_out_words(settings.part, file.bytes() - tokens.read.end);
+        Ok(ByteText { windows: Windows::of_file(path, tokens, settings)?, held_out, file })
     }
 
-    pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
-        let shape = self.shape();
+    pub fn fill_from(&self, first: u64, batch: &mut Batch) -> Result<(), DataError> {
+        let shape = self.windows.shape;
         check_room(shape, batch)?;
         let mut piece = [0; PIECE_BYTES];
-        for row in 0..shape.batch_size {
-            let start = self.windows.start(position, row);
+        for (row, start) in self.windows.starts(first).take(shape.batch_size).enumerate() {
             let mut t = 0;
             while t <= shape.seq_len {
                 let bytes = &mut piece[..(shape.seq_len + 1 - t).min(PIECE_BYTES)];
@@ -48,12 +47,8 @@ impl ByteText {
         Ok(())
     }
 
-    pub fn shape(&self) -> BatchShape {
-        self.windows.shape
-    }
-
-    pub fn windows_per_epoch(&self) -> Option<u64> {
-        self.windows.per_epoch()
+    pub(super) fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     pub fn description(&self) -> String {

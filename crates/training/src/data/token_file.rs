@@ -5,7 +5,7 @@ use std::path::Path;
 use super::spec::TokenWidth;
 use super::synthetic::{check_room, small_vocabulary};
 use super::windows::Windows;
-use super::{Batch, BatchShape, DataError, SourceSettings, file_name, held_out_words, place_token};
+use super::{Batch, DataError, SourceSettings, file_name, held_out_words, place_token};
 use crate::positioned_file::PositionedFile;
 
 /// Bytes read per call: the buffer is on the stack, so filling a batch allocates nothing. A multiple of every token
@@ -24,9 +24,9 @@ pub struct TokenFile {
 impl TokenFile {
     pub fn open(path: &Path, width: TokenWidth, settings: &SourceSettings) -> Result<TokenFile, DataError> {
         let tokens = Tokens::open(path, width, settings.vocab_size)?;
-        let range = settings.part.range(tokens.count, settings.shape.seq_len, |token| token);
+        let range = settings.tokens(tokens.count, |token| token);
         Ok(TokenFile {
-            held_out: held_out_words(settings.part, tokens.count - range.end),
+            held_out: held_out_words(settings.part, tokens.count - range.read.end),
             windows: Windows::of_file(path, range, settings)?,
             tokens,
             bytes_per_token: None,
@@ -38,16 +38,12 @@ impl TokenFile {
         TokenFile { bytes_per_token: Some(bytes as f64 / self.tokens.count.max(1) as f64), ..self }
     }
 
-    pub fn fill(&self, position: u64, batch: &mut Batch) -> Result<(), DataError> {
-        self.tokens.fill(&self.windows, position, batch)
+    pub fn fill_from(&self, first: u64, batch: &mut Batch) -> Result<(), DataError> {
+        self.tokens.fill_from(&self.windows, first, batch)
     }
 
-    pub fn shape(&self) -> BatchShape {
-        self.windows.shape
-    }
-
-    pub fn windows_per_epoch(&self) -> Option<u64> {
-        self.windows.per_epoch()
+    pub(super) fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     pub fn bytes_per_token(&self) -> Option<f64> {
@@ -82,10 +78,10 @@ impl Tokens {
     }
 
     /// An id outside the vocabulary is found only when it is read: a file of any size cannot be scanned first.
-    pub fn fill(&self, windows: &Windows, position: u64, batch: &mut Batch) -> Result<(), DataError> {
+    pub fn fill_from(&self, windows: &Windows, first: u64, batch: &mut Batch) -> Result<(), DataError> {
         check_room(windows.shape, batch)?;
-        for row in 0..windows.shape.batch_size {
-            self.fill_row(windows.start(position, row), (row, windows.shape.seq_len), batch)?;
+        for (row, start) in windows.starts(first).take(windows.shape.batch_size).enumerate() {
+            self.fill_row(start, (row, windows.shape.seq_len), batch)?;
         }
         Ok(())
     }

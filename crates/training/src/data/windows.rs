@@ -1,6 +1,7 @@
 //! The window of tokens that a sample reads: drawn at random, or each window once per epoch in a seeded order.
 //!
-//! Both are functions of (seed, sample) alone: nothing is stored, and a run resumes at any sample.
+//! Both are functions of (seed, sample) alone: nothing is stored, and a run resumes at any sample. A run that holds more
+//! out than it began with keeps its order and passes over the windows that it no longer reads.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,6 +16,8 @@ pub(super) struct Windows {
     pub seed: u64,
     first: u64,
     order: Order,
+    /// How many of the numbers that the order draws are read: those below.
+    read: u64,
 }
 
 #[derive(Debug)]
@@ -28,50 +31,102 @@ enum Order {
 
 impl Windows {
     /// Every start is equally likely, except that a held-out part is read window by window.
-    pub fn of_file(path: &Path, tokens: Range<u64>, settings: &SourceSettings) -> Result<Windows, DataError> {
+    pub fn of_file(path: &Path, tokens: TokenRanges, settings: &SourceSettings) -> Result<Windows, DataError> {
         if matches!(settings.part, Part::Last(_)) {
             return Windows::once_per_epoch(path, tokens, settings);
         }
-        let starts = check_length(path, &tokens, settings)?;
+        let [starts, read] = tokens.starts(path, settings)?;
         let offsets = Stream::new(settings.seed, &format!("data.windows.{}", settings.split.name()));
         let order = Order::ByLot { starts, offsets };
-        Ok(Windows { shape: settings.shape, seed: settings.seed, first: tokens.start, order })
+        Ok(Windows { shape: settings.shape, seed: settings.seed, first: tokens.read.start, order, read })
     }
 
-    pub fn once_per_epoch(path: &Path, tokens: Range<u64>, settings: &SourceSettings) -> Result<Windows, DataError> {
-        check_length(path, &tokens, settings)?;
-        let windows = (tokens.end - tokens.start - 1) / settings.shape.seq_len as u64;
+    pub fn once_per_epoch(path: &Path, tokens: TokenRanges, settings: &SourceSettings) -> Result<Windows, DataError> {
+        let seq_len = settings.shape.seq_len as u64;
+        // A window begins at every `seq_len`-th of the possible starts.
+        let [windows, read] = tokens.starts(path, settings)?.map(|starts| (starts - 1) / seq_len + 1);
         let keys = Stream::new(settings.seed, &format!("data.epochs.{}", settings.split.name()));
         let order = Order::OncePerEpoch { windows, permutation: Permutation::new(keys, windows) };
-        Ok(Windows { shape: settings.shape, seed: settings.seed, first: tokens.start, order })
+        Ok(Windows { shape: settings.shape, seed: settings.seed, first: tokens.read.start, order, read })
     }
 
-    /// The first token of a row's window.
-    pub fn start(&self, position: u64, row: usize) -> u64 {
-        let sample = self.shape.sample(position, row);
-        self.first
-            + match &self.order {
-                Order::ByLot { starts, offsets } => offsets.uniform_u64_below(sample, *starts),
-                Order::OncePerEpoch { windows, permutation } => {
-                    permutation.at(sample / windows, sample % windows) * self.shape.seq_len as u64
-                }
+    /// First tokens of the windows that are read, from sample `first` on.
+    pub fn starts(&self, first: u64) -> impl Iterator<Item = u64> {
+        self.samples(first).map(|(_, start)| start)
+    }
+
+    /// The sample after the next `count` that are read, from sample `first` on.
+    pub fn after(&self, first: u64, count: u64) -> u64 {
+        let last = match (count.checked_sub(1), self.read < self.order.numbers()) {
+            (None, _) => return first,
+            (Some(others), false) => first.wrapping_add(others),
+            // An endless iterator has an item at every place.
+            (Some(others), true) => self.samples(first).nth(others as usize).map_or(first, |(sample, _)| sample),
+        };
+        last.wrapping_add(1)
+    }
+
+    /// The samples that are read, from `first` on, and the first tokens of their windows.
+    fn samples(&self, first: u64) -> impl Iterator<Item = (u64, u64)> {
+        let all = (0..).map(move |further| first.wrapping_add(further));
+        all.filter_map(|sample| Some((sample, self.start(sample)?)))
+    }
+
+    /// The first token of a sample's window; `None` if it is not read.
+    fn start(&self, sample: u64) -> Option<u64> {
+        let (number, apart) = match &self.order {
+            Order::ByLot { starts, offsets } => (offsets.uniform_u64_below(sample, *starts), 1),
+            Order::OncePerEpoch { windows, permutation } => {
+                (permutation.at(sample / windows, sample % windows), self.shape.seq_len as u64)
             }
+        };
+        (number < self.read).then_some(self.first + number * apart)
     }
 
     /// Windows per epoch; `None` if they are drawn at random.
     pub fn per_epoch(&self) -> Option<u64> {
         match self.order {
             Order::ByLot { .. } => None,
-            Order::OncePerEpoch { windows, .. } => Some(windows),
+            Order::OncePerEpoch { windows, .. } => Some(windows.min(self.read)),
         }
     }
 }
 
-/// Number of possible window starts in the range; at least one.
-fn check_length(path: &Path, tokens: &Range<u64>, settings: &SourceSettings) -> Result<u64, DataError> {
-    let (have, seq_len) = (tokens.end - tokens.start, settings.shape.seq_len);
-    let too_short = || DataError::TooShort { path: path.to_path_buf(), have, seq_len, part: settings.part };
-    have.checked_sub(seq_len as u64).filter(|starts| *starts > 0).ok_or_else(too_short)
+impl Order {
+    /// How many different numbers it draws.
+    fn numbers(&self) -> u64 {
+        match self {
+            Order::ByLot { starts: numbers, .. } | Order::OncePerEpoch { windows: numbers, .. } => *numbers,
+        }
+    }
+}
+
+/// The tokens that a source reads, and those whose order its samples have.
+#[derive(Debug)]
+pub(super) struct TokenRanges {
+    pub read: Range<u64>,
+    pub ordered: Range<u64>,
+}
+
+impl SourceSettings {
+    /// The ranges within a file of this many tokens.
+    pub(super) fn tokens(&self, count: u64, document_before: impl Fn(u64) -> u64) -> TokenRanges {
+        let range = |part: Part| part.range(count, self.shape.seq_len, &document_before);
+        TokenRanges { read: range(self.part), ordered: range(self.order_of.unwrap_or(self.part)) }
+    }
+}
+
+impl TokenRanges {
+    /// Number of possible window starts in the order and among what is read; at least one each.
+    fn starts(&self, path: &Path, settings: &SourceSettings) -> Result<[u64; 2], DataError> {
+        let seq_len = settings.shape.seq_len;
+        let starts = |tokens: &Range<u64>, part: Part| {
+            let have = tokens.end - tokens.start;
+            let too_short = || DataError::TooShort { path: path.to_path_buf(), have, seq_len, part };
+            have.checked_sub(seq_len as u64).filter(|starts| *starts > 0).ok_or_else(too_short)
+        };
+        Ok([starts(&self.ordered, settings.order_of.unwrap_or(settings.part))?, starts(&self.read, settings.part)?])
+    }
 }
 
 impl Part {
@@ -177,7 +232,8 @@ mod tests {
     #[test]
     fn windows_of_an_epoch_lie_side_by_side_within_their_part() {
         let settings = SourceSettings::new(BatchShape { batch_size: 4, seq_len: 10 }, 256, 7);
-        let windows = |tokens| Windows::once_per_epoch(Path::new("a"), tokens, &settings).unwrap();
+        let all = |tokens: Range<u64>| TokenRanges { read: tokens.clone(), ordered: tokens };
+        let windows = |tokens| Windows::once_per_epoch(Path::new("a"), all(tokens), &settings).unwrap();
         // Fifty tokens hold four windows, each with its next token; fifty-one hold five.
         assert_eq!(
             [windows(100..150), windows(100..151), windows(0..11)].map(|of| of.per_epoch()),
@@ -185,15 +241,14 @@ mod tests {
         );
         let five = windows(100..151);
         let epoch = |number: u64| {
-            let mut starts: Vec<u64> =
-                (5 * number..5 * number + 5).map(|sample| five.start(sample / 4, (sample % 4) as usize)).collect();
+            let mut starts: Vec<u64> = five.starts(5 * number).take(5).collect();
             starts.sort();
             starts
         };
         assert_eq!([epoch(0), epoch(1), epoch(7)], [(); 3].map(|()| vec![100, 110, 120, 130, 140]));
-        assert!(Windows::once_per_epoch(Path::new("a"), 0..10, &settings).is_err());
-        let by_lot = Windows::of_file(Path::new("a"), 100..113, &settings).unwrap();
-        let mut starts: Vec<u64> = (0..100).map(|position| by_lot.start(position, 0)).collect();
+        assert!(Windows::once_per_epoch(Path::new("a"), all(0..10), &settings).is_err());
+        let by_lot = Windows::of_file(Path::new("a"), all(100..113), &settings).unwrap();
+        let mut starts: Vec<u64> = by_lot.starts(0).take(100).collect();
         starts.sort();
         starts.dedup();
         assert_eq!((starts, by_lot.per_epoch()), (vec![100, 101, 102], None));

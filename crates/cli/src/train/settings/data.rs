@@ -98,20 +98,24 @@ impl Wanted {
 
     /// Opens the sources. `asked` is for training, without a tokenizer yet.
     pub fn open(&self, asked: &SourceSettings) -> anyhow::Result<Sources> {
-        let spec = DataSpec::parse(&self.data)?;
-        let asked = &SourceSettings { corpus: self.corpus(), ..asked.clone() };
-        let tokenizer = self.tokenizer.as_deref().map(tokenizer).transpose()?;
-        let part = if self.held_out > 0.0 { Part::AllButLast(self.held_out) } else { Part::Whole };
-        ensure!(
-            self.text_column.is_none() || matches!(spec, DataSpec::Corpus { .. }),
-            "--text-column has no effect on {spec}\n  help: use it with JSONL files"
-        );
-        let training = Source::open(&spec, &SourceSettings { tokenizer, part, ..asked.clone() })?;
+        let training = self.open_training(asked, None)?;
         let evaluation = match self.eval_every {
             0 => None,
             _ => Some(self.open_evaluation(&SourceSettings { shape: training.shape(), ..asked.clone() })?),
         };
         Ok(Sources { training, evaluation })
+    }
+
+    /// Opens the training data in its own order, or in that of another part.
+    pub fn open_training(&self, asked: &SourceSettings, order_of: Option<Part>) -> anyhow::Result<Source> {
+        let spec = DataSpec::parse(&self.data)?;
+        let tokenizer = self.tokenizer.as_deref().map(tokenizer).transpose()?;
+        ensure!(
+            self.text_column.is_none() || matches!(spec, DataSpec::Corpus { .. }),
+            "--text-column has no effect on {spec}\n  help: use it with JSONL files"
+        );
+        let (part, corpus) = (part_without(self.held_out), self.corpus());
+        Ok(Source::open(&spec, &SourceSettings { tokenizer, part, order_of, corpus, ..asked.clone() })?)
     }
 
     fn open_evaluation(&self, asked: &SourceSettings) -> anyhow::Result<Source> {
@@ -128,7 +132,8 @@ impl Wanted {
         ensure!(batch_size > 0, "--eval-batch-size is 0: every size must be at least 1");
         let shape = BatchShape { batch_size, seq_len: asked.shape.seq_len };
         let split = Split::Evaluation;
-        let source = Source::open(&spec, &SourceSettings { shape, split, part, tokenizer, ..asked.clone() })?;
+        let corpus = self.corpus();
+        let source = Source::open(&spec, &SourceSettings { shape, split, part, tokenizer, corpus, ..asked.clone() })?;
         let brought = source.shape();
         ensure!(
             brought.seq_len == shape.seq_len,
@@ -146,14 +151,20 @@ impl Wanted {
         CorpusSettings { text_column: self.text_column.clone(), ..corpus_settings() }
     }
 
-    /// The data of an evaluation, for display; `None` if nothing is evaluated.
-    pub fn evaluation_line(&self, evaluation: Option<&Source>) -> Option<String> {
+    /// The data of an evaluation, for display; `None` if nothing is evaluated. `never_read` is the share that training has
+    /// not read before either.
+    pub fn evaluation_line(&self, evaluation: Option<&Source>, never_read: f64) -> Option<String> {
         let source = evaluation?;
         let batch_size = source.shape().batch_size;
         let batches = batches_of(source, self.eval_batches);
         let read = match (&self.eval_data, self.held_out > 0.0, source.windows_per_epoch()) {
             (None, true, Some(windows)) => {
-                format!("the last {} of the data, {windows} windows, never trained on", percent(self.held_out))
+                let of_it = match self.held_out > never_read {
+                    true if never_read > 0.0 => format!("the last {} never trained on", percent(never_read)),
+                    true => "no longer trained on".into(),
+                    false => "never trained on".into(),
+                };
+                format!("the last {} of the data, {windows} windows, {of_it}", percent(self.held_out))
             }
             (None, _, _) => "other samples of the same data".into(),
             (Some(_), _, _) => source.description(),
@@ -170,6 +181,11 @@ impl Wanted {
 pub fn batches_of(source: &Source, asked: usize) -> usize {
     let most = source.windows_per_epoch().map(|windows| (windows as usize / source.shape().batch_size).max(1));
     asked.min(most.unwrap_or(asked))
+}
+
+/// The data without a held-out share at its end.
+pub fn part_without(held_out: f64) -> Part {
+    if held_out > 0.0 { Part::AllButLast(held_out) } else { Part::Whole }
 }
 
 /// The default share of a file or corpus that is held out for evaluation.

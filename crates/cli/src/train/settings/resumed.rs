@@ -36,6 +36,8 @@ pub struct Resumed {
     pub tokenizer: Option<PathBuf>,
     pub text_column: Option<String>,
     pub held_out: Option<f64>,
+    /// The held-out share when the data began, if it was another: it decides the order of samples.
+    pub held_out_at_start: Option<f64>,
     pub eval_every: Option<u64>,
     pub eval_batch_size: Option<usize>,
     pub eval_batches: Option<usize>,
