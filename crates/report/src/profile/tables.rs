@@ -73,6 +73,7 @@ pub fn summary(profile: &Profile) -> Table {
 fn speed(record: &PerformanceRecord) -> Vec<Vec<String>> {
     let (summary, statistics) = (&record.performance_summary, &record.statistics);
     let interval = match (statistics.ci95_low, statistics.ci95_high) {
+        _ if record.is_predicted() => "predicted".into(),
         (Some(low), Some(high)) => {
             format!("median of {}; 95% between {} and {}", statistics.steps, seconds(low), seconds(high))
         }
