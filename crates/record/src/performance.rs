@@ -122,7 +122,7 @@ pub struct PerformanceSummary {
     pub peak_memory_mb: Option<f64>,
     /// Peak resident memory of the whole process.
     pub process_peak_memory_mb: Option<f64>,
-    /// Live memory averaged over the calls of a step, each counted once; `memory_analysis.json` weights them by time.
+    /// Live memory averaged over the calls of a step, each counted once, and kernel scratch.
     pub avg_memory_mb: Option<f64>,
     /// Share of wall time during which at least one kernel or operator ran.
     pub device_utilization_percent: Option<f64>,
