@@ -51,6 +51,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("a checkpoint of 2 ranks goes on with 1, 2 and 4", resumed_on_other_numbers),
     ("a checkpoint of 4 ranks goes on with 2 and 1", resumed_on_fewer),
     ("a rank with other flags is refused with what differs", other_flags),
+    ("output that a launcher writes to a file has no colour", plain_output),
     ("a hung rank is named and ends all", hung_rank),
     ("a rank that is told to stop in a long step stops all, and the run resumes", ends::told_to_stop),
     ("a rank that is told to stop in an evaluation stops all", ends::told_to_stop_in_an_evaluation),
@@ -294,6 +295,20 @@ fn other_flags(place: &Place) -> Result<()> {
     let other = [&SHORT[..], &["--seed", "2"]].concat();
     let ended = place.open_mpi.train_each(place, &[one, other], "seeds", &[])?;
     ended.failed_with("rank 1 was not started as rank 0 was: --seed is 2 there, and 1 on rank 0")
+}
+
+/// A launcher may give its ranks terminals, while its own output is a file.
+fn plain_output(place: &Place) -> Result<()> {
+    for (name, mpi) in [("open-mpi", &place.open_mpi), ("mpich", &place.mpich)] {
+        for words in [&["train", "--size", "nano", "--num-steps", "2", "--threads", "1"][..], &["--help"]] {
+            let ended = mpi.run(place, 2, name, words)?;
+            ended.succeeded()?;
+            let written = [&ended.stdout, &ended.stderr];
+            ensure!(!ended.stdout.is_empty(), "{name}: {words:?} printed nothing");
+            ensure!(written.iter().all(|text| !text.contains('\u{1b}')), "{name}: {words:?} printed {written:?}");
+        }
+    }
+    Ok(())
 }
 
 fn hung_rank(place: &Place) -> Result<()> {

@@ -1,8 +1,10 @@
-//! `headroom eval`: measures how well a checkpoint predicts data it was not trained on.
+//! `headroom eval`: measures how well a checkpoint predicts data, and says whether it was trained on it.
+
+mod trained_on;
 
 use crate::failure::RunFailed;
 use crate::shown::{Plain, Shown};
-use crate::train::settings::{Resumed, corpus_settings, tokenizer, whole};
+use crate::train::settings::{Resumed, corpus_settings, tokenizer};
 use crate::train::start;
 use crate::{memory_size, output};
 use anyhow::{Context, bail, ensure};
@@ -13,7 +15,7 @@ use headroom_graph::passes::PassList;
 use headroom_report::evaluation::{Evaluation, text};
 use headroom_report::numbers::bytes;
 use headroom_training::checkpoint::{Checkpoint, STATE_FILE};
-use headroom_training::data::{BatchShape, CorpusSettings, DataSpec, Part, Source, SourceSettings, Split, percent};
+use headroom_training::data::{BatchShape, CorpusSettings, DataSpec, Part, Source, SourceSettings, Split};
 use headroom_training::evaluator::Evaluator;
 use headroom_training::memory::MemoryNeed;
 use headroom_training::models::{ModelConfig, Size};
@@ -186,7 +188,7 @@ fn choose(arguments: &Arguments, before: &Resumed, asked: &SourceSettings) -> an
     let data = arguments.data.clone().or(before.data.clone()).with_context(|| {
         format!("{} does not say what it was trained on\n  help: name the data with --data", arguments.from.display())
     })?;
-    let own = before.data.as_deref() == Some(whole(&data).as_str());
+    let own = before.data.as_deref().is_some_and(|trained| trained_on::is_same(&data, trained));
     let spec = DataSpec::parse(&data)?;
     let tokens = match (&arguments.tokenizer, &before.tokenizer) {
         (Some(path), _) => Some(tokenizer(path)?),
@@ -210,19 +212,9 @@ fn choose(arguments: &Arguments, before: &Resumed, asked: &SourceSettings) -> an
             "--held-out has no effect on {spec}, which has no end\n  help: use it with files, folders and patterns"
         );
     }
-    let noted = before.held_out.filter(|share| own && *share > 0.0);
-    let share = arguments.held_out.or(noted).unwrap_or(1.0);
-    let mut part = match (spec.has_parts(), share) {
-        (false, _) => "different samples from training's".to_string(),
-        (true, share) if share < 1.0 => format!("its last {}", percent(share)),
-        (true, _) => "all of it".into(),
-    };
-    if own && spec.has_parts() {
-        part += match noted {
-            Some(held_out) if share <= held_out => ", held out of training",
-            _ => ", at least partly trained on",
-        };
-    }
+    let noted = own.then(|| before.held_out.unwrap_or(0.0));
+    let share = arguments.held_out.or(noted.filter(|share| *share > 0.0)).unwrap_or(1.0);
+    let part = trained_on::part(&spec, share, noted);
     let text_column = arguments.text_column.clone().or(before.text_column.clone().filter(|_| own));
     let settings = SourceSettings {
         part: Part::Last(share),

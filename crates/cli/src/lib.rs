@@ -137,7 +137,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(asked) => return show(&asked),
     };
-    colour::settle(cli.color, std::io::stdout().is_terminal());
+    colour::settle(cli.color, output::is_seen(&io::stdout()));
     headroom_lint::within::stay(cli.within);
     if let Err(error) = Isa::asked() {
         return failure::report(&error.into());
@@ -184,6 +184,7 @@ pub fn main() -> ExitCode {
 /// Parses the command; commands that write their flags to a file also receive the flags as given.
 fn parsed(words: &[OsString], when: When) -> Result<Cli, clap::Error> {
     let mut command = Cli::command().color(match when {
+        When::Auto if io::stdout().is_terminal() && !output::is_seen(&io::stdout()) => ColorChoice::Never,
         When::Auto => ColorChoice::Auto,
         When::Always => ColorChoice::Always,
         When::Never => ColorChoice::Never,

@@ -1,5 +1,6 @@
 //! `headroom optimize`: ranks bottlenecks, predicts gains, applies pass after pass, measures, and checks the gates.
 
+mod folder;
 mod patch;
 mod phase_3;
 mod precisions;
@@ -25,7 +26,7 @@ use headroom_experiments::turns::{LEAST_ROUNDS, Patience};
 use headroom_graph::Precision;
 use headroom_graph::cost::Rates;
 use headroom_graph::passes::PassList;
-use headroom_record::atomic::{FileError, write_atomically, write_json};
+use headroom_record::atomic::{write_atomically, write_json};
 use headroom_record::link::Between;
 use headroom_record::precisions::{PRECISIONS_FILE, PrecisionsRecord};
 use headroom_record::registry::Headline;
@@ -154,7 +155,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
         opening: opening(arguments.threads.map_or(machine.cores, usize::from)),
     };
     let wanted_precisions = precisions::asked(arguments.precisions.as_deref(), &on)?;
-    make_folder(output_dir)?;
+    let _folder = folder::ResultFolder::make(output_dir)?;
     entry.begin(&About {
         folder: Some(output_dir),
         size: Some(&arguments.size),
@@ -409,10 +410,6 @@ fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Re
 fn room(arguments: &Arguments, on: &On) -> anyhow::Result<Option<usize>> {
     let limit = arguments.memory_limit.as_deref().map(parse_bytes).transpose()?;
     Ok(limit.or(on.room()))
-}
-
-fn make_folder(folder: &Path) -> Result<(), FileError> {
-    std::fs::create_dir_all(folder).map_err(FileError::new("make the folder", folder))
 }
 
 #[cfg(test)]

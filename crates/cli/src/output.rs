@@ -2,9 +2,10 @@
 
 pub mod colour;
 
+use headroom_engine::ranks::launch::has_launchers_terminal;
 use headroom_record::atomic::FileError;
 use headroom_report::printable::printable;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -18,6 +19,12 @@ pub fn set_output_rank(rank: usize) {
 
 fn is_silent() -> bool {
     RANK.get().is_some_and(|rank| *rank > 0)
+}
+
+/// Whether people see this stream while it is written. A rank's terminal may be its launcher's own, and its text end up
+/// in a file.
+pub fn is_seen(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && !has_launchers_terminal(|name| std::env::var(name).ok())
 }
 
 /// Prints a result for people, in colour on a terminal.

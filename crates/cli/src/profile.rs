@@ -26,7 +26,7 @@ use headroom_record::config::ProfilersEnabled;
 use headroom_record::performance::{GpuState, HeldBack, PerformanceRecord};
 use headroom_trace::run::Timing;
 use headroom_trace::{DeviceProperties, Distributed};
-use headroom_training::memory::largest_batch_that_fits;
+use headroom_training::memory::{MemoryNeed, largest_batch_that_fits};
 use headroom_training::profile::Profiled;
 use headroom_training::profile::trace_file::{TraceAbout, alone, trace};
 use headroom_training::recording::Recording;
@@ -48,6 +48,8 @@ pub struct Profiler {
     steps: RangeInclusive<u64>,
     peaks: Peaks,
     largest_batch: Option<usize>,
+    /// The memory of the whole run, with its evaluations.
+    need: MemoryNeed,
     redact: bool,
     /// The GPU, as the trace names it.
     gpu: Option<DeviceProperties>,
@@ -87,6 +89,7 @@ impl Profiler {
             steps,
             peaks: Peaks::find(settings)?,
             largest_batch: available.map(fits).transpose()?.flatten(),
+            need: planned.need,
             redact: arguments.output.redact,
             gpu: settings.gpu.as_ref().map(properties),
             bus: settings.gpu.as_ref().map(|gpu| gpu.bus.clone()),

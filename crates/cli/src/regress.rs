@@ -26,7 +26,7 @@ pub struct Arguments {
     /// The baseline run: its name or number. `headroom runs name RUN NAME` names one, and so does `train --name`
     #[arg(long, value_name = "RUN")]
     baseline: String,
-    /// The run to judge: a number, a name, or newest (the newest finished one with steps that no study or sweep started)
+    /// The run to judge: a number, a name, or newest (the newest finished one with measured steps that no study or sweep started)
     #[arg(default_value = "newest")]
     run: String,
     /// Percent by which the step time may grow
@@ -60,6 +60,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let registry = Registry::open()?;
     let baseline = registry.find(&arguments.baseline)?;
     let run = judged(&registry, &baseline, &arguments.run)?;
+    refuse_predicted(&baseline)?;
+    refuse_predicted(&run)?;
     let differences = differences(&baseline, &run);
     if !arguments.even_if_different && !differences.is_empty() {
         bail!(
@@ -119,11 +121,27 @@ fn judged(registry: &Registry, baseline: &RunRow, which: &str) -> anyhow::Result
     }
     let finished = Filter { status: Some(RunStatus::Finished), ..Filter::default() };
     let candidates = registry.list(&finished)?.into_iter();
-    let mut with_steps = candidates
-        .filter(|run| run.id != baseline.id && run.start.parent.is_none() && run.figures.step_seconds_low.is_some());
+    let mut with_steps = candidates.filter(|run| {
+        run.id != baseline.id
+            && run.start.parent.is_none()
+            && !run.is_predicted()
+            && run.figures.step_seconds_low.is_some()
+    });
     with_steps.next().context(
-        "there is no finished run to judge besides the baseline\n  help: run `headroom train` or `headroom profile` first",
+        "there is no finished run with measured steps besides the baseline\n  help: run `headroom train` or `headroom \
+         profile` first; a predicted run (--device null) is not judged",
     )
+}
+
+/// A predicted time has no noise and belongs to no machine: comparing it says nothing about a change of speed.
+fn refuse_predicted(run: &RunRow) -> anyhow::Result<()> {
+    ensure!(
+        !run.is_predicted(),
+        "run {} computed nothing (--device null): its times are predicted, and a regression needs measured ones\n  help: \
+         choose a measured run; `headroom runs list` marks predicted times with ~",
+        run.id
+    );
+    Ok(())
 }
 
 fn steps_of(registry: &Registry, run: &RunRow) -> anyhow::Result<Vec<f64>> {
@@ -132,11 +150,6 @@ fn steps_of(registry: &Registry, run: &RunRow) -> anyhow::Result<Vec<f64>> {
         "run {} did not finish ({})\n  help: choose a finished one",
         run.id,
         run.status.name()
-    );
-    ensure!(
-        run.figures.measured,
-        "run {} computed nothing: its times are predicted\n  help: choose a measured one",
-        run.id
     );
     let steps = registry.step_seconds(run.id)?;
     ensure!(

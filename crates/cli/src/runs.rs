@@ -191,7 +191,10 @@ fn as_json(runs: &[RunRow]) -> serde_json::Result<String> {
 fn compare(registry: &Registry, flags: &Compare) -> anyhow::Result<()> {
     let runs = flags.runs.iter().map(|which| registry.find(which)).collect::<Result<Vec<_>, _>>()?;
     let change = match &runs[..] {
-        [old, new] => Change::of(&registry.step_seconds(old.id)?, &registry.step_seconds(new.id)?),
+        // A predicted step has no interval.
+        [old, new] if !old.is_predicted() && !new.is_predicted() => {
+            Change::of(&registry.step_seconds(old.id)?, &registry.step_seconds(new.id)?)
+        }
         _ => None,
     };
     flags.shown.print(&json!({ "runs": runs, "step_change": change }), |_| {

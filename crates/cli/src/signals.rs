@@ -64,6 +64,22 @@ pub fn listen_for_two(asked: impl Fn() + Send + 'static) -> anyhow::Result<Inter
     listen_and(asked, |_| {})
 }
 
+/// For a command that cannot stop in between: the first request calls `leave`, and then ends the process.
+pub fn end_on_request(leave: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+    let mut signals = arriving().context("cannot listen for Ctrl-C")?;
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            if let Some(signal) = signals.next() {
+                leave();
+                #[expect(clippy::exit, reason = "the command was asked to end; files are whole at any moment")]
+                std::process::exit(code_of(signal).into());
+            }
+        })
+        .context("cannot start the thread that listens for Ctrl-C")?;
+    Ok(())
+}
+
 fn listen_and(
     asked: impl Fn() + Send + 'static,
     asked_twice: impl Fn(i32) + Send + 'static,

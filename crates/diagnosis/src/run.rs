@@ -97,7 +97,7 @@ pub fn run_figures(view: &View, calls: &Calls, measures: &Measures) -> RunFigure
         record.by_op = arithmetic::intensity_by_operator(calls);
         record
     };
-    let memory_analysis = memory::memory_record(calls, &passes_of(header), times);
+    let memory_analysis = memory::memory_record(calls, &passes_of(header));
     let operator_analysis = OperatorRecord {
         schema_version: headroom_record::SCHEMA_VERSION,
         operator_stats: operators::operator_stats(view, calls, measures),

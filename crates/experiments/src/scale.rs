@@ -11,6 +11,7 @@ use crate::growth::{class, exponent};
 use crate::planning::{MIB, PlannedStep, fits, largest_where};
 use headroom_graph::GraphError;
 use headroom_graph::cost::Rates;
+use headroom_record::memory::peak_to_average;
 use headroom_record::scaling::{ComponentGrowth, Growth, Limits, ScalingPoint};
 use headroom_record::study::Components;
 use headroom_training::data::BatchShape;
@@ -36,7 +37,7 @@ pub fn plan_point(step: &StepConfig, threads: usize, rates: &Rates) -> Result<Pl
         seq_len: seq_len as u64,
         peak_memory_mb: peak,
         avg_memory_mb: average,
-        peak_to_average: peak / average.max(f64::MIN_POSITIVE),
+        peak_to_average: peak_to_average(peak, average),
         memory_per_token_kb: 1024.0 * peak / (batch_size * seq_len) as f64,
         scaling_factor: 1.0,
         memory_by_component: planned.components(),

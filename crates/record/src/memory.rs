@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 pub const MEMORY_FILE: &str = "memory_analysis.json";
 
+/// Version 1 weighted the average by the time of the calls and left kernel scratch out, so that it was not the average
+/// of the other files.
+pub const MEMORY_VERSION: u32 = 2;
+
 /// MiB where a key says `_mb`, bytes otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRecord {
@@ -12,8 +16,9 @@ pub struct MemoryRecord {
     /// Live memory at the peak of a step, exact from the plan. In `performance_summary.json` the key of this name is
     /// the reserved memory.
     pub peak_memory_mb: f64,
-    /// Live memory averaged over the time of a step.
+    /// Live memory averaged over the calls of a step, and kernel scratch: the figure of `performance_summary.json`.
     pub avg_memory_mb: f64,
+    /// Reserved memory divided by the average, as in `scaling.json`.
     pub peak_to_average: f64,
     /// Share of the arena lost to gaps between buffers at the peak.
     pub fragmentation_percent: f64,
@@ -41,6 +46,11 @@ pub struct MemoryRecord {
     pub largest_batch_that_fits: Option<u64>,
     pub memory_efficiency_recommendations: Vec<MemoryRecommendation>,
     pub provenance: Provenance,
+}
+
+/// The ratio under that name in every file: the memory that a run reserves divided by its average over a step.
+pub fn peak_to_average(reserved: f64, average: f64) -> f64 {
+    reserved / average.max(f64::MIN_POSITIVE)
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,11 +113,9 @@ pub struct MemoryRecommendation {
 }
 
 impl MemoryRecord {
-    /// `times` is the provenance of the average, which is weighted by the time of the calls.
-    pub fn provenance(times: Origin) -> Provenance {
+    /// Everything is read off the plan.
+    pub fn provenance() -> Provenance {
         let mut provenance = Provenance::of(&[
-            ("avg_memory_mb", times),
-            ("peak_to_average", times),
             ("largest_tensor", Origin::Computed),
             ("by_category", Origin::Computed),
             ("peak_memory_events", Origin::Computed),
@@ -116,6 +124,8 @@ impl MemoryRecord {
         ]);
         for key in [
             "peak_memory_mb",
+            "avg_memory_mb",
+            "peak_to_average",
             "fragmentation_percent",
             "at_forward_mb",
             "at_backward_mb",
@@ -148,11 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn the_average_has_the_origin_of_the_times_and_the_peak_is_computed() {
-        for times in [Origin::Measured, Origin::Assumed] {
-            let provenance = MemoryRecord::provenance(times);
-            assert_eq!(provenance.origin_of("avg_memory_mb"), Some(times));
-            assert_eq!(provenance.origin_of("peak_memory_mb"), Some(Origin::Computed));
+    fn average_and_peak_are_computed_and_no_average_is_no_division_by_zero() {
+        let provenance = MemoryRecord::provenance();
+        for key in ["peak_memory_mb", "avg_memory_mb", "peak_to_average"] {
+            assert_eq!(provenance.origin_of(key), Some(Origin::Computed), "{key}");
         }
+        assert_eq!(peak_to_average(3.0, 2.0), 1.5);
+        assert_eq!(peak_to_average(0.0, 0.0), 0.0);
     }
 }

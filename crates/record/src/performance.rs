@@ -7,6 +7,9 @@ use crate::statistics::StepStatistics;
 
 pub const PERFORMANCE_FILE: &str = "performance_summary.json";
 
+/// The device that predicts times and computes nothing.
+pub const PREDICTS: &str = "null";
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PerformanceRecord {
     pub schema_version: u32,
@@ -119,7 +122,7 @@ pub struct PerformanceSummary {
     pub peak_memory_mb: Option<f64>,
     /// Peak resident memory of the whole process.
     pub process_peak_memory_mb: Option<f64>,
-    /// Live memory averaged over the calls of a step, each counted once; `memory_analysis.json` weights them by time.
+    /// Live memory averaged over the calls of a step, each counted once, and kernel scratch.
     pub avg_memory_mb: Option<f64>,
     /// Share of wall time during which at least one kernel or operator ran.
     pub device_utilization_percent: Option<f64>,
@@ -173,6 +176,11 @@ pub struct SystemInfo {
 }
 
 impl PerformanceRecord {
+    /// Whether its times come from the plan: nothing was computed.
+    pub fn is_predicted(&self) -> bool {
+        self.system_info.device == PREDICTS
+    }
+
     /// Times are measured on a real device, and computed when they are replayed from predictions. Memory is measured if
     /// the device or process reported it, and computed if it comes from the plan.
     pub fn provenance(times: Origin, memory: Origin) -> Provenance {

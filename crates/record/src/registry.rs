@@ -3,7 +3,7 @@
 pub mod change;
 
 use crate::intensity::Bound;
-use crate::performance::PerformanceRecord;
+use crate::performance::{PREDICTS, PerformanceRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -77,6 +77,13 @@ pub struct RunRow {
     pub figures: Headline,
 }
 
+impl RunRow {
+    /// Whether its times come from the plan: nothing was computed.
+    pub fn is_predicted(&self) -> bool {
+        self.start.device == PREDICTS
+    }
+}
+
 /// The figures that lists and comparisons show. `None` means that this kind of run does not have the figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -118,7 +125,7 @@ impl Headline {
             peak_memory_mb: summary.peak_memory_mb,
             avg_memory_mb: summary.avg_memory_mb,
             final_loss: summary.final_loss,
-            measured: record.system_info.device != "null",
+            measured: !record.is_predicted(),
             ..Headline::default()
         }
     }

@@ -34,8 +34,10 @@ pub struct ScalingRecord {
 pub struct ScalingPoint {
     pub batch_size: u64,
     pub seq_len: u64,
+    /// Memory that the run reserves, as in `performance_summary.json`.
     pub peak_memory_mb: f64,
     pub avg_memory_mb: f64,
+    /// The one divided by the other, as in `memory_analysis.json`.
     pub peak_to_average: f64,
     /// Peak memory divided by the tokens of the batch.
     pub memory_per_token_kb: f64,

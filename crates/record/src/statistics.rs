@@ -11,12 +11,17 @@ pub struct StepStatistics {
     pub median: Option<f64>,
     pub p10: Option<f64>,
     pub p90: Option<f64>,
-    /// 95% confidence interval of the median; needs at least six steps.
+    /// 95% confidence interval of the median; needs at least six steps. `None` if the times are predicted.
     pub ci95_low: Option<f64>,
     pub ci95_high: Option<f64>,
 }
 
 impl StepStatistics {
+    /// For predicted steps, which are all alike because nothing varies: that is not an interval of zero width.
+    pub fn without_interval(self) -> StepStatistics {
+        StepStatistics { ci95_low: None, ci95_high: None, ..self }
+    }
+
     /// Half of the median's 95% interval as a share of the median.
     pub fn relative_half_width(&self) -> Option<f64> {
         let (median, low, high) = (self.median?, self.ci95_low?, self.ci95_high?);

@@ -160,6 +160,7 @@ pub fn different_settings(runs: &[RunRow]) -> Vec<String> {
 fn figures(run: &RunRow) -> Vec<(&'static str, Option<String>)> {
     let figures = &run.figures;
     let step = figures.step_seconds.map(|median| match (figures.step_seconds_low, figures.step_seconds_high) {
+        _ if run.is_predicted() => format!("{} (predicted)", seconds(median)),
         (Some(low), Some(high)) => format!("{} ({} to {})", seconds(median), seconds(low), seconds(high)),
         _ => seconds(median),
     });

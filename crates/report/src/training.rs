@@ -128,7 +128,7 @@ pub fn summary(record: &PerformanceRecord) -> String {
     let statistics = &record.statistics;
     let rule = "=".repeat(60);
     let mut out = format!("{rule}\nPerformance Summary:\n{rule}\n");
-    if record.system_info.device == NOTHING_COMPUTED {
+    if record.is_predicted() {
         out += "Nothing was computed: times are predicted, memory is planned.\n";
     }
     let mut line = |name: &str, value: Option<String>| {
@@ -141,6 +141,7 @@ pub fn summary(record: &PerformanceRecord) -> String {
     line(
         "Median time per step:",
         statistics.median.map(|median| match (statistics.ci95_low, statistics.ci95_high) {
+            _ if record.is_predicted() => format!("{median:.4} seconds (predicted)"),
             (Some(low), Some(high)) => format!("{median:.4} seconds (95% between {low:.4} and {high:.4})"),
             _ => format!("{median:.4} seconds"),
         }),
@@ -169,14 +170,11 @@ fn rounding(of: &Fp8Rounding) -> String {
     )
 }
 
-/// The device that only predicts and computes nothing.
-const NOTHING_COMPUTED: &str = "null";
-
 /// The planned peak, which is what the arena uses, and the peak that the system reports for the whole process.
 fn peak_memory(record: &PerformanceRecord) -> Option<String> {
     let planned = record.performance_summary.peak_memory_mb?;
     Some(match record.performance_summary.process_peak_memory_mb {
-        Some(process) if record.system_info.device != NOTHING_COMPUTED => {
+        Some(process) if !record.is_predicted() => {
             format!("{planned:.0} MB (as planned; {process:.0} MB with everything else in the process)")
         }
         _ => format!("{planned:.0} MB (planned)"),

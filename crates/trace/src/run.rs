@@ -108,6 +108,8 @@ pub struct PlanHeader {
     /// Arena, kernel scratch and everything else that the run reserves.
     pub reserved_bytes: u64,
     pub scratch_bytes: u64,
+    /// Live memory averaged over the calls of a step, and scratch; older traces do not have it.
+    pub average_bytes: Option<u64>,
     pub largest_batch_that_fits: Option<u64>,
     /// Number of buffers allocated per step, and their bytes.
     pub allocations: u64,

@@ -19,7 +19,8 @@ pub struct MemoryNeed {
     pub peak: Usage,
     /// Arena space lost to gaps between buffers at the peak.
     pub gaps: usize,
-    /// Mean live memory over the calls of a step.
+    /// Live memory averaged over the calls of a step, each counted once, and scratch, which is held throughout. Every
+    /// file's `avg_memory_mb` is this.
     pub average: usize,
 }
 

@@ -216,7 +216,25 @@ fn what_cannot_be_read_is_refused_by_file_and_place() {
     place.refuses("texts", &["picture.png", "byte 5 is 0"]);
     for (line, words) in [
         ("{\"body\": \"x\", \"n\": 1}", &["line 2", "no column `text`", "--text-column names one of body"][..]),
-        ("{\"n\": 1}", &["line 2", "no text at all"]),
+        ("{\"n\": 1}", &["line 2", "no column `text`", "nothing in it is text", "`n` (a number)"]),
+        ("{}", &["line 2", "no column `text`", "help: every line"]),
+        (
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+            &["line 2", "no column `text`", "a chat in `messages`", "{text: [.messages[].content] | join(\"\\n\")}"],
+        ),
+        (
+            "{\"id\": \"7\", \"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}",
+            &["line 2", "a chat in `conversations`", "[.conversations[].value]", "apply_chat_template"],
+        ),
+        (
+            "{\"prompt\": \"a\", \"completion\": \"b\"}",
+            &["line 2", "a pair, `prompt` and `completion`", "(.prompt + \"\\n\" + .completion)"],
+        ),
+        ("{\"messages\": [1]}", &["line 2", "nothing in it is text", "`messages` (a list)"]),
+        (
+            "{\"text\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+            &["a list in the column `text`", "[.text[].content]"],
+        ),
         ("{\"text\": 5}", &["line 2", "a number in the column `text`"]),
         ("[1, 2]", &["line 2", "not a JSON object"]),
         ("{\"text\": \"x", &["line 2", "not a JSON object"]),

@@ -1,6 +1,5 @@
 //! `--watch`: runs again whenever a file that matters changes, until Ctrl-C.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -38,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let look = look(arguments);
         let pause = PAUSE.max(start.elapsed() * LARGEST_SHARE);
         if seen.as_ref() != Some(&look) {
-            if std::io::stdout().is_terminal() && arguments.output_file.is_none() {
+            if output::is_seen(&std::io::stdout()) && arguments.output_file.is_none() {
                 output::exactly(CLEAR)?;
             }
             if let Err(error) = once(arguments) {

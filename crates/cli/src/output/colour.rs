@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum When {
-    /// If standard output is a terminal; obeys `NO_COLOR` and `CLICOLOR_FORCE`
+    /// If standard output is a terminal, and not the one that mpirun gives each rank; obeys `NO_COLOR` and `CLICOLOR_FORCE`
     #[default]
     Auto,
     Always,

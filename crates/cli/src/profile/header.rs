@@ -8,7 +8,6 @@ use headroom_record::performance::PerformanceRecord;
 use headroom_record::provenance::Origin;
 use headroom_trace::RunHeader;
 use headroom_trace::run::{PassesHeader, PeaksHeader, RunSteps};
-use headroom_training::memory::MemoryNeed;
 use headroom_training::profile::{Profiled, run_header};
 use headroom_training::program::passes_that_apply;
 use headroom_training::run::Outcome;
@@ -19,8 +18,7 @@ pub fn of_run(
     settings: &Settings,
     (outcome, record): (&Outcome, &PerformanceRecord),
 ) -> RunHeader {
-    let need = MemoryNeed::of(std::slice::from_ref(&profiled.training.program), settings.threads);
-    let mut header = run_header(profiled, &settings.model, &need);
+    let mut header = run_header(profiled, &settings.model, &profiler.need);
     let system = &record.system_info;
     header.device = system.gpu_name.clone().unwrap_or_else(|| system.cpu_name.clone());
     header.model = format!("{} {} {}", settings.model.family.name, settings.size, record.version);
@@ -39,8 +37,7 @@ pub fn of_run(
 
 /// The header for a rank that writes no record of its own.
 pub fn of_rank(profiler: &Profiler, profiled: &Profiled, settings: &Settings, outcome: &Outcome) -> RunHeader {
-    let need = MemoryNeed::of(std::slice::from_ref(&profiled.training.program), settings.threads);
-    let mut header = run_header(profiled, &settings.model, &need);
+    let mut header = run_header(profiled, &settings.model, &profiler.need);
     header.device = settings.gpu.as_ref().map_or(&settings.machine.cpu_name, |gpu| &gpu.name).clone();
     header.model = format!("{} {} {}", settings.model.family.name, settings.size, settings.version());
     header.precision = settings.precision.name().into();

@@ -7,7 +7,7 @@ use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
-use std::io::{BufRead, BufReader, IsTerminal, stderr};
+use std::io::{BufRead, BufReader, stderr};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -139,7 +139,7 @@ fn end(child: &mut Child) {
 
 /// Shows each line on a terminal during the run; keeps the last ones.
 fn listen(words: impl BufRead) -> Vec<String> {
-    let bar = stderr().is_terminal().then(|| {
+    let bar = output::is_seen(&stderr()).then(|| {
         let bar = ProgressBar::new_spinner();
         bar.set_style(
             ProgressStyle::with_template("      {spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()),

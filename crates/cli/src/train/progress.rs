@@ -21,7 +21,7 @@ use headroom_training::run::{AfterEvaluation, CompletedStep, Evaluation, Observe
 use headroom_training::trainer::Trainer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
-use std::io::{IsTerminal, stderr};
+use std::io::stderr;
 
 pub struct Progress<'a> {
     pub settings: &'a Settings,
@@ -222,7 +222,7 @@ pub struct Bar(pub ProgressBar);
 impl Bar {
     pub fn new(first: u64, last: u64) -> Bar {
         let bar = ProgressBar::with_draw_target(Some(last), ProgressDrawTarget::hidden());
-        if stderr().is_terminal() {
+        if output::is_seen(&stderr()) {
             let style = ProgressStyle::with_template("{pos}/{len} {bar:24} {msg} · {eta} left");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ "));
             bar.set_message("loss and speed follow at the first log interval");

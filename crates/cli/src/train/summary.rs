@@ -100,6 +100,10 @@ pub fn performance_record(settings: &Settings, ended: &Ended) -> PerformanceReco
     let model = &settings.model;
     let measured = ended.counted();
     let statistics = step_statistics(&ended.counted_seconds());
+    let statistics = match times_origin(settings) {
+        Origin::Measured => statistics,
+        _ => statistics.without_interval(),
+    };
     let skipped = (ended.warmup_steps as usize).min(ended.outcome.steps.len().saturating_sub(1));
     PerformanceRecord {
         schema_version: SCHEMA_VERSION,

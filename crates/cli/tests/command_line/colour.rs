@@ -24,7 +24,9 @@ fn a_terminal_gets_colour_unless_it_or_the_user_wants_none() {
     let place = with_script();
     let shown = at_a_terminal(&place, "", "lint train.py");
     assert!(shown.contains("\u{1b}[1mTP501\u{1b}[0m"), "{shown:?}");
-    assert!(at_a_terminal(&place, "NO_COLOR=1", "lint train.py --color always").contains(ESCAPE));
+    for variables in ["NO_COLOR=1", "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1"] {
+        assert!(at_a_terminal(&place, variables, "lint train.py --color always").contains(ESCAPE), "{variables}");
+    }
     for (variables, line) in [
         ("NO_COLOR=1", "lint train.py"),
         ("TERM=dumb", "lint train.py"),
@@ -33,6 +35,9 @@ fn a_terminal_gets_colour_unless_it_or_the_user_wants_none() {
         ("", "lint train.py --json"),
         ("", "lint train.py --format sarif"),
         ("", "--color never --help"),
+        // Open MPI gives each rank a terminal, and copies from it to wherever its own output goes.
+        ("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", "lint train.py"),
+        ("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", "--help"),
     ] {
         let shown = at_a_terminal(&place, variables, line);
         assert!(!shown.contains(ESCAPE) && !shown.is_empty(), "{variables} {line}: {shown:?}");

@@ -41,6 +41,35 @@ fn the_held_out_part_has_the_loss_that_training_saw() {
 }
 
 #[test]
+fn the_training_file_is_recognised_however_it_is_named() {
+    let place = Place::new();
+    place.write("a.txt", text(6));
+    fs::copy(place.path("a.txt"), place.path("copy.txt")).unwrap();
+    place.write("other.txt", text(7));
+    fs::create_dir(place.path("in")).unwrap();
+    std::os::unix::fs::symlink(place.path("a.txt"), place.path("in/link.txt")).unwrap();
+    let part = |line: &str| eval(&place, line)["part"].as_str().unwrap().to_string();
+    place.succeeds(&format!("train {SMALL} --data a.txt --num-steps 2 --save whole"));
+    let all = "all of it, the same samples that training draws from";
+    assert_eq!(part("--from whole"), all);
+    for name in ["a.txt", "in/../a.txt", "in/link.txt", "copy.txt"] {
+        assert_eq!(part(&format!("--from whole --data {name}")), all, "{name}");
+    }
+    assert_eq!(part("--from whole --data other.txt"), "all of it");
+    // A held-out share is named, and it is the default for the file under any name.
+    place.succeeds(&format!("train {SMALL} --data a.txt --held-out 0.2 --num-steps 2 --save most"));
+    assert_eq!(part("--from most --data in/link.txt"), "its last 20%, held out of training");
+    let mixed = "all of it, the same samples that training draws from but for the last 20%, held out";
+    assert_eq!(part("--from most --data copy.txt --held-out 1"), mixed);
+    // One batch that is repeated at every step has no other samples.
+    place.copy_case("llama3");
+    let batch = "llama3/expected.safetensors";
+    place.succeeds(&format!("train --init-from llama3 --data {batch} --num-steps 1 --save repeated"));
+    assert_eq!(part("--from repeated"), all);
+    assert_eq!(part(&format!("--from repeated --data {batch}")), all);
+}
+
+#[test]
 fn every_window_counts_once_whatever_the_batch_size() {
     let place = Place::new();
     place.write("a.txt", text(3));

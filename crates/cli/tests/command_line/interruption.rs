@@ -1,5 +1,6 @@
 //! Readers and users that leave in the middle.
 
+use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
 
 #[test]
@@ -42,6 +43,35 @@ fn a_request_to_terminate_has_an_exit_code_of_its_own() {
     let run = place.start(&format!("train {SMALL} --num-steps 1000000 --output-dir o"));
     run.has_written(&place.path("o/config.json"));
     assert_eq!(run.signal("TERM").code, Some(143));
+}
+
+#[test]
+fn an_optimisation_that_is_ended_leaves_no_empty_folder() {
+    let place = place_with_peaks();
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let run = place.start("optimize --size tiny --output-dir new/deep");
+        run.has_written(&place.path("new/deep"));
+        let done = run.signal(signal);
+        assert_eq!(done.code, Some(code), "{}", done.stderr);
+        assert!(done.stderr.contains("interrupted; nothing was decided, and nothing is written"), "{}", done.stderr);
+        assert!(!place.path("new").exists(), "{:?}", place.names());
+    }
+    // Results of another run stay as they are.
+    let folder = place.path("kept");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("validation.json"), "{}").unwrap();
+    let run = place.start("optimize --size tiny --output-dir kept");
+    // The registry has the run as soon as its folder is claimed.
+    run.waits_until(|| place.succeeds("runs list --json").stdout.matches("\"running\"").count() == 1);
+    let done = run.signal("TERM");
+    assert_eq!(done.code, Some(143), "{}", done.stderr);
+    assert!(done.stderr.contains("what kept holds stays"), "{}", done.stderr);
+    assert_eq!(std::fs::read(folder.join("validation.json")).unwrap(), b"{}");
+    let runs: serde_json::Value = serde_json::from_str(&place.succeeds("runs list --json").stdout).unwrap();
+    let statuses: Vec<&str> = runs.as_array().unwrap().iter().map(|run| run["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["interrupted"; 3]);
+    // An error after the folder was made leaves nothing either.
+    place.refuses("optimize --size nano --passes v3 --output-dir other", &["v3"]);
 }
 
 #[test]

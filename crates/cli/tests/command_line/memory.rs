@@ -40,6 +40,61 @@ fn the_plan_is_printed_adds_up_and_is_what_the_process_then_uses() {
     }
 }
 
+/// The memory line that the null device plans on two threads.
+fn memory_line(place: &Place, size: &str, passes: &str) -> String {
+    let line = format!("train --device null --threads 2 --size {size} --passes {passes} --num-steps 1");
+    let done = place.succeeds(&format!("{line} --output-dir o --overwrite"));
+    let line = done.stdout.lines().map(str::trim).find_map(|line| line.strip_prefix("memory ")).unwrap();
+    line.trim().to_string()
+}
+
+fn document(name: &str) -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Cells of the rows whose first cell is a size.
+fn rows_of_sizes(page: &str) -> Vec<Vec<&str>> {
+    let sizes = ["nano", "tiny", "small", "medium", "large", "very_large"];
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    let rows = rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    rows.filter(|cells| sizes.contains(&cells[0])).collect()
+}
+
+#[test]
+fn the_documented_memory_is_what_the_program_plans() {
+    let place = Place::new();
+    let page = document("docs/train.md");
+    let rows = rows_of_sizes(&page);
+    assert_eq!(rows.len(), 6, "{rows:?}");
+    for cells in rows {
+        let (planned, documented) = (memory_line(&place, cells[0], "v2"), cells[cells.len() - 1]);
+        assert!(planned.starts_with(&format!("{documented} planned: ")), "docs/train.md: {cells:?}, planned {planned}");
+    }
+    let readme = document("README.md");
+    let shown = readme.lines().find(|line| line.contains(" planned: ")).unwrap();
+    let shown = shown.trim().strip_prefix("memory ").unwrap().trim();
+    let planned = memory_line(&place, "nano", "v2");
+    assert!(planned.starts_with(shown.trim_end_matches('…')), "README.md: {shown}, planned {planned}");
+    let decision = document("docs/decisions/0008-arena-largest-first.md");
+    let totals: Vec<(&str, &str, &str)> = rows_of_sizes(&decision)
+        .iter()
+        .flat_map(|cells| {
+            ["none", "v2", "all"].iter().zip(&cells[1..]).map(|(passes, cell)| (cells[0], *passes, *cell))
+        })
+        .filter_map(|(size, passes, cell)| Some((size, passes, cell.split_once(" of ")?.1)))
+        .collect();
+    assert!(totals.len() >= 7, "{totals:?}");
+    for (size, passes, total) in totals {
+        let planned = memory_line(&place, size, passes);
+        assert!(planned.starts_with(&format!("{total} planned: ")), "0008: {size} {passes} {total}, planned {planned}");
+    }
+    let study = document("docs/experiments.md");
+    let shown = study.lines().find(|line| line.starts_with("[1/4] tiny v1")).and_then(|line| line.split(", ").nth(1));
+    let planned = memory_line(&place, "tiny", "v1");
+    assert!(planned.starts_with(shown.unwrap()), "docs/experiments.md: {shown:?}, planned {planned}");
+}
+
 #[test]
 fn a_run_beyond_the_limit_is_refused_with_the_breakdown_and_what_would_fit() {
     let place = Place::new();

@@ -1,5 +1,6 @@
 //! The registry through the binary: every run has its row, and `runs` and `regress` read it.
 
+use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
 use crate::small_file_system::SmallFileSystem;
 use rusqlite::Connection;
@@ -199,6 +200,55 @@ fn regress_answers_by_its_exit_code() {
     place.refuses("regress --baseline main", &["cannot be compared", "batch_size 2, 4"]);
     place.succeeds(&format!("train {SMALL} --num-steps 4 --output-dir d"));
     place.refuses("regress --baseline main 4", &["has 1 steps after its warm-up"]);
+}
+
+#[test]
+fn a_predicted_run_is_never_judged() {
+    let place = Place::new();
+    place.succeeds(&format!("train {SMALL} --num-steps 12 --output-dir a --name main"));
+    let predicted = format!("train {SMALL} --num-steps 12 --device null");
+    place.succeeds(&format!("{predicted} --output-dir p"));
+    place.refuses("regress --baseline main", &["no finished run with measured steps", "--device null"]);
+    place.succeeds(&format!("train {SMALL} --num-steps 12 --output-dir b"));
+    place.succeeds(&format!("{predicted} --output-dir q"));
+    let newest = place.run("regress --baseline main --threshold 100000 --json");
+    let answer: Value = serde_json::from_str(&newest.stdout).unwrap_or_else(|_| panic!("{}", newest.stderr));
+    assert_eq!(answer["run"]["id"], 3, "{answer}");
+    let words = ["run 2 computed nothing (--device null)", "times are predicted", "help: choose a measured run"];
+    for line in [
+        "regress --baseline main 2",
+        "regress --baseline main 2 --even-if-different",
+        "regress --baseline main 2 --even-if-different --rerun 3",
+        "regress --baseline 2 main",
+        "regress --baseline 2 4 --rerun 3",
+    ] {
+        place.refuses(line, &words);
+    }
+}
+
+#[test]
+fn a_predicted_step_has_no_interval() {
+    let place = place_with_peaks();
+    let line = "--size nano --num-steps 12 --device null";
+    let done = place.succeeds(&format!("train {line} --output-dir a"));
+    let median = done.stdout.lines().find(|line| line.starts_with("Median time per step:")).unwrap();
+    assert!(median.ends_with("seconds (predicted)"), "{median}");
+    place.succeeds(&format!("profile {line} --passes v1 --output-dir b"));
+    for folder in ["a", "b"] {
+        let statistics = place.json(&format!("{folder}/performance_summary.json"))["statistics"].clone();
+        assert!(statistics["median"].is_f64(), "{statistics}");
+        assert!(statistics["ci95_low"].is_null() && statistics["ci95_high"].is_null(), "{statistics}");
+    }
+    let report = String::from_utf8(place.read("b/report.md")).unwrap();
+    let step = report.lines().find(|line| line.starts_with("| Step |")).unwrap();
+    assert!(step.ends_with("| predicted |"), "{step}");
+    let study = place.succeeds("study nano --versions v1,v2 --device null --num-steps 12 --output-dir s").stdout;
+    assert!(study.contains("the time per step of v1 (predicted);"), "{study}");
+    let shown = [study, report, place.succeeds("runs show 1").stdout, place.succeeds("runs compare 1 2").stdout];
+    for text in shown {
+        assert!(!text.contains("95% between") && !text.contains("(95%: "), "{text}");
+    }
+    assert!(place.succeeds("runs show 1").stdout.contains("(predicted)"));
 }
 
 #[test]

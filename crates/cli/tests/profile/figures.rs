@@ -126,6 +126,41 @@ fn the_wait_for_data_is_one_figure_in_summary_and_breakdown() {
 }
 
 #[test]
+fn memory_is_one_figure_in_summary_analysis_report_and_sweep() {
+    // Its evaluations need more scratch than its training, and a step has two micro-batches.
+    let wide = "--eval-every 3 --eval-batch-size 64 --gradient-accumulation-steps 2";
+    for flags in ["--passes v1", "--passes v2", &format!("--passes v2 {wide}")] {
+        let run = Run::done(&format!("profile --size nano --num-steps 6 --generate-report {flags}"));
+        let summary = run.json("performance_summary.json")["performance_summary"].clone();
+        let memory = run.json("memory_analysis.json");
+        let (average, reserved) = (number(&summary, "/avg_memory_mb"), number(&summary, "/peak_memory_mb"));
+        assert_eq!(number(&memory, "/avg_memory_mb"), average, "{flags}");
+        assert_eq!(number(&memory, "/reserved_memory_mb"), reserved, "{flags}");
+        assert_eq!(number(&memory, "/peak_to_average"), reserved / average, "{flags}");
+        let report = std::fs::read_to_string(run.folder.join("report.md")).unwrap();
+        let said = format!(
+            "{average:.1} MiB in use on average over the calls of a step, with kernel scratch: the {reserved:.1} MiB \
+             reserved are {:.2} times that",
+            reserved / average
+        );
+        assert!(report.contains(&said), "{flags}: `{said}` is not in the report");
+    }
+    // A sweep plans the step of `train`; a profiled step also computes the norm of its gradients.
+    let run = Run::done("train --size nano --passes v1 --num-steps 2");
+    let summary = run.json("performance_summary.json")["performance_summary"].clone();
+    let (average, reserved) = (number(&summary, "/avg_memory_mb"), number(&summary, "/peak_memory_mb"));
+    let sweep = Run::done("scale --size nano --passes v1 --batch 8 --seq 64 --plan-only");
+    let point = sweep.json("scaling.json")["batch_points"][0].clone();
+    let wanted = [("avg_memory_mb", average), ("peak_memory_mb", reserved), ("peak_to_average", reserved / average)];
+    for (key, want) in wanted {
+        assert_eq!(number(&point, &format!("/{key}")), want, "{key}");
+    }
+    let profiled = Run::done("profile --size nano --passes v1 --num-steps 4").json("memory_analysis.json");
+    let ratio = number(&profiled, "/peak_to_average") / number(&point, "/peak_to_average");
+    assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+}
+
+#[test]
 fn a_profile_of_tiny_ends_within_twenty_seconds() {
     let took = tiny().took.as_secs_f64();
     assert!(took < 20.0, "{took} s");

@@ -73,7 +73,15 @@ fn compare(run: &Run) -> (usize, usize) {
         number(&fullest[category]) / mib
     };
     let breakdown = &operators["step_breakdown"];
+    let summary = &performance["performance_summary"];
     let generic = [
+        ("average memory", number(&summary["avg_memory_mb"]), number(&memory["avg_memory_mb"])),
+        ("reserved memory", number(&summary["peak_memory_mb"]), number(&memory["reserved_memory_mb"])),
+        (
+            "peak over average",
+            number(&summary["peak_memory_mb"]) / number(&summary["avg_memory_mb"]),
+            number(&memory["peak_to_average"]),
+        ),
         ("peak memory", number(&memory["peak_memory_mb"]), number(&measures["memory"]["peak_bytes"]) / mib),
         ("parameters at the peak", number(&memory["by_category"]["parameters"]), peak("parameters")),
         ("gradients at the peak", number(&memory["by_category"]["gradients"]), peak("gradients")),
@@ -99,7 +107,7 @@ fn compare(run: &Run) -> (usize, usize) {
         ("idle", number(&intensity["idle_percent"]), 100.0 * (1.0 - number(&measures["breakdown"]["busy_share"]))),
         (
             "utilization",
-            number(&performance["performance_summary"]["device_utilization_percent"]),
+            number(&summary["device_utilization_percent"]),
             100.0 * number(&measures["breakdown"]["busy_share"]),
         ),
         ("recorded step", number(&breakdown["wall"]), number(&measures["breakdown"]["wall_seconds"]) / steps),

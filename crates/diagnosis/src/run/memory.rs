@@ -1,7 +1,9 @@
 //! The memory of a step: live bytes by category at every call, as the calls state them, and the plan's facts.
 
-use headroom_record::memory::MemoryRecommendation;
-use headroom_record::memory::{ByCategory, LargestTensor, LivePlace, MemoryEvent, MemoryRecord};
+use headroom_record::memory::{
+    ByCategory, LargestTensor, LivePlace, MEMORY_VERSION, MemoryEvent, MemoryRecommendation, MemoryRecord,
+    peak_to_average,
+};
 use headroom_record::provenance::Origin;
 use headroom_record::timeline::{TimelinePoint, TimelineRecord};
 use headroom_trace::Phase;
@@ -23,7 +25,7 @@ fn in_mib(live: [u64; 5]) -> ByCategory {
     ByCategory { parameters, gradients, optimizer_state, activations, temporaries }
 }
 
-pub fn memory_record(calls: &Calls, passes: &Passes, times: Origin) -> MemoryRecord {
+pub fn memory_record(calls: &Calls, passes: &Passes) -> MemoryRecord {
     let plan = &calls.header.plan;
     let peak = calls.fullest();
     let by_category = peak.map_or_else(ByCategory::default, |call| in_mib(call.stated.live));
@@ -37,20 +39,21 @@ pub fn memory_record(calls: &Calls, passes: &Passes, times: Origin) -> MemoryRec
         .iter()
         .map(|row| LivePlace { name: row.name.clone(), module: row.module.clone(), mb: row.bytes as f64 / MIB })
         .collect();
-    let avg_memory_mb = average_mb(calls);
+    let reserved_memory_mb = plan.reserved_bytes as f64 / MIB;
+    let avg_memory_mb = plan.average_bytes.unwrap_or_else(|| average_bytes(calls)) as f64 / MIB;
     let between = plan.arena_bytes.saturating_sub(peak.map_or(0, Call::live_bytes));
     MemoryRecord {
-        schema_version: headroom_record::SCHEMA_VERSION,
+        schema_version: MEMORY_VERSION,
         peak_memory_mb,
         avg_memory_mb,
-        peak_to_average: peak_memory_mb / avg_memory_mb.max(f64::MIN_POSITIVE),
+        peak_to_average: peak_to_average(reserved_memory_mb, avg_memory_mb),
         fragmentation_percent: 100.0 * between as f64 / plan.arena_reserved_bytes.max(1) as f64,
         peak_phase: peak.map_or("none", |call| call.phase.name()).into(),
         peak_operator: peak.map_or_else(|| "nothing".into(), describe),
         at_forward_mb: at(Phase::Forward),
         at_backward_mb: at(Phase::Backward),
         at_optimizer_mb: at(Phase::Optimizer),
-        reserved_memory_mb: plan.reserved_bytes as f64 / MIB,
+        reserved_memory_mb,
         scratch_memory_mb: plan.scratch_bytes as f64 / MIB,
         allocations: plan.allocations,
         largest_tensor: LargestTensor {
@@ -80,19 +83,14 @@ pub fn memory_record(calls: &Calls, passes: &Passes, times: Origin) -> MemoryRec
         live_at_peak,
         total_memory_allocated: plan.allocated_bytes,
         largest_batch_that_fits: plan.largest_batch_that_fits,
-        provenance: MemoryRecord::provenance(times),
+        provenance: MemoryRecord::provenance(),
     }
 }
 
-/// Mean of the calls' live bytes, weighted by duration.
-fn average_mb(calls: &Calls) -> f64 {
-    let (mut weighted, mut whole) = (0.0, 0.0);
-    for call in &calls.list {
-        let seconds = call.span.nanos() as f64 / 1e9;
-        weighted += seconds * call.live_bytes() as f64;
-        whole += seconds;
-    }
-    if whole > 0.0 { weighted / whole / MIB } else { 0.0 }
+/// The average for a trace whose header does not have it: over the recorded calls, each counted once, and scratch.
+fn average_bytes(calls: &Calls) -> u64 {
+    let live: u64 = calls.list.iter().map(Call::live_bytes).sum();
+    live / calls.list.len().max(1) as u64 + calls.header.plan.scratch_bytes
 }
 
 /// Live bytes at the start of every recorded call; times count from the start of the first recorded step.

@@ -136,6 +136,12 @@ pub fn from_environment() -> Result<Option<Launched>, LaunchError> {
     launched(|name| std::env::var(name).ok())
 }
 
+/// Whether this process's terminal is a launcher's own device: Open MPI gives every rank one, also a single rank, and
+/// copies what is printed there to its own output, which may be a file.
+pub fn has_launchers_terminal(variable: impl Fn(&str) -> Option<String>) -> bool {
+    KNOWN.iter().any(|names| names.by == Launcher::OpenMpi && variable(names.rank).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +177,13 @@ mod tests {
         assert_eq!(place(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), None);
         // Variables that belong to some other program.
         assert_eq!(place(&[("RANK", "1"), ("WORLD_SIZE", "4")]), None);
+    }
+
+    #[test]
+    fn only_open_mpi_gives_a_rank_a_terminal_of_its_own() {
+        let has_one = |set: &str| has_launchers_terminal(|name| (name == set).then(|| "0".into()));
+        assert!(has_one("OMPI_COMM_WORLD_RANK"));
+        assert!(["PMI_RANK", "RANK", "SLURM_PROCID", ""].iter().all(|name| !has_one(name)));
     }
 
     #[test]

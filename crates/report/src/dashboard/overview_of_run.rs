@@ -32,7 +32,7 @@ pub fn overview(name: &str, records: &RunRecords, analysis: Option<&Analysis>) -
     if let Some(record) = &records.performance {
         let system = &record.system_info;
         overview.subtitle += &format!(" · {}, {} threads on {}", system.device, system.threads, system.cpu_name);
-        if system.device == "null" {
+        if record.is_predicted() {
             overview.notes.push("Nothing was computed: times are predicted.".into());
         }
         overview.notes.extend(record.warnings.iter().cloned());
@@ -91,6 +91,7 @@ fn speed(list: &mut Vec<Figure>, record: &PerformanceRecord) {
     let place = |key| Place(PERFORMANCE_FILE, &record.provenance, key);
     let (summary, statistics) = (&record.performance_summary, &record.statistics);
     let interval = match (statistics.ci95_low, statistics.ci95_high) {
+        _ if record.is_predicted() => "predicted".into(),
         (Some(low), Some(high)) => format!("95% between {} and {}", seconds(low), seconds(high)),
         _ => "too few steps for an interval".into(),
     };

@@ -73,6 +73,7 @@ pub fn summary(profile: &Profile) -> Table {
 fn speed(record: &PerformanceRecord) -> Vec<Vec<String>> {
     let (summary, statistics) = (&record.performance_summary, &record.statistics);
     let interval = match (statistics.ci95_low, statistics.ci95_high) {
+        _ if record.is_predicted() => "predicted".into(),
         (Some(low), Some(high)) => {
             format!("median of {}; 95% between {} and {}", statistics.steps, seconds(low), seconds(high))
         }
@@ -300,8 +301,10 @@ pub fn memory_notes(profile: &Profile) -> Vec<String> {
     let mut notes = vec![
         format!("Peak in the {} phase, while {} runs.", memory.peak_phase, memory.peak_operator),
         format!(
-            "{} live on average over a step: the peak is {:.2} times that. {:.2}% of the arena lies between buffers.",
+            "{} in use on average over the calls of a step, with kernel scratch: the {} reserved are {:.2} times that. \
+             {:.2}% of the arena lies between buffers.",
             mib(memory.avg_memory_mb),
+            mib(memory.reserved_memory_mb),
             memory.peak_to_average,
             memory.fragmentation_percent
         ),

@@ -2,6 +2,7 @@
 
 use crate::numbers::mfu;
 use headroom_record::flops::is_possible_mfu;
+use headroom_record::performance::PREDICTS;
 use headroom_record::study::{SizeAnalysis, StudyRecord, StudyRow, VersionAnalysis, VersionComparison};
 
 /// Upper end of the search for the largest batch that fits.
@@ -127,11 +128,13 @@ fn batch(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
 
 /// Compares every later version with the first, size by size.
 fn versions(record: &StudyRecord) -> Vec<String> {
+    let is_predicted = record.request.device == PREDICTS;
     let row = |version: &str, size: &str| record.runs.iter().find(|row| row.version == version && row.size == size);
     let say = |one: &VersionComparison| {
         let (old, new) = (row(&one.against, &one.size)?, row(&one.version, &one.size)?);
         let memory = new.planned.planned_memory_mb / old.planned.planned_memory_mb;
         let sure = match (one.verdict.as_str(), one.ci95_low, one.ci95_high) {
+            _ if is_predicted => " (predicted)".into(),
             ("within the noise", Some(low), Some(high)) => {
                 format!(", which is within the noise (95% between {low:.2} and {high:.2})")
             }
@@ -149,7 +152,7 @@ fn versions(record: &StudyRecord) -> Vec<String> {
         ))
     };
     let mut said: Vec<String> = record.comparisons.iter().filter_map(say).collect();
-    if !said.is_empty() {
+    if !said.is_empty() && !is_predicted {
         said.push(
             "runs followed one another: the intervals leave out changes of the machine between them (`headroom \
              optimize` alternates its runs)"

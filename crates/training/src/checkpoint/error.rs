@@ -1,5 +1,6 @@
 //! Checkpoint errors: which file, and what differs.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -22,7 +23,7 @@ pub enum CheckpointError {
     Unreadable { path: PathBuf, why: String },
 
     #[error("{}: {key} is {value}, {why}", path.display())]
-    Unsupported { path: PathBuf, key: String, value: String, why: &'static str },
+    Unsupported { path: PathBuf, key: String, value: String, why: Cow<'static, str> },
 
     #[error("{} does not fit this model:{}", path.display(), Lines(differences))]
     Mismatch { path: PathBuf, differences: Vec<String> },

@@ -134,7 +134,10 @@ fn read_model(fields: &Fields) -> Result<ModelConfig, FieldError> {
             .into_iter()
             .find(|family| fields.entries.get("architectures") == Some(&json!([family.architecture]))),
     };
-    let family = family.ok_or_else(|| fields.refuse("model_type", "and no family here has that name"))?;
+    let family = family.ok_or_else(|| {
+        let known = FAMILIES.map(|family| family.name).join(", ");
+        fields.refuse("model_type", format!("and no family here has that name\n  help: the families are {known}"))
+    })?;
     if fields.get("quantization_config").is_some() {
         return Err(fields.refuse("quantization_config", "and quantised weights cannot be trained here"));
     }
@@ -226,6 +229,19 @@ mod tests {
         for broken in ["", "[]", "{", "\"llama\""] {
             let error = HfConfig::parse(broken.as_bytes(), Path::new("config.json")).unwrap_err();
             assert!(matches!(error, CheckpointError::Unreadable { .. }), "{broken}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_family_is_refused_with_the_families_there_are() {
+        let mut by_class = base();
+        by_class.as_object_mut().unwrap().remove("model_type");
+        by_class["architectures"] = json!(["MistralForCausalLM"]);
+        for error in [parse_with("model_type", json!("mistral")).unwrap_err(), parse(by_class).unwrap_err()] {
+            let error = error.to_string();
+            for family in FAMILIES {
+                assert!(error.contains(family.name), "{} is not in: {error}", family.name);
+            }
         }
     }
 

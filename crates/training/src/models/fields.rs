@@ -2,6 +2,7 @@
 
 use super::ModelConfig;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// An entry that this trainer does not support.
@@ -10,7 +11,7 @@ use thiserror::Error;
 pub struct FieldError {
     pub key: String,
     pub value: String,
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 /// The file's entries; `null` counts as absent, as it does for transformers.
@@ -84,11 +85,11 @@ impl Fields<'_> {
         Ok(())
     }
 
-    pub fn refuse(&self, key: &str, why: &'static str) -> FieldError {
+    pub fn refuse(&self, key: &str, why: impl Into<Cow<'static, str>>) -> FieldError {
         FieldError {
             key: key.to_string(),
             value: self.entries.get(key).map_or("absent".to_string(), Value::to_string),
-            why,
+            why: why.into(),
         }
     }
 }

@@ -104,6 +104,7 @@ fn plan_header(profiled: &Profiled, need: &MemoryNeed) -> PlanHeader {
         arena_reserved_bytes: need.arena as u64,
         reserved_bytes: need.total() as u64,
         scratch_bytes: need.scratch as u64,
+        average_bytes: Some(need.average as u64),
         largest_batch_that_fits: None,
         allocations: moving.len() as u64,
         allocated_bytes: moving.iter().map(|(_, buffer)| buffer.bytes as u64).sum(),

@@ -75,17 +75,58 @@ fn text_of(line: &[u8], column: &str) -> Result<String, String> {
         serde_json::from_slice(line).map_err(|error| format!("is not a JSON object: {error}"))?;
     match row.remove(column) {
         Some(Value::String(text)) => Ok(text),
-        Some(other) => Err(format!("has {} in the column `{column}`, not text", kind(&other))),
-        None => {
-            let texts: Vec<&str> =
-                row.iter().filter(|(_, value)| value.is_string()).map(|(key, _)| key.as_str()).take(8).collect();
-            let help = match texts[..] {
-                [] => "it has no text at all".to_string(),
-                _ => format!("--text-column names one of {}", texts.join(", ")),
-            };
-            Err(format!("has no column `{column}`\n  help: {help}"))
+        Some(other) => {
+            let help = chat_help(column, &other).map_or(String::new(), |help| format!("\n  help: {help}"));
+            Err(format!("has {} in the column `{column}`, not text{help}", kind(&other)))
         }
+        None => Err(format!("has no column `{column}`{}", instead(&row))),
     }
+}
+
+/// Keys under which chats are stored.
+const CHATS: [&str; 2] = ["messages", "conversations"];
+
+/// Keys that hold a question and its answer.
+const PAIRS: [(&str, &str); 3] = [("prompt", "completion"), ("instruction", "output"), ("question", "answer")];
+
+/// Describes the line that lacks the column, and how it becomes text.
+fn instead(row: &Map<String, Value>) -> String {
+    let chat = CHATS.iter().find_map(|key| Some((key, chat_help(key, row.get(*key)?)?)));
+    if let Some((key, help)) = chat {
+        return format!(" but a chat in `{key}`, and a document is one text\n  help: {help}");
+    }
+    let is_text = |key: &str| row.get(key).is_some_and(Value::is_string);
+    if let Some((first, second)) = PAIRS.iter().find(|(first, second)| is_text(first) && is_text(second)) {
+        return format!(
+            " but a pair, `{first}` and `{second}`, and a document is one text\n  help: join them: jq -c '{{text: \
+             (.{first} + \"\\n\" + .{second})}}' FILE; --text-column {second} reads one of them alone"
+        );
+    }
+    let texts: Vec<&str> =
+        row.iter().filter(|(_, value)| value.is_string()).map(|(key, _)| key.as_str()).take(MOST_KEYS).collect();
+    if !texts.is_empty() {
+        return format!("\n  help: --text-column names one of {}", texts.join(", "));
+    }
+    let keys: Vec<String> =
+        row.iter().map(|(key, value)| format!("`{key}` ({})", kind(value))).take(MOST_KEYS).collect();
+    match keys[..] {
+        [] => "\n  help: every line is an object with its text, such as {\"text\": \"Once upon a time\"}".into(),
+        _ => format!(", and nothing in it is text: it has {}", keys.join(", ")),
+    }
+}
+
+/// Keys that an error names at most.
+const MOST_KEYS: usize = 8;
+
+/// How a chat becomes text; `None` if the value is not a list of messages.
+fn chat_help(key: &str, value: &Value) -> Option<String> {
+    let messages = value.as_array()?;
+    // `{"role", "content"}`, or `{"from", "value"}` in older files.
+    let field = ["content", "value"].into_iter().find(|field| messages.iter().any(|one| one.get(field).is_some()))?;
+    Some(format!(
+        "write every chat as one text, with the model's chat template (transformers' apply_chat_template, \
+         tokenize=False) or plainly: jq -c '{{text: [.{key}[].{field}] | join(\"\\n\")}}' FILE"
+    ))
 }
 
 fn kind(value: &Value) -> &'static str {
