@@ -39,6 +39,9 @@ mod verify;
 mod version;
 mod workshop;
 
+#[doc(hidden)]
+pub use mcp::InMemory;
+
 use clap::error::ErrorKind;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};
 use headroom_engine::cpu::isa::Isa;
