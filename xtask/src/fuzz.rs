@@ -1,7 +1,8 @@
-//! `cargo xtask fuzz`: sends damaged scripts, traces and checkpoints through every reader to the last output.
+//! `cargo xtask fuzz`: sends damaged messages, scripts, traces and checkpoints through every reader to the last output.
 //!
-//! The targets are the tests named `any_bytes` in three crates: script → findings → fixes → parsed again; trace →
-//! analysis → text, Markdown, HTML and JSON; checkpoint → weights → step. The test suite runs each for three seconds
+//! The targets are the tests named `any_bytes` in five crates: an editor's frames → messages; an agent's session →
+//! answers; script → findings → fixes → parsed again; trace → analysis → text, Markdown, HTML and JSON; checkpoint →
+//! weights → step. The test suite runs each for three seconds
 //! and CI for a minute, both with fixed draws; by hand it runs as long as wanted, with new draws each time. A finding
 //! is a failed test that prints its input.
 
@@ -13,7 +14,7 @@ use crate::Outcome;
 use crate::process::cargo;
 
 /// Words in the test names.
-const TARGETS: [&str; 3] = ["scripts", "traces", "checkpoints"];
+const TARGETS: [&str; 5] = ["lsp", "mcp", "scripts", "traces", "checkpoints"];
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -23,7 +24,7 @@ pub struct Arguments {
     /// Where the draws begin [default: by the clock]
     #[arg(long)]
     seed: Option<u64>,
-    /// One of scripts, traces, checkpoints [default: all]
+    /// One of lsp, mcp, scripts, traces, checkpoints [default: all]
     #[arg(long)]
     target: Option<String>,
 }

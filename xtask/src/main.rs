@@ -1,8 +1,9 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`,
+//! The developer's commands: `cargo xtask ci`, `test`, `advisories`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`,
 //! `mutants`, `ranks`, `release`, `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
+mod advisories;
 mod bench;
 mod browser;
 mod ci;
@@ -33,6 +34,8 @@ use clap::{Parser, Subcommand};
 pub enum Outcome {
     Passed,
     Failed,
+    /// What it takes cannot be had here; said aloud, and counted.
+    Skipped,
 }
 
 impl Outcome {
@@ -54,7 +57,9 @@ enum Command {
     Ci,
     /// All tests, with what they need set up on the way
     Test,
-    /// Damaged scripts, traces and checkpoints go through every reader to the last output
+    /// The dependencies are looked up in RustSec's data base of known weaknesses
+    Advisories,
+    /// Damaged messages, scripts, traces and checkpoints go through every reader to the last output
     Fuzz(fuzz::Arguments),
     /// Hooks, action and examples for other people's CI, run by the programs that read them
     Hooks,
@@ -98,6 +103,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Ci => ci::run(),
         Command::Test => test::run(),
+        Command::Advisories => advisories::run(),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Hooks => hooks::run(),
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
@@ -117,7 +123,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run(&bench),
     };
     match outcome {
-        Ok(Outcome::Passed) => ExitCode::SUCCESS,
+        Ok(Outcome::Passed | Outcome::Skipped) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::from(1),
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -1,4 +1,4 @@
-"""`headroom mcp --allow-run` on a real script: an agent asks which remedies apply. `cargo xtask interop` has a real client; here
+"""`headroom mcp --allow-run COMMAND` on a real script: an agent asks which remedies apply. `cargo xtask interop` has a real client; here
 three messages of the protocol are written by hand."""
 import json
 import os
@@ -40,7 +40,9 @@ def check_an_agent_foresees_remedies_of_a_real_script_only_where_that_is_allowed
     question = {"command": command, "steps": 10, "warmup_steps": 2, "time_limit": 180}
     refused = asked(place, work, **question)
     assert refused["isError"] and "--allow-run" in refused["content"][0]["text"], refused
-    answer = asked(place, work, "--allow-run", **question)
+    other = asked(place, work, "--allow-run", "python another.py", **question)
+    assert other["isError"] and "may not run" in other["content"][0]["text"], other
+    answer = asked(place, work, "--allow-run", " ".join(f"'{word}'" for word in map(str, command)), **question)
     assert not answer.get("isError"), answer
     record = answer["structuredContent"]["document"]
     assert record["dry_run"] and record["kept"] == [], record

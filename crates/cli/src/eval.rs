@@ -226,7 +226,8 @@ fn choose(arguments: &Arguments, before: &Resumed, asked: &SourceSettings) -> an
 }
 
 fn check_memory(arguments: &Arguments, device: DeviceSpec, need: usize) -> anyhow::Result<()> {
-    let limit = arguments.memory_limit.as_deref().map(memory_size::parse_bytes).transpose()?;
+    let limit =
+        arguments.memory_limit.as_deref().map(|text| memory_size::parse_bytes("--memory-limit", text)).transpose()?;
     let free = match device {
         DeviceSpec::Cuda(ordinal) => Some(cuda::facts(ordinal)?.free_bytes),
         _ => memory_available_bytes().map(|bytes| bytes as usize),

@@ -5,9 +5,10 @@ use headroom_engine::cpu::isa::Isa;
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::device::{DEVICE_FILE, DeviceRecord};
 use headroom_record::link::{Between, LinkRecord};
+use headroom_record::reading;
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `HEADROOM_HOME`, else the system's cache folder for this user.
 pub fn folder() -> Option<PathBuf> {
@@ -42,8 +43,8 @@ fn device_file(threads: u64) -> Option<PathBuf> {
 }
 
 /// Reads a record. Records measured on a busy machine, which earlier versions saved, are ignored.
-fn read(path: &PathBuf) -> Option<DeviceRecord> {
-    let record: DeviceRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+fn read(path: &Path) -> Option<DeviceRecord> {
+    let record: DeviceRecord = serde_json::from_slice(&reading::read(path, reading::RECORD).ok()?).ok()?;
     is_to_keep(&record).then_some(record)
 }
 
@@ -95,7 +96,7 @@ pub fn load_link(between: Between, ranks: usize) -> Option<LinkRecord> {
     let nearest = names
         .filter_map(|name| LinkRecord::ranks_of(between, &name))
         .min_by_key(|other| (other.abs_diff(ranks as u64), *other))?;
-    let bytes = fs::read(folder.join(LinkRecord::file(between, nearest))).ok()?;
+    let bytes = reading::read(&folder.join(LinkRecord::file(between, nearest)), reading::RECORD).ok()?;
     let record: LinkRecord = serde_json::from_slice(&bytes).ok()?;
     (record.schema_version == headroom_record::SCHEMA_VERSION && record.ranks == nearest).then_some(record)
 }

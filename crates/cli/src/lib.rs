@@ -17,6 +17,7 @@ mod memory_size;
 mod optimize;
 mod output;
 mod pages;
+mod printed;
 mod profile;
 mod proved;
 mod race;
@@ -26,6 +27,7 @@ mod registry;
 mod regress;
 mod runs;
 mod scale;
+mod secrets;
 mod serve;
 mod shown;
 mod signals;
@@ -36,6 +38,9 @@ mod verified;
 mod verify;
 mod version;
 mod workshop;
+
+#[doc(hidden)]
+pub use mcp::InMemory;
 
 use clap::error::ErrorKind;
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand};

@@ -3,9 +3,11 @@
 //! Every tool is a command of this same program, run as a separate process ([`command`]) on paths inside the given
 //! folders ([`folders`]). Its document is cut to a bounded answer ([`bounds`]).
 
+mod allowed;
 mod bounds;
 mod command;
 mod folders;
+mod in_memory;
 mod kept;
 mod runs_here;
 mod schemas;
@@ -20,9 +22,10 @@ use anyhow::{Context, Result};
 use rmcp::service::{QuitReason, ServerInitializeError, ServiceExt};
 
 use crate::{output, signals};
+use allowed::Allowed;
 use folders::Folders;
+pub use in_memory::InMemory;
 use server::Server;
-use tools::Running;
 
 /// Serve an agent over the Model Context Protocol: analyze, compare, explain, lint, optimize (dry run) and runs as tools.
 ///
@@ -32,21 +35,21 @@ use tools::Running;
 pub struct Arguments {
     /// Folders that may be read; relative paths start at the first [default: the working folder]
     folders: Vec<PathBuf>,
-    /// Let `optimize` run a script: every client can then run any command as you
-    #[arg(long)]
-    allow_run: bool,
+    /// Let `optimize` run this command, exactly these words (repeatable): --allow-run "python train.py"
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1, default_missing_value = "")]
+    allow_run: Vec<String>,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let folders = Folders::new(&arguments.folders)?;
-    let running = if arguments.allow_run { Running::Allowed } else { Running::Refused };
+    let allowed = Allowed::new(&arguments.allow_run)?;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .context("cannot start the server's runtime")?;
-    let code = runtime.block_on(serve(Server::new(folders, running, program)));
+    let code = runtime.block_on(serve(Server::new(folders, allowed, program)));
     // Standard input may never end, so the thread that reads it is not joined.
     runtime.shutdown_background();
     code

@@ -37,6 +37,7 @@ use headroom_training::data::BatchShape;
 use headroom_training::models::{SIZES, Size};
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::StepConfig;
+pub use script::PRINTED_FILE;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -408,7 +409,7 @@ fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Re
 
 /// Bytes that models may take: the limit, else the free memory.
 fn room(arguments: &Arguments, on: &On) -> anyhow::Result<Option<usize>> {
-    let limit = arguments.memory_limit.as_deref().map(parse_bytes).transpose()?;
+    let limit = arguments.memory_limit.as_deref().map(|text| parse_bytes("--memory-limit", text)).transpose()?;
     Ok(limit.or(on.room()))
 }
 

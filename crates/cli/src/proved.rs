@@ -7,6 +7,7 @@ use headroom_engine::cuda::compile;
 use headroom_graph::Precision;
 use headroom_record::atomic::{FileError, write_json};
 use headroom_record::precisions::PrecisionsRecord;
+use headroom_record::reading;
 use headroom_report::optimize::times;
 use headroom_training::data::BatchShape;
 use headroom_training::models::ModelConfig;
@@ -66,7 +67,7 @@ fn file(device: &str) -> Option<PathBuf> {
 }
 
 fn read(path: &Path) -> Vec<PrecisionsRecord> {
-    std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    reading::read(path, reading::RECORD).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
 /// Saves a proof, replacing an earlier one of the same model and shape. Returns its path if there is a cache folder.

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use headroom_record::timestamp::utc_iso;
 use headroom_trace::GzipRatio;
 use serde::Deserialize;
@@ -294,7 +295,7 @@ fn notes_in(folder: &Path) -> Result<Vec<PathBuf>> {
 pub fn read_notes(folder: &Path) -> Result<Vec<Note>> {
     let mut notes = Vec::new();
     for file in notes_in(folder)? {
-        let text = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let text = reading::read(&file, reading::RECORD).with_context(|| format!("cannot read {}", file.display()))?;
         notes.push(
             serde_json::from_slice(&text).with_context(|| format!("{} was not written by the hook", file.display()))?,
         );

@@ -1,6 +1,7 @@
 //! `headroom runs`: lists, shows, compares, names, deletes and exports the registry's runs.
 
 mod delete;
+mod prune;
 
 use crate::output;
 use crate::registry::{Filter, Registry};
@@ -32,8 +33,10 @@ enum Command {
     Compare(Compare),
     /// Name a run, so that others can be compared with it
     Name(Name),
-    /// Forget runs; their files stay unless --with-folder says otherwise
+    /// Forget runs; their files stay unless --with-folder says otherwise, all but what a failing script printed
     Delete(delete::Arguments),
+    /// Forget runs by age, number and size, oldest first, and remove the files they wrote; named runs stay
+    Prune(prune::Arguments),
     /// Export every run as JSON or CSV
     Export(Export),
 }
@@ -179,6 +182,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             }
         }
         Command::Delete(flags) => delete::run(&registry, &flags)?,
+        Command::Prune(flags) => prune::run(&registry, &flags)?,
         Command::Export(flags) => export(&registry, flags)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! `headroom serve`: the dashboard, on loopback only, behind a random token, read-only by default.
 
+mod bodies;
 mod cache;
 mod catalog;
 mod changes;
@@ -16,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::output;
-pub use folder::is_trace_name;
+pub use folder::{bytes_of_traces, is_trace_name};
 use guard::Token;
 
 /// Show runs and traces in a browser: overview, operators, timeline, memory, roofline, comparison, live view.

@@ -2,6 +2,7 @@
 
 use crate::kept;
 use headroom_engine::cuda::{self, compile};
+use headroom_record::reading;
 use headroom_record::timestamp::utc_iso;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -47,7 +48,7 @@ pub fn keep(facts: &cuda::Facts, checks: usize, failed: usize) {
 
 fn load(facts: &cuda::Facts) -> Option<Verified> {
     let path = file(&facts.name, &facts.level.to_string())?;
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    serde_json::from_slice(&reading::read(&path, reading::RECORD).ok()?).ok()
 }
 
 /// A line about this GPU's verification.

@@ -221,12 +221,12 @@ impl Device for Cpu {
     }
 
     fn write_i32(&mut self, program: usize, value: ValueId, first: usize, data: &[i32]) {
-        // SAFETY: as above.
+        // SAFETY: the slot lies in our arena, which lives as long as `self`, and `&mut self` keeps kernels away.
         unsafe { self.slot(program, value).write(first, data) }
     }
 
     fn read_f32(&mut self, program: usize, value: ValueId, first: usize, data: &mut [f32]) {
-        // SAFETY: as above.
+        // SAFETY: the slot lies in our arena, which lives as long as `self`, and `&mut self` keeps kernels away.
         unsafe { self.slot(program, value).read(first, data) }
     }
 

@@ -1,5 +1,6 @@
 //! Reads `[tool.headroom]` of pyproject.toml, or the same keys at the top level of headroom.toml.
 
+use headroom_record::reading;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -109,7 +110,7 @@ struct Tools {
 impl Configuration {
     pub fn read(file: &Path) -> Result<Configuration, ConfigurationError> {
         let unreadable = |source| ConfigurationError::Read { file: file.to_path_buf(), source };
-        let text = std::fs::read_to_string(file).map_err(unreadable)?;
+        let text = reading::read_text(file, reading::SETTINGS).map_err(unreadable)?;
         let is_ours = file.file_name().is_some_and(|name| name == OWN_FILE);
         let parsed = if is_ours { toml::from_str(&text) } else { Configuration::parse(&text) };
         let place = if is_ours { "the file" } else { "[tool.headroom]" };

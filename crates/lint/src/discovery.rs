@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use headroom_record::reading;
+
 use super::configuration::{self, ConfigurationError, Configurations};
 use super::roots::{Roots, SKIPPED, is_script};
 use super::{Belonging, Input, Problem, Projects};
@@ -134,13 +136,25 @@ fn add_surroundings(
 /// Reads the listed files. A file that is only context may be unreadable; an unreadable file that is asked about is an
 /// error of the run.
 pub fn read(listing: Listing) -> Scripts {
-    read_by(listing, |whole| std::fs::read(whole))
+    read_by(listing, content)
+}
+
+/// The content of a script. Kind and size are asked first, so that no file makes the reader wait or fills the memory.
+pub fn content(path: &Path) -> std::io::Result<Vec<u8>> {
+    reading::read(path, most_bytes(path))
+}
+
+/// The most bytes that are read of a script with this name.
+pub fn most_bytes(path: &Path) -> u64 {
+    match path.extension().is_some_and(|extension| extension == "ipynb") {
+        true => reading::NOTEBOOK,
+        false => reading::SCRIPT,
+    }
 }
 
 /// Like [`read`], with `bytes` as the content of one file.
 pub fn read_with(listing: Listing, replaced: &Path, bytes: Vec<u8>) -> Scripts {
-    let content = |whole: &Path| if whole == replaced { Ok(bytes.clone()) } else { std::fs::read(whole) };
-    let mut scripts = read_by(listing, content);
+    let mut scripts = read_by(listing, |whole| if whole == replaced { Ok(bytes.clone()) } else { content(whole) });
     scripts.from_stdin = scripts.files.iter().position(|file| file == replaced);
     scripts
 }

@@ -12,7 +12,7 @@ use super::{Belonging, Input, comments, nesting, topics};
 use crate::finding::Place;
 
 /// Larger files are generated data, not scripts.
-const MOST_BYTES: usize = 8 << 20;
+const MOST_BYTES: usize = headroom_record::reading::SCRIPT as usize;
 
 pub struct SourceFile {
     /// The path as findings show it.

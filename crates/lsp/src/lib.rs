@@ -14,6 +14,7 @@ mod cells;
 mod checked;
 mod diagnostics;
 mod documents;
+pub mod framing;
 mod hover;
 mod notebook;
 mod notifications;
@@ -31,11 +32,14 @@ mod workspace;
 #[cfg(test)]
 mod tests;
 
+use std::io::{BufRead, Write};
 use std::path::PathBuf;
+use std::thread;
 
 use headroom_lint::lint_within;
-use lsp_server::Connection;
+use lsp_server::{Connection, Message};
 
+use framing::{FrameError, read_message};
 use server::Server;
 use settings::Paths;
 pub use settings::Settings;
@@ -68,9 +72,31 @@ pub fn serve(connection: Connection, settings: Settings) -> Ending {
 }
 
 /// Serves the client on standard input and output; an error if a message could not be read.
-pub fn serve_standard_streams(settings: Settings) -> std::io::Result<Ending> {
-    let (connection, threads) = Connection::stdio();
+pub fn serve_standard_streams(settings: Settings) -> Result<Ending, FrameError> {
+    // Locked by the threads that use them.
+    serve_streams(std::io::BufReader::new(std::io::stdin()), std::io::stdout(), settings)
+}
+
+/// Serves the client behind two streams; an error if a message could not be read.
+fn serve_streams(
+    mut from_client: impl BufRead + Send + 'static,
+    mut to_client: impl Write + Send + 'static,
+    settings: Settings,
+) -> Result<Ending, FrameError> {
+    let (connection, Connection { sender, receiver }) = Connection::memory();
+    let reader = thread::spawn(move || {
+        while let Some(message) = read_message(&mut from_client)? {
+            let is_exit = matches!(&message, Message::Notification(notification) if notification.method == "exit");
+            if sender.send(message).is_err() || is_exit {
+                break;
+            }
+        }
+        Ok(())
+    });
+    let writer = thread::spawn(move || receiver.into_iter().try_for_each(|message| message.write(&mut to_client)));
     let ending = serve(connection, settings);
-    threads.join()?;
-    Ok(ending)
+    let read = reader.join().unwrap_or(Ok(()));
+    // A client that has left reads nothing.
+    let _ = writer.join();
+    read.map(|()| ending)
 }

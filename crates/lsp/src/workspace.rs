@@ -206,7 +206,7 @@ fn read(listing: Listing, known: Option<Project>, look: &Look) -> Scripts {
     discovery::read_by(listing, |whole| match before.borrow_mut().remove(whole) {
         Some(bytes) => Ok(bytes),
         // An open document may not be on disk yet; its text replaces the file's in any case.
-        None => std::fs::read(whole).or_else(|error| match error.kind() {
+        None => discovery::content(whole).or_else(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Ok(Vec::new()),
             _ => Err(error),
         }),

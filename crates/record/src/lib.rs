@@ -19,6 +19,7 @@ pub mod precisions;
 pub mod progress;
 pub mod provenance;
 pub mod rank_scaling;
+pub mod reading;
 pub mod registry;
 pub mod replace;
 pub mod roofline;

@@ -11,6 +11,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::atomic::{FileError, sync_directory_of, write_through};
+use crate::reading;
 use crate::temporary::{Temporary, is_abandoned, sweep, with_random_name};
 
 const OLD_ENDING: &str = ".headroom.old";
@@ -65,8 +66,8 @@ fn is_old_copy(path: &Path) -> bool {
 
 /// Removes a copy that is not needed; false if it may be all that is left of the old text.
 fn settle(copy: &Path) -> bool {
-    let (Ok(old), Some((target, hash))) = (fs::read(copy), target_of(copy)) else { return false };
-    let Ok(current) = fs::read(target) else { return false };
+    let (Ok(old), Some((target, hash))) = (reading::read(copy, reading::RECORD), target_of(copy)) else { return false };
+    let Ok(current) = reading::read(&target, reading::RECORD) else { return false };
     (current == old || digits(&current) == hash) && fs::remove_file(copy).is_ok()
 }
 
@@ -86,7 +87,7 @@ fn target_of(_copy: &Path) -> Option<(PathBuf, String)> {
 }
 
 fn write_in_place(target: &Path, mut current: File, bytes: &[u8]) -> io::Result<()> {
-    let old = fs::read(target)?;
+    let old = reading::read(target, reading::RECORD)?;
     let ending = format!(".{}{OLD_ENDING}", digits(bytes));
     let mut copy = with_random_name(target, &ending, OldCopy::create)?;
     copy.file.write_all(&old)?;

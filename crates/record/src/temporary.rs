@@ -10,6 +10,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use crate::reading;
+
 const ENDING: &str = ".headroom.tmp";
 const RANDOM_DIGITS: usize = 16;
 
@@ -102,7 +104,7 @@ pub fn sweep(folder: &Path) {
 
 /// Whether no live process holds a lock on it.
 pub(crate) fn is_abandoned(path: &Path) -> bool {
-    match File::open(path).map(|file| file.try_lock()) {
+    match reading::open(path).map(|file| file.try_lock()) {
         Ok(Ok(())) => true,
         Ok(Err(TryLockError::WouldBlock | TryLockError::Error(_))) | Err(_) => false,
     }

@@ -12,12 +12,13 @@ mod text;
 mod tracks;
 mod words;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
+use headroom_record::reading::{self, Refusal};
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -71,6 +72,11 @@ pub fn read_packed(path: &Path, ratio: GzipRatio) -> Result<Vec<Trace>, ReadErro
                 }
                 first_refusal = first_refusal.or(Some(error));
             }
+            // Neither a FIFO nor a device holds a rank's trace, whatever its name.
+            Err(ReadError::Unreadable { source, path }) if Refusal::of(&source).is_some() => {
+                skipped.push(format!("{}: {source}", file_name(file)));
+                first_refusal = first_refusal.or(Some(ReadError::Unreadable { path, source }));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -98,7 +104,7 @@ fn read_one(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
 
 fn read_alone(path: &Path, ratio: GzipRatio) -> Result<Trace, ReadError> {
     let unreadable = |source| ReadError::Unreadable { path: path.to_path_buf(), source };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = reading::open(path).map_err(unreadable)?;
     let source = text::open(file, ratio).map_err(unreadable)?;
     let mut trace = read_text(source).map_err(|problem| match problem {
         Problem::Io(source) => match too_dense(&source) {

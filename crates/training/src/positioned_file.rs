@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 
 #[derive(Debug)]
 pub struct PositionedFile {
@@ -19,12 +20,9 @@ pub struct PositionedFile {
 
 impl PositionedFile {
     pub fn open(path: &Path) -> Result<PositionedFile, FileError> {
-        let opened = File::open(path).and_then(|file| {
-            let about = file.metadata()?;
-            if about.is_dir() {
-                return Err(io::Error::from(io::ErrorKind::IsADirectory));
-            }
-            Ok((file, about.len()))
+        let opened = reading::open(path).and_then(|file| {
+            let bytes = file.metadata()?.len();
+            Ok((file, bytes))
         });
         let (file, bytes) = opened.map_err(FileError::new("open", path))?;
         Ok(PositionedFile {

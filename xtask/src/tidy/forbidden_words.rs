@@ -44,6 +44,12 @@ const FORBIDDEN: &[Forbidden] = &[
         unit_tests: UnitTests::Free,
         instead: "return an error; only cli decides how the process ends",
     },
+    Forbidden {
+        words: &["fs::read", "fs::read_to_string"],
+        allowed: may_read,
+        unit_tests: UnitTests::Free,
+        instead: "it waits for a FIFO and takes a file of any size: `headroom_record::reading` asks for kind and size first",
+    },
 ];
 
 pub fn check(tree: &Tree) -> Result<Vec<Problem>> {
@@ -70,6 +76,15 @@ fn problems_of(file: &TextFile) -> Vec<Problem> {
 fn may_print(file: &TextFile) -> bool {
     let at_home = ["crates/cli/", "crates/report/", "xtask/"].iter().any(|folder| file.path.starts_with(folder));
     at_home || file.is_test() || file.path.contains("examples/") || file.path.ends_with("/build.rs")
+}
+
+/// The engine reads what the system and itself wrote: `/proc` and compiled kernels. Build scripts and `xtask` read this
+/// repository.
+fn may_read(file: &TextFile) -> bool {
+    let is_test = file.is_test() || file.path.ends_with("_tests.rs");
+    is_test
+        || ["crates/engine/", "xtask/"].iter().any(|folder| file.path.starts_with(folder))
+        || file.path.ends_with("/build.rs")
 }
 
 #[cfg(test)]
@@ -110,5 +125,15 @@ mod tests {
             check_lines(free, text, &[]);
         }
         check_lines("crates/graph/src/lib.rs", "#[cfg(test)]\nmod tests { fn f() { print!(); } }\n", &[]);
+    }
+
+    #[test]
+    fn files_are_read_by_the_reader_that_asks_for_kind_and_size() {
+        let text = "fn f() {\n    std::fs::read(path);\n    fs::read_to_string(path);\n    fs::read_dir(path);\n}\n";
+        check_lines("crates/cli/src/a.rs", text, &[2, 3]);
+        for free in ["crates/engine/src/a.rs", "xtask/src/a.rs", "crates/lint/tests/a.rs", "crates/cli/src/a_tests.rs"]
+        {
+            check_lines(free, text, &[]);
+        }
     }
 }

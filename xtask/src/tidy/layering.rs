@@ -9,9 +9,9 @@ use crate::process;
 /// A crate by its folder's name, and those of our crates that it may use. Its package is named `headroom-<folder>`.
 const LAYERS: &[(&str, &[&str])] = &[
     ("graph", &[]),
-    ("trace", &[]),
     ("record", &[]),
-    ("lint", &[]),
+    ("trace", &["record"]),
+    ("lint", &["record"]),
     ("engine", &["graph", "trace"]),
     ("training", &["engine", "graph", "trace", "record"]),
     ("diagnosis", &["lint", "trace", "record"]),

@@ -15,6 +15,7 @@ use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
 use headroom_record::k1_tree::{K1_TREE_FILE, K1TreeDesign, K1TreeRecord, K1TreeRun, K1TreeTask};
 use headroom_record::provenance::Provenance;
+use headroom_record::reading;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::k1_tree as text;
 use headroom_training::data::BatchShape;
@@ -249,7 +250,7 @@ fn begin(
             folder.display()
         ),
         (true, true) => {
-            let text = fs::read(&path).map_err(FileError::new("read", &path))?;
+            let text = reading::read(&path, reading::RECORD).map_err(FileError::new("read", &path))?;
             let kept: K1TreeRecord = serde_json::from_slice(&text)
                 .with_context(|| format!("{} is not the file of an experiment", path.display()))?;
             let same = |record: &K1TreeRecord| (record.design.clone(), record.version.clone(), record.device.clone());

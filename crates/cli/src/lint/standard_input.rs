@@ -1,21 +1,22 @@
 //! Reads a script from standard input in place of the file it is named after.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use headroom_lint::configuration::Configurations;
 use headroom_lint::discovery::{self, Scripts};
 use headroom_lint::{Belonging, Input, Projects};
+use headroom_record::reading;
 
 const UNNAMED: &str = "stdin.py";
 
 /// Reads the script. If its name is in an existing folder, the rest of that project is read as if the file itself had
 /// been named.
 pub fn read(name: Option<&Path>, configurations: &Configurations) -> Result<Scripts> {
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
-    let shown = name.unwrap_or(Path::new(UNNAMED)).to_string_lossy().into_owned();
+    let name_or_usual = name.unwrap_or(Path::new(UNNAMED));
+    let bytes = reading::take(std::io::stdin().lock(), discovery::most_bytes(name_or_usual))
+        .context("cannot read standard input")?;
+    let shown = name_or_usual.to_string_lossy().into_owned();
     if let Some(whole) = name.and_then(place_of) {
         let listing = discovery::list_named([(PathBuf::from(&shown), whole.clone())], configurations)?;
         return Ok(discovery::read_with(listing, &whole, bytes));

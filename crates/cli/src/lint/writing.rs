@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use headroom_lint::Repaired;
-use headroom_lint::discovery::Scripts;
+use headroom_lint::discovery::{self, Scripts};
 use headroom_record::atomic::write_atomically;
 use headroom_record::replace::{recover, replace_file};
 use headroom_report::printable::printable;
@@ -47,9 +47,22 @@ pub fn write(repaired: &[Repaired], scripts: &Scripts) -> Result<()> {
             copy.display()
         ));
     }
+    let mut written: Vec<(FileIdentity, &Repaired)> = vec![];
     for script in repaired {
         let path = &files[script.input];
-        let now = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let identity = identity(path);
+        if let Some((_, other)) = written.iter().find(|(known, _)| identity == Some(*known)) {
+            if other.after == script.after {
+                continue;
+            }
+            bail!(
+                "{} and {} are names of one file, and their fixes differ: only those of the first were written\n  help: run the \
+                 command again, on one of the two",
+                files[other.input].display(),
+                path.display()
+            );
+        }
+        let now = discovery::content(path).with_context(|| format!("cannot read {}", path.display()))?;
         if now != inputs[script.input].bytes {
             bail!(
                 "{} changed while it was being fixed, so it was left alone\n  help: run the command again",
@@ -57,8 +70,24 @@ pub fn write(repaired: &[Repaired], scripts: &Scripts) -> Result<()> {
             );
         }
         replace_file(path, script.after.as_bytes())?;
+        // Asked again: a file with one name is a new one now.
+        written.extend(self::identity(path).map(|identity| (identity, script)));
     }
     Ok(())
+}
+
+type FileIdentity = (u64, u64);
+
+/// Tells two names of one file from two files; `None` where the system does not.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<FileIdentity> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_path: &Path) -> Option<FileIdentity> {
+    None
 }
 
 fn folder_of(file: &Path) -> &Path {

@@ -4,15 +4,18 @@
 //! A tool is the same command as on the command line, with the same document and the same error messages. A trace that
 //! takes minutes or all of the memory only affects that process, and the server can still answer.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::UnboundedSender;
+
+use crate::printed::Lines;
 
 /// The most bytes that a command may print.
 const MOST_OUTPUT: u64 = 256 << 20;
@@ -99,31 +102,34 @@ async fn all_of(out: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
 }
 
 /// Forwards message lines one by one; after some silence, reports that the command is still running.
-async fn lines_of(err: impl AsyncRead + Unpin, tell: &UnboundedSender<String>) -> Vec<String> {
+async fn lines_of(mut err: impl AsyncRead + Unpin, tell: &UnboundedSender<String>) -> Vec<String> {
     // A closed channel is fine: nothing is lost.
     let tell = |line: String| drop(tell.send(line));
-    let mut notes: Vec<String> = Vec::new();
-    let mut reader = BufReader::new(err);
-    let (mut line, mut silent) = (Vec::new(), Duration::ZERO);
+    let mut notes: VecDeque<String> = VecDeque::new();
+    let mut hear = |line: String| {
+        tell(line.clone());
+        if notes.len() == MOST_NOTES {
+            notes.pop_front();
+        }
+        notes.push_back(line);
+    };
+    let mut lines = Lines::new(MOST_LINE);
+    let (mut bytes, mut silent) = (vec![0; 16 << 10], Duration::ZERO);
     loop {
-        match tokio::time::timeout(SILENCE, reader.read_until(b'\n', &mut line)).await {
+        match tokio::time::timeout(SILENCE, err.read(&mut bytes)).await {
             Err(_) => {
                 silent += SILENCE;
                 tell(format!("still running, no output for {} s", silent.as_secs()));
             }
-            Ok(Ok(0) | Err(_)) if line.is_empty() => return notes,
-            Ok(_) => {
+            Ok(Ok(0) | Err(_)) => break,
+            Ok(Ok(read)) => {
                 silent = Duration::ZERO;
-                let text: String = String::from_utf8_lossy(&line).trim_end().chars().take(MOST_LINE).collect();
-                line.clear();
-                tell(text.clone());
-                if notes.len() == MOST_NOTES {
-                    notes.remove(0);
-                }
-                notes.push(text);
+                lines.add(&bytes[..read], &mut hear);
             }
         }
     }
+    lines.rest().into_iter().for_each(hear);
+    notes.into()
 }
 
 /// A document is an answer whatever the exit code: 1 means no, and 2 may come with the parts that could be read.

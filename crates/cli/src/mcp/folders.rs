@@ -4,7 +4,15 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::serve::bytes_of_traces;
+
+const GIB: u64 = 1 << 30;
+/// Of one call. A run of many ranks is a folder, which counts once.
+const MOST_TRACES: usize = 64;
+/// Traces in memory take about half of their text; a call may take a machine's attention, not all of its memory.
+const MOST_TRACE_BYTES: u64 = 8 * GIB;
 
 /// Full paths; relative paths start at the first.
 #[derive(Clone, Debug)]
@@ -52,8 +60,27 @@ impl Folders {
         Ok(if near.as_os_str().is_empty() { ".".into() } else { near.into() })
     }
 
+    /// The traces of one call, which have a limit together.
+    pub fn traces(&self, texts: &[String]) -> Result<Vec<OsString>> {
+        ensure!(
+            texts.len() <= MOST_TRACES,
+            "{} traces are named, and one call reads at most {MOST_TRACES}\n  help: name fewer, or a folder with one file per rank",
+            texts.len()
+        );
+        let places = texts.iter().map(|text| self.trace(text)).collect::<Result<Vec<_>>>()?;
+        let bytes: u64 = places.iter().map(|place| bytes_of_traces(&self.first().join(place))).sum();
+        ensure!(
+            bytes <= MOST_TRACE_BYTES,
+            "the traces have {:.1} GiB together, and one call reads at most {} GiB\n  help: name fewer; `headroom analyze` in a \
+             terminal has no such limit",
+            bytes as f64 / GIB as f64,
+            MOST_TRACE_BYTES / GIB
+        );
+        Ok(places)
+    }
+
     /// Like [`Self::place`], for a trace: the files in a folder of ranks must also be inside.
-    pub fn trace(&self, text: &str) -> Result<OsString> {
+    fn trace(&self, text: &str) -> Result<OsString> {
         let place = self.place(text)?;
         let whole = self.first().join(&place);
         if !whole.is_dir() {

@@ -16,12 +16,13 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+use super::allowed::Allowed;
 use super::bounds::Answer;
 use super::command::{Done, Failure, Starter};
 use super::folders::Folders;
 use super::kept::{Kept, Stamp};
 use super::runs_here::runs_here;
-use super::tools::{OFFERS, Offer, Prepared, Running};
+use super::tools::{OFFERS, Offer, Prepared};
 
 /// The number of expensive commands that run at a time; others wait for a slot, light ones do not.
 const HEAVY: usize = 2;
@@ -43,7 +44,7 @@ pub struct Server(Arc<Parts>);
 
 struct Parts {
     folders: Folders,
-    running: Running,
+    allowed: Allowed,
     starter: Starter,
     kept: Kept,
     heavy: Semaphore,
@@ -51,10 +52,10 @@ struct Parts {
 }
 
 impl Server {
-    pub fn new(folders: Folders, running: Running, program: std::path::PathBuf) -> Server {
+    pub fn new(folders: Folders, allowed: Allowed, program: std::path::PathBuf) -> Server {
         let starter = Starter { program, folder: folders.first().to_path_buf() };
         let (heavy, light) = (Semaphore::new(HEAVY), Semaphore::new(LIGHT));
-        Server(Arc::new(Parts { folders, running, starter, kept: Kept::default(), heavy, light }))
+        Server(Arc::new(Parts { folders, allowed, starter, kept: Kept::default(), heavy, light }))
     }
 
     #[cfg(test)]
@@ -85,11 +86,11 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(OFFERS.iter().map(|offer| offer.tool(self.0.running)).collect()))
+        Ok(ListToolsResult::with_all_items(OFFERS.iter().map(|offer| offer.tool(&self.0.allowed)).collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        Offer::named(name).map(|offer| offer.tool(self.0.running))
+        Offer::named(name).map(|offer| offer.tool(&self.0.allowed))
     }
 
     async fn call_tool(
@@ -136,7 +137,7 @@ impl Server {
         arguments: Map<String, Value>,
         context: &RequestContext<RoleServer>,
     ) -> Result<Answer, Failure> {
-        let prepared = offer.prepared(&self.0.folders, self.0.running, arguments).map_err(failure)?;
+        let prepared = offer.prepared(&self.0.folders, &self.0.allowed, arguments).map_err(failure)?;
         let done = self.done(offer, &prepared, context).await?;
         let folders = self.0.folders.clone();
         let Prepared { page, of_these_folders, .. } = prepared;

@@ -34,6 +34,10 @@ printf '"end"]}'
 exit ${code:-0}
 "#;
 
+fn one_script() -> Allowed {
+    Allowed::new(&["python train.py --apply".to_string()]).unwrap()
+}
+
 struct Client {
     _place: TempDir,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -43,7 +47,7 @@ struct Client {
 }
 
 impl Client {
-    async fn new(running: Running) -> Client {
+    async fn new(allowed: Allowed) -> Client {
         let place = tempfile::tempdir().unwrap();
         let program = place.path().join("program");
         std::fs::write(&program, PROGRAM).unwrap();
@@ -53,7 +57,8 @@ impl Client {
         for name in ["a.json", "b.json", "slow.json", "bad.json", "killed.json", "--fix"] {
             std::fs::write(folder.join(name), "{}").unwrap();
         }
-        let server = Server::new(Folders::new(&[folder]).unwrap(), running, program);
+        std::fs::File::create(folder.join("huge.json")).unwrap().set_len(9 << 30).unwrap();
+        let server = Server::new(Folders::new(&[folder]).unwrap(), allowed, program);
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let serving = server.clone();
         let talking = tokio::spawn(async move {
@@ -123,8 +128,8 @@ fn is_error(result: &Value) -> bool {
 
 #[tokio::test]
 async fn tools_are_listed_with_their_schemas_and_change_nothing() {
-    for (running, optimize_reads_only) in [(Running::Refused, true), (Running::Allowed, false)] {
-        let mut client = Client::new(running).await;
+    for (allowed, optimize_reads_only) in [(Allowed::default(), true), (one_script(), false)] {
+        let mut client = Client::new(allowed).await;
         let listed = client.ask(1, "tools/list", json!({})).await;
         let tools = listed["result"]["tools"].as_array().unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
@@ -144,7 +149,7 @@ async fn tools_are_listed_with_their_schemas_and_change_nothing() {
 
 #[tokio::test]
 async fn a_call_is_a_command_and_no_argument_becomes_a_flag() {
-    let mut client = Client::new(Running::Refused).await;
+    let mut client = Client::new(Allowed::default()).await;
     let words = client.words("lint", json!({ "paths": ["--fix", "./a.json"], "select": ["--fix"] })).await;
     assert_eq!(words, ["lint", "--format=json", "--select=--fix", "--", "--fix", "a.json"]);
     let words = client.words("lint", json!({})).await;
@@ -158,7 +163,7 @@ async fn a_call_is_a_command_and_no_argument_becomes_a_flag() {
 
 #[tokio::test]
 async fn an_answer_is_structured_and_the_same_as_text() {
-    let mut client = Client::new(Running::Refused).await;
+    let mut client = Client::new(Allowed::default()).await;
     let result = client.call("compare", json!({ "before": "a.json", "after": "b.json", "fail_if": ["limit"] })).await;
     let structured = &result["structuredContent"];
     assert_eq!(structured["exit_code"], 1);
@@ -170,7 +175,7 @@ async fn an_answer_is_structured_and_the_same_as_text() {
 
 #[tokio::test]
 async fn errors_are_the_tools_and_in_the_commands_words() {
-    let mut client = Client::new(Running::Refused).await;
+    let mut client = Client::new(Allowed::default()).await;
     let result = client.call("analyze", json!({ "traces": ["bad.json"] })).await;
     assert!(is_error(&result));
     assert_eq!(text(&result), "bad.json is not a trace\n  help: name a trace");
@@ -179,6 +184,13 @@ async fn errors_are_the_tools_and_in_the_commands_words() {
     for (tool, arguments, part) in [
         ("analyze", json!({ "traces": ["../program"] }), "is outside the folders"),
         ("analyze", json!({ "traces": [] }), "`traces` is empty"),
+        ("analyze", json!({ "traces": vec!["a.json"; 65] }), "65 traces are named, and one call reads at most 64"),
+        ("lint", json!({ "trace": vec!["a.json"; 1000] }), "1000 traces are named"),
+        (
+            "analyze",
+            json!({ "traces": ["a.json", "huge.json"] }),
+            "have 9.0 GiB together, and one call reads at most 8 GiB",
+        ),
         ("analyze", json!({ "trace": ["a.json"] }), "unknown field `trace`"),
         ("analyze", json!({ "traces": "a.json" }), "invalid type"),
         ("analyze", json!({ "traces": ["a.json"], "source": ["/etc"] }), "is outside the folders"),
@@ -203,17 +215,23 @@ async fn errors_are_the_tools_and_in_the_commands_words() {
 
 #[tokio::test]
 async fn scripts_run_only_where_that_was_allowed_and_leave_nothing() {
-    let mut client = Client::new(Running::Allowed).await;
+    let mut client = Client::new(one_script()).await;
     let words = client.words("optimize", json!({ "command": ["python", "train.py", "--apply"], "steps": 4 })).await;
     assert_eq!(words[..4], ["optimize", "--dry-run", "--json", "--steps=4"]);
     assert_eq!(words[5..], ["--", "python", "train.py", "--apply"]);
     let results = words[4].strip_prefix("--output-dir=").unwrap();
     assert!(!Path::new(results).exists() && !Path::new(results).parent().unwrap().exists());
+    for other in
+        [json!(["python", "train.py"]), json!(["python", "-c", "1"]), json!(["python", "train.py", "--apply", ""])]
+    {
+        let result = client.call("optimize", json!({ "command": other })).await;
+        assert!(is_error(&result) && text(&result).contains("this server may not run"), "{result}");
+    }
 }
 
 #[tokio::test]
 async fn a_long_call_tells_its_progress_blocks_nobody_and_ends_when_cancelled() {
-    let mut client = Client::new(Running::Refused).await;
+    let mut client = Client::new(Allowed::default()).await;
     let slow =
         json!({ "name": "analyze", "arguments": { "traces": ["slow.json"] }, "_meta": { "progressToken": "t" } });
     client.send(json!({ "jsonrpc": "2.0", "id": 50, "method": "tools/call", "params": slow })).await;
@@ -233,7 +251,7 @@ async fn a_long_call_tells_its_progress_blocks_nobody_and_ends_when_cancelled() 
 
 #[tokio::test]
 async fn a_client_that_leaves_ends_its_commands() {
-    let mut client = Client::new(Running::Refused).await;
+    let mut client = Client::new(Allowed::default()).await;
     let slow = json!({ "name": "analyze", "arguments": { "traces": ["slow.json"] }, "_meta": { "progressToken": 1 } });
     client.send(json!({ "jsonrpc": "2.0", "id": 50, "method": "tools/call", "params": slow })).await;
     client.receive().await;
@@ -245,7 +263,7 @@ async fn a_client_that_leaves_ends_its_commands() {
 
 #[tokio::test]
 async fn the_next_page_is_not_computed_again_until_the_file_changes() {
-    let mut client = Client::new(Running::Refused).await;
+    let mut client = Client::new(Allowed::default()).await;
     let calls = |client: &Client| std::fs::read_to_string(client.folder().join("calls")).unwrap().lines().count();
     let first = client.call("analyze", json!({ "traces": ["a.json"] })).await;
     let page = client.call("analyze", json!({ "traces": ["a.json"], "at": "/words/2" })).await;

@@ -12,16 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tempfile::TempDir;
 
+use super::allowed::Allowed;
 use super::bounds::Page;
 use super::folders::Folders;
 use super::schemas;
-
-/// Whether a client may run scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Running {
-    Refused,
-    Allowed,
-}
 
 /// A command that is ready to start.
 pub struct Prepared {
@@ -41,7 +35,7 @@ pub struct Offer {
     title: &'static str,
     about: &'static str,
     input: fn() -> Map<String, Value>,
-    prepare: fn(&Folders, Running, Map<String, Value>) -> Result<Prepared>,
+    prepare: fn(&Folders, &Allowed, Map<String, Value>) -> Result<Prepared>,
     /// Whether it takes much time and memory: only a few such commands run at the same time.
     pub is_heavy: bool,
 }
@@ -87,9 +81,10 @@ pub const OFFERS: &[Offer] = &[
         name: "optimize",
         title: "Predict remedies for a script",
         about: "A dry run: lists the remedies that apply to a PyTorch script and their predicted savings, and tries none. It RUNS \
-                the script's command twice, in a copy of the first folder, and only if the server was started with --allow-run.",
+                the script's command twice, in a copy of the first folder, and only a command that the server was started with \
+                (--allow-run).",
         input: input::<Optimize>,
-        prepare: |_, running, arguments| read::<Optimize>(arguments)?.prepared(running),
+        prepare: |_, allowed, arguments| read::<Optimize>(arguments)?.prepared(allowed),
         is_heavy: true,
     },
     Offer {
@@ -108,9 +103,14 @@ impl Offer {
         OFFERS.iter().find(|offer| offer.name == name)
     }
 
-    pub fn prepared(&self, folders: &Folders, running: Running, mut arguments: Map<String, Value>) -> Result<Prepared> {
+    pub fn prepared(
+        &self,
+        folders: &Folders,
+        allowed: &Allowed,
+        mut arguments: Map<String, Value>,
+    ) -> Result<Prepared> {
         let page = Page::take(&mut arguments)?;
-        let mut prepared = (self.prepare)(folders, running, arguments)?;
+        let mut prepared = (self.prepare)(folders, allowed, arguments)?;
         let mut words: Vec<OsString> = Vec::new();
         for folder in folders.all() {
             words.extend(["--within".into(), folder.into()]);
@@ -120,8 +120,8 @@ impl Offer {
     }
 
     /// The tool as clients see it.
-    pub fn tool(&self, running: Running) -> Tool {
-        let runs_scripts = self.name == "optimize" && running == Running::Allowed;
+    pub fn tool(&self, allowed: &Allowed) -> Tool {
+        let runs_scripts = self.name == "optimize" && !allowed.is_empty();
         let annotations = ToolAnnotations::with_title(self.title)
             .read_only(!runs_scripts)
             .destructive(runs_scripts)
@@ -197,7 +197,7 @@ impl Analyze {
         for source in &self.source {
             words.push(option("source", folders.place(source)?));
         }
-        let traces = self.traces.iter().map(|trace| folders.trace(trace)).collect::<Result<Vec<_>>>()?;
+        let traces = folders.traces(&self.traces)?;
         // Sources are whole projects, which are not watched.
         let reads =
             if self.source.is_empty() { traces.iter().map(|one| folders.first().join(one)).collect() } else { vec![] };
@@ -223,7 +223,7 @@ impl Compare {
     fn prepared(self, folders: &Folders) -> Result<Prepared> {
         let mut words = words(["compare", "--json"]);
         words.extend(self.fail_if.iter().map(|limit| option("fail-if", limit)));
-        let sides = [folders.trace(&self.before)?, folders.trace(&self.after)?];
+        let sides = folders.traces(&[self.before, self.after])?;
         let reads = sides.iter().map(|side| folders.first().join(side)).collect();
         words.push("--".into());
         words.extend(sides);
@@ -275,9 +275,7 @@ impl Lint {
         words.extend(self.select.iter().map(|rule| option("select", rule)));
         words.extend(self.ignore.iter().map(|rule| option("ignore", rule)));
         words.extend(self.pedantic.then(|| OsString::from("--pedantic")));
-        for trace in &self.trace {
-            words.push(option("trace", folders.trace(trace)?));
-        }
+        words.extend(folders.traces(&self.trace)?.into_iter().map(|trace| option("trace", trace)));
         words.push("--".into());
         for path in &self.paths {
             // A lone dash would be standard input.
@@ -302,14 +300,9 @@ struct Optimize {
 }
 
 impl Optimize {
-    fn prepared(self, running: Running) -> Result<Prepared> {
+    fn prepared(self, allowed: &Allowed) -> Result<Prepared> {
         ensure!(!self.command.is_empty(), "`command` is empty\n  help: such as [\"python\", \"train.py\"]");
-        if running == Running::Refused {
-            bail!(
-                "a dry run of a script runs the script, and this server may not run commands\n  help: `headroom mcp --allow-run` \
-                 allows it; `lint` and `analyze` examine a script and its trace without running it"
-            );
-        }
+        allowed.check(&self.command)?;
         let mut words = words(["optimize", "--dry-run", "--json"]);
         let given = [("steps", self.steps), ("warmup-steps", self.warmup_steps), ("time-limit", self.time_limit)];
         words.extend(given.into_iter().filter_map(|(name, value)| Some(option(name, value?.to_string()))));

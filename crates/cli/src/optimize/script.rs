@@ -25,6 +25,7 @@ use headroom_experiments::script::search::{NotMeasured, Repeats, Search};
 use headroom_record::atomic::{FileError, write_atomically};
 use headroom_record::validation::VALIDATION_FILE;
 use measurements::Measurements;
+pub use measurements::PRINTED_FILE;
 use processes::{Measuring, Processes};
 use proposal::Proposal;
 use scratch::Original;

@@ -11,6 +11,7 @@ use headroom_record::intensity::INTENSITY_FILE;
 use headroom_record::memory::MEMORY_FILE;
 use headroom_record::operators::OPERATORS_FILE;
 use headroom_record::performance::PerformanceRecord;
+use headroom_record::reading;
 use headroom_record::roofline::ROOFLINE_FILE;
 use headroom_record::timeline::TIMELINE_FILE;
 use headroom_report::profile::{self as text, AboutRun, Profile};
@@ -20,7 +21,7 @@ use headroom_training::profile::trace_file::{TraceAbout, write_trace};
 use headroom_training::run::Outcome;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub const REPORT_MARKDOWN: &str = "report.md";
 pub const REPORT_HTML: &str = "report.html";
@@ -42,25 +43,30 @@ const NAMED: [&str; 9] = [
 
 const SMALL: [&str; 3] = [FLOPS_FILE, INTENSITY_FILE, ROOFLINE_FILE];
 
-/// Removes an older profile from a folder that is about to be rewritten; other files stay.
-pub fn clear(folder: &Path) -> Result<(), FileError> {
+/// Where the files of a profile are in its folder, whether they exist or not.
+pub fn places(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let small = folder.join(FLOPS_FOLDER);
-    let mut stale: Vec<_> = NAMED.iter().map(|name| folder.join(name)).collect();
-    stale.extend(SMALL.iter().map(|name| small.join(name)));
+    let mut places: Vec<_> = NAMED.iter().map(|name| folder.join(name)).collect();
+    places.extend(SMALL.iter().map(|name| small.join(name)));
     for entry in fs::read_dir(folder).map_err(FileError::new("read the folder", folder))? {
         let entry = entry.map_err(FileError::new("read the folder", folder))?;
         if is_trace_or_events(&entry.file_name().to_string_lossy()) {
-            stale.push(entry.path());
+            places.push(entry.path());
         }
     }
-    for path in stale {
+    Ok(places)
+}
+
+/// Removes an older profile from a folder that is about to be rewritten; other files stay.
+pub fn clear(folder: &Path) -> Result<(), FileError> {
+    for path in places(folder)? {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(FileError::new("replace", &path)(error)),
             _ => {}
         }
     }
     // Empty now, unless someone put something else there.
-    let _ = fs::remove_dir(small);
+    let _ = fs::remove_dir(folder.join(FLOPS_FOLDER));
     Ok(())
 }
 
@@ -72,7 +78,7 @@ pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if NAMED.contains(&&*name) || is_trace_or_events(&name) {
             let copied = |out: &mut dyn std::io::Write| {
-                fs::File::open(&path).and_then(|mut file| std::io::copy(&mut file, out)).map(drop)
+                reading::open(&path).and_then(|mut file| std::io::copy(&mut file, out)).map(drop)
             };
             write_atomically_with(&to.join(&name), |out| copied(out))?;
         }
@@ -196,7 +202,7 @@ pub fn events_name(started_seconds: u64, host: &str) -> String {
 }
 
 pub fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = reading::read_text(Path::new("/proc/sys/kernel/hostname"), reading::SETTINGS).unwrap_or_default();
     // A dot would end the name too early for readers that split it.
     let name: String = name
         .trim()

@@ -1,5 +1,9 @@
 //! Ranks on one machine: how many there are, and which CPUs belong to each.
 
+use std::path::Path;
+
+use headroom_record::reading;
+
 /// A rank's machine and the CPUs that it may use, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankPlacement {
@@ -21,7 +25,7 @@ pub struct Share {
 impl RankPlacement {
     pub fn here(mut cpus: Vec<usize>) -> RankPlacement {
         // Containers on one machine have different host names but the same kernel.
-        let read = |path: &str| std::fs::read_to_string(path).ok();
+        let read = |path: &str| reading::read_text(Path::new(path), reading::SETTINGS).ok();
         let machine = read("/proc/sys/kernel/random/boot_id").or_else(|| read("/proc/sys/kernel/hostname"));
         cpus.sort_unstable();
         RankPlacement { machine: machine.unwrap_or_default().trim().into(), cpus }

@@ -3,6 +3,8 @@
 use super::{Registry, RegistryError};
 use crate::output;
 use crate::output::colour::place_of_command;
+use crate::printed::without_output;
+use crate::secrets::Secrets;
 use headroom_record::registry::{Headline, RunStart, RunStatus};
 use headroom_record::timestamp::utc_iso;
 use serde_json::Value;
@@ -96,7 +98,7 @@ impl Entry {
         let (status, error) = match done {
             Ok(_) if self.interrupted => (RunStatus::Interrupted, None),
             Ok(_) => (RunStatus::Finished, None),
-            Err(error) => (RunStatus::Failed, Some(format!("{error:#}"))),
+            Err(error) => (RunStatus::Failed, Some(without_output(&format!("{error:#}")).to_string())),
         };
         if open.file != identity(open.registry.path()) {
             match write_again(open) {
@@ -158,7 +160,8 @@ fn identity(path: &Path) -> Option<FileIdentity> {
 
 fn write_row(about: &About) -> Result<Open, RegistryError> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let command_line: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let secrets = Secrets::of_environment();
+    let command_line: Vec<String> = words.iter().map(|word| secrets.masked(&word.to_string_lossy())).collect();
     let text = |path: &Path| std::path::absolute(path).unwrap_or(path.to_path_buf()).display().to_string();
     let start = RunStart {
         command: command_line.get(place_of_command(&words)).cloned().unwrap_or_default(),

@@ -1,6 +1,8 @@
 //! Identifies a run's process, to distinguish a run that vanished from one that is still running.
 
-use std::fs;
+use std::path::Path;
+
+use headroom_record::reading;
 
 /// Host and process as stored with a run. The process's start time is included, since process ids are reused.
 pub fn own() -> (Option<String>, Option<String>) {
@@ -21,14 +23,18 @@ pub fn is_alive(host_then: Option<&str>, process: Option<&str>) -> Option<bool> 
 
 /// The host's name and boot id, since start times count from the boot.
 fn host() -> Option<String> {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let name = read("/proc/sys/kernel/hostname")?;
+    let boot = read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     Some(format!("{} {}", name.trim(), boot.trim()))
+}
+
+fn read(path: &str) -> Option<String> {
+    reading::read_text(Path::new(path), reading::SETTINGS).ok()
 }
 
 /// Clock ticks from the boot to the process's start; `None` once it is gone or a zombie.
 fn start_of(id: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let stat = read(&format!("/proc/{id}/stat"))?;
     // The name, in parentheses, may contain anything.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;

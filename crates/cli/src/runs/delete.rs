@@ -3,6 +3,7 @@
 use crate::k1::MARKDOWN_FILE;
 use crate::k1::speed::SPEED_MARKDOWN_FILE;
 use crate::k1::tree::TREE_MARKDOWN_FILE;
+use crate::optimize::PRINTED_FILE;
 use crate::output;
 use crate::profile::files;
 use crate::registry::{Filter, Registry, RegistryError};
@@ -18,7 +19,7 @@ use headroom_record::validation::VALIDATION_FILE;
 use serde_json::json;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -33,7 +34,8 @@ pub struct Arguments {
 }
 
 /// Files that commands other than `train` and `profile` write.
-const MORE_FILES: [&str; 17] = [
+const MORE_FILES: [&str; 18] = [
+    PRINTED_FILE,
     VALIDATION_FILE,
     "optimize.md",
     "optimize.html",
@@ -71,6 +73,7 @@ pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {
         output::note(&format!("run {id}, which cannot be read, is forgotten; its files stay where they are"));
     }
     for run in &runs {
+        forget_output(registry, run)?;
         if flags.with_folder {
             remove_files(registry, run)?;
         } else if let Some(folder) = run.start.folder.as_ref().filter(|folder| Path::new(folder).exists()) {
@@ -86,26 +89,50 @@ pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn remove_files(registry: &Registry, run: &RunRow) -> anyhow::Result<()> {
-    let Some(folder) = run.start.folder.as_deref().map(Path::new).filter(|folder| folder.is_dir()) else {
-        return Ok(());
-    };
-    // `--overwrite` gives a later run the folder of an earlier one.
+/// Removes what a failing script printed: it may hold secrets that no mask recognised, so it goes with the run.
+fn forget_output(registry: &Registry, run: &RunRow) -> anyhow::Result<()> {
+    match folder_of(run) {
+        Some(folder) if run.start.command == "optimize" && later_in(registry, run)?.is_none() => {
+            Ok(remove_if_there(&folder.join(PRINTED_FILE))?)
+        }
+        _ => Ok(()),
+    }
+}
+
+pub fn folder_of(run: &RunRow) -> Option<&Path> {
+    run.start.folder.as_deref().map(Path::new).filter(|folder| folder.is_dir())
+}
+
+/// A later run in the same folder, if there is one: `--overwrite` gives it the folder of an earlier one.
+pub fn later_in(registry: &Registry, run: &RunRow) -> anyhow::Result<Option<i64>> {
     let shared = registry.list(&Filter::default())?;
     let later = shared.iter().find(|other| other.id > run.id && other.start.folder == run.start.folder);
-    if let Some(later) = later {
-        output::note(&format!("{} stays: run {} has been written there since", folder.display(), later.id));
+    Ok(later.map(|other| other.id))
+}
+
+/// Where the files of a run are in its folder, whether they exist or not.
+pub fn places(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let named = FILES.iter().chain(&MORE_FILES).map(|name| folder.join(name));
+    Ok(files::places(folder)?.into_iter().chain(named).collect())
+}
+
+fn remove_if_there(path: &Path) -> Result<(), FileError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(FileError::new("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the files of a run, and its folder if nothing else is in it.
+pub fn remove_files(registry: &Registry, run: &RunRow) -> anyhow::Result<()> {
+    let Some(folder) = folder_of(run) else { return Ok(()) };
+    if let Some(later) = later_in(registry, run)? {
+        output::note(&format!("{} stays: run {later} has been written there since", folder.display()));
         return Ok(());
     }
     files::clear(folder)?;
-    for name in FILES.iter().chain(&MORE_FILES) {
-        let path = folder.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(FileError::new("remove", &path)(error).into());
-            }
-            _ => {}
-        }
+    for path in places(folder)? {
+        remove_if_there(&path)?;
     }
     match fs::remove_dir(folder) {
         Ok(()) => output::note(&format!("{} is removed", folder.display())),

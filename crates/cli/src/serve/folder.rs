@@ -1,7 +1,7 @@
 //! Reads a run's folder for the dashboard.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use headroom_record::config::CONFIG_FILE;
@@ -10,6 +10,7 @@ use headroom_record::intensity::INTENSITY_FILE;
 use headroom_record::memory::MEMORY_FILE;
 use headroom_record::operators::OPERATORS_FILE;
 use headroom_record::performance::PERFORMANCE_FILE;
+use headroom_record::reading;
 use headroom_record::roofline::ROOFLINE_FILE;
 use headroom_record::timeline::TIMELINE_FILE;
 use headroom_report::dashboard::RunRecords;
@@ -66,19 +67,23 @@ fn read<T: DeserializeOwned>(folder: &Path, name: &str, unreadable: &mut Vec<Str
     }
 }
 
-/// Reads a plain file of bounded size. Links are not followed, so that a folder shows only its own files.
+/// Opens a plain file. Links are not followed, so that a folder shows only its own files.
+pub fn open_plain_file(path: &Path) -> std::io::Result<File> {
+    check_is_plain(path)?;
+    reading::open(path)
+}
+
+/// Reads a plain file of bounded size.
 pub fn read_plain_file(path: &Path) -> std::io::Result<Vec<u8>> {
-    let about = fs::symlink_metadata(path)?;
-    if !about.is_file() {
-        return Err(std::io::Error::new(ErrorKind::NotFound, "not a plain file"));
+    check_is_plain(path)?;
+    reading::read(path, MOST_BYTES)
+}
+
+fn check_is_plain(path: &Path) -> std::io::Result<()> {
+    match fs::symlink_metadata(path)?.is_file() {
+        true => Ok(()),
+        false => Err(std::io::Error::new(ErrorKind::NotFound, "not a plain file")),
     }
-    if about.len() > MOST_BYTES {
-        return Err(std::io::Error::other(format!("{} bytes are too many to show", about.len())));
-    }
-    let mut bytes = Vec::with_capacity(about.len() as usize);
-    // The file may grow while it is read.
-    File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The run's status: a run holds a lock on its folder while it lives.

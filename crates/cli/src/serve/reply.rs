@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
+use super::bodies::computed;
 use super::guard::Refusal;
 
 /// Pages load only our own scripts, styles and data.
@@ -17,12 +18,12 @@ pub fn html(text: String) -> Response<Body> {
     reply(StatusCode::OK, "text/html; charset=utf-8", text.into(), PAGE_POLICY)
 }
 
-pub fn report(text: Vec<u8>) -> Response<Body> {
-    reply(StatusCode::OK, "text/html; charset=utf-8", text.into(), REPORT_POLICY)
+pub fn report(text: Body) -> Response<Body> {
+    reply(StatusCode::OK, "text/html; charset=utf-8", text, REPORT_POLICY)
 }
 
-pub fn file(content_type: &'static str, bytes: Vec<u8>) -> Response<Body> {
-    reply(StatusCode::OK, content_type, bytes.into(), PAGE_POLICY)
+pub fn file(content_type: &'static str, bytes: Body) -> Response<Body> {
+    reply(StatusCode::OK, content_type, bytes, PAGE_POLICY)
 }
 
 pub fn asset(content_type: &'static str, text: &'static str) -> Response<Body> {
@@ -35,7 +36,7 @@ pub fn bytes(bytes: Body) -> Response<Body> {
 
 pub fn json(value: &impl Serialize) -> Response<Body> {
     match serde_json::to_vec(value) {
-        Ok(text) => reply(StatusCode::OK, "application/json", text.into(), PAGE_POLICY),
+        Ok(text) => reply(StatusCode::OK, "application/json", computed(text), PAGE_POLICY),
         Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }

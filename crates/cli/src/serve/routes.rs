@@ -13,7 +13,9 @@ use headroom_report::dashboard::runs::Kind;
 use headroom_report::dashboard::{Page, Subject, asset, page};
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
+use super::bodies::{Pieces, computed};
 use super::cache::Cache;
 use super::catalog::{Catalog, Entry};
 use super::guard::{self, Token};
@@ -28,6 +30,8 @@ pub struct State {
     pub token: Token,
     port: u16,
     is_learning: AtomicBool,
+    /// Places for answers that are being computed.
+    places: Semaphore,
 }
 
 type App = Shared<Arc<State>>;
@@ -35,7 +39,8 @@ type Reply = Response<Body>;
 
 impl State {
     pub fn new(catalog: Catalog, cache: Cache, access: Access, token: Token, port: u16) -> Arc<State> {
-        Arc::new(State { catalog, cache, access, token, port, is_learning: AtomicBool::new(false) })
+        let places = Semaphore::new(MOST_ANSWERS);
+        Arc::new(State { catalog, cache, access, token, port, is_learning: AtomicBool::new(false), places })
     }
 
     /// Reads the named traces before they are requested.
@@ -50,6 +55,9 @@ impl State {
         }
     }
 }
+
+/// Answers that are computed at a time: each is in memory as a whole. More than a browser asks for.
+const MOST_ANSWERS: usize = 16;
 
 /// Larger traces are read only when opened, not for the list.
 const LARGEST_TO_LEARN: u64 = 64 << 20;
@@ -136,7 +144,8 @@ async fn file(Shared(state): App, Path((id, name)): Path<(String, String)>) -> R
         if !folder::shown_files(&entry.path).contains(&name) {
             return reply::problem(StatusCode::NOT_FOUND, "there is no such file in this run");
         }
-        match (folder::read_plain_file(&entry.path.join(&name)), folder::content_type(&name)) {
+        let opened = folder::open_plain_file(&entry.path.join(&name)).and_then(Pieces::of).map(Body::new);
+        match (opened, folder::content_type(&name)) {
             (Ok(bytes), Some(content_type)) => reply::file(content_type, bytes),
             (Ok(bytes), None) => reply::report(bytes),
             (Err(error), _) => reply::problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
@@ -146,7 +155,7 @@ async fn file(Shared(state): App, Path((id, name)): Path<(String, String)>) -> R
 }
 
 async fn runs(Shared(state): App) -> Reply {
-    blocking(move || {
+    blocking(state.clone(), move || {
         let listing = state.catalog.list();
         let rows: Vec<_> = listing.entries.values().map(|entry| pages::row(entry, &state.cache)).collect();
         let may_change = state.access == Access::Changes;
@@ -159,7 +168,7 @@ async fn runs(Shared(state): App) -> Reply {
 async fn data(Shared(state): App, Path((id, name)): Path<(String, String)>) -> Reply {
     with_entry(state, id, move |entry, state| {
         match Page::of_a_run(&name).and_then(|page| pages::data(page, entry, &state.cache)) {
-            Some(Ok(text)) => reply::file("application/json", text),
+            Some(Ok(text)) => reply::file("application/json", computed(text)),
             Some(Err(reason)) => reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &reason),
             None => reply::problem(StatusCode::NOT_FOUND, "there is no such data"),
         }
@@ -183,7 +192,7 @@ async fn alive(Shared(state): App, Path((id, microseconds)): Path<(String, Strin
 }
 
 async fn compare(Shared(state): App, Path((before, after)): Path<(String, String)>) -> Reply {
-    blocking(move || {
+    blocking(state.clone(), move || {
         let mut entries = state.catalog.list().entries;
         // Both may be the same run.
         let (Some(left), Some(right)) = (entries.get(&before).cloned(), entries.remove(&after)) else {
@@ -230,7 +239,7 @@ async fn with_entry(
     id: String,
     work: impl FnOnce(&Entry, &State) -> Reply + Send + 'static,
 ) -> Reply {
-    blocking(move || match state.catalog.find(&id) {
+    blocking(state.clone(), move || match state.catalog.find(&id) {
         Some(entry) => work(&entry, &state),
         None => reply::problem(StatusCode::NOT_FOUND, "there is no such run: it may have been deleted"),
     })
@@ -238,7 +247,9 @@ async fn with_entry(
 }
 
 /// Files and measures take time; the socket does not wait for them.
-async fn blocking(work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
+async fn blocking(state: Arc<State>, work: impl FnOnce() -> Reply + Send + 'static) -> Reply {
+    let failed = || reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the server failed on this request");
+    let Ok(_place) = state.places.acquire().await else { return failed() };
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| reply::problem(StatusCode::INTERNAL_SERVER_ERROR, "the server failed on this request"))
+    done.unwrap_or_else(|_| failed())
 }

@@ -1,13 +1,15 @@
 //! Runs a child in a separate process: whatever happens to it, the study continues.
 
 use crate::output;
+use crate::printed::Lines;
 use crate::registry::PARENT_VARIABLE;
 use anyhow::Context;
 use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
+use headroom_record::reading;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
-use std::io::{BufRead, BufReader, stderr};
+use std::io::{ErrorKind, Read, stderr};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +34,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The number of last output lines searched for an error.
 const LAST_WORDS: usize = 20;
+
+/// The most bytes kept of one of them.
+const MOST_LINE: usize = 4_000;
 
 /// Starts `headroom` with these arguments, writing to `folder`, and waits for its end. `started` gets the process id
 /// first, so that it is on record if this process goes away.
@@ -64,7 +69,7 @@ pub fn run_program(
     let _ = fs::remove_file(folder.join(PERFORMANCE_FILE));
     let mut child = command.spawn().with_context(|| format!("cannot start `{}`", command.get_program().display()))?;
     let words = child.stderr.take();
-    let listener = thread::spawn(move || words.map(|words| listen(BufReader::new(words))).unwrap_or_default());
+    let listener = thread::spawn(move || words.map(listen).unwrap_or_default());
     let told = started(child.id());
     let status = told.and_then(|()| wait(&mut child, stop))?;
     let last_words = listener.join().unwrap_or_default();
@@ -102,7 +107,7 @@ fn is_locked(folder: &Path) -> bool {
 }
 
 fn read_summary(folder: &Path) -> Option<Box<PerformanceRecord>> {
-    serde_json::from_slice(&fs::read(folder.join(PERFORMANCE_FILE)).ok()?).ok()
+    serde_json::from_slice(&reading::read(&folder.join(PERFORMANCE_FILE), reading::RECORD).ok()?).ok()
 }
 
 /// Waits for the run; `None` if it was ended because the study was.
@@ -138,7 +143,7 @@ fn end(child: &mut Child) {
 }
 
 /// Shows each line on a terminal during the run; keeps the last ones.
-fn listen(words: impl BufRead) -> Vec<String> {
+fn listen(mut words: impl Read) -> Vec<String> {
     let bar = output::is_seen(&stderr()).then(|| {
         let bar = ProgressBar::new_spinner();
         bar.set_style(
@@ -147,7 +152,7 @@ fn listen(words: impl BufRead) -> Vec<String> {
         bar
     });
     let mut last = VecDeque::new();
-    for line in words.lines().map_while(Result::ok) {
+    let mut hear = |line: String| {
         if let Some(bar) = &bar {
             bar.set_message(line.clone());
             bar.tick();
@@ -156,7 +161,18 @@ fn listen(words: impl BufRead) -> Vec<String> {
         if last.len() > LAST_WORDS {
             last.pop_front();
         }
+    };
+    let mut lines = Lines::new(MOST_LINE);
+    let mut bytes = vec![0; 16 << 10];
+    loop {
+        match words.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(read) => lines.add(&bytes[..read], &mut hear),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
     }
+    lines.rest().into_iter().for_each(hear);
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }

@@ -3,10 +3,10 @@
 use headroom_graph::cost::Rates;
 use headroom_record::intensity::{Bound, INTENSITY_FILE};
 use headroom_record::performance::PerformanceRecord;
+use headroom_record::reading;
 use headroom_record::study::{MeasuredFigures, PlannedFigures};
 use serde::Deserialize;
 use serde_json::Value;
-use std::fs;
 use std::path::Path;
 
 pub fn measured_figures(
@@ -38,7 +38,7 @@ pub fn measured_figures(
 
 /// The bound from a profile's recorded calls, if there is a profile.
 fn profiled_bound(folder: &Path) -> Option<Bound> {
-    let text = fs::read(folder.join(INTENSITY_FILE)).ok()?;
+    let text = reading::read(&folder.join(INTENSITY_FILE), reading::RECORD).ok()?;
     let record: Value = serde_json::from_slice(&text).ok()?;
     Bound::deserialize(&record["memory_bound_vs_compute_bound"]).ok()
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use headroom_graph::cost::Rates;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
 use headroom_record::provenance::Origin;
+use headroom_record::reading;
 use headroom_record::study::{
     MeasuredFigures, PlannedFigures, STUDY_FILE, StudyMachine, StudyRecord, StudyRequest, StudyRow, StudyStatus,
 };
@@ -71,7 +72,7 @@ impl Study {
             None => newest_unfinished()?,
         };
         let path = folder.join(STUDY_FILE);
-        let bytes = fs::read(&path).map_err(FileError::new("read", &path))?;
+        let bytes = reading::read(&path, reading::RECORD).map_err(FileError::new("read", &path))?;
         let record: StudyRecord =
             serde_json::from_slice(&bytes).with_context(|| format!("{} is not a study", path.display()))?;
         ensure!(
@@ -219,6 +220,7 @@ fn newest_unfinished() -> anyhow::Result<PathBuf> {
 }
 
 fn is_unfinished(path: &Path) -> bool {
-    let record = fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<StudyRecord>(&bytes).ok());
+    let record =
+        reading::read(path, reading::RECORD).ok().and_then(|bytes| serde_json::from_slice::<StudyRecord>(&bytes).ok());
     record.is_some_and(|record| record.analysis.is_empty())
 }

@@ -4,8 +4,8 @@ use crate::output::colour::place_of_command;
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use headroom_record::reading;
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 use toml::Value;
 
@@ -55,7 +55,8 @@ pub fn expanded(words: Vec<OsString>, command: &Command) -> anyhow::Result<Vec<O
     };
     let Some(path) = config_of(&words[at..]) else { return Ok(words) };
     let path = Path::new(&path);
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read --config {}", path.display()))?;
+    let text = reading::read_text(path, reading::SETTINGS)
+        .with_context(|| format!("cannot read --config {}", path.display()))?;
     let table: toml::Table =
         toml::from_str(&text).with_context(|| format!("--config {} is not TOML", path.display()))?;
     let own: Vec<&Arg> =
@@ -165,6 +166,7 @@ fn distance(one: &str, other: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn command() -> Command {
         let switch = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);

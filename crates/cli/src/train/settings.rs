@@ -92,7 +92,8 @@ impl Settings {
             "--nvtx has no effect on --device {}: its ranges are for NVIDIA's profilers\n  help: --device cuda, or leave it out",
             device.name()
         );
-        let memory_limit = arguments.machine.memory_limit.as_deref().map(parse_bytes).transpose()?;
+        let memory_limit =
+            arguments.machine.memory_limit.as_deref().map(|text| parse_bytes("--memory-limit", text)).transpose()?;
         let resume = arguments.model.resume.as_deref().map(Checkpoint::open).transpose()?;
         let init_from = arguments.model.init_from.as_deref().map(Checkpoint::open).transpose()?;
         let state = resume.as_ref().map(Checkpoint::state).transpose()?;

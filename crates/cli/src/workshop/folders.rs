@@ -1,5 +1,6 @@
 //! Folders of runs below the given one, and the records in them.
 
+use headroom_record::reading;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fs;
@@ -26,8 +27,8 @@ pub fn all_below(root: &Path) -> Vec<PathBuf> {
 
 /// A record in the folder, or why it is missing.
 pub fn record<Record: DeserializeOwned>(folder: &Path, file: &str) -> Result<Record, String> {
-    let text =
-        fs::read(folder.join(file)).map_err(|_| format!("there is no {file}: the run did not come to its end"))?;
+    let text = reading::read(&folder.join(file), reading::RECORD)
+        .map_err(|_| format!("there is no {file}: the run did not come to its end"))?;
     serde_json::from_slice(&text).map_err(|error| format!("{file} does not read: {error}"))
 }
 

@@ -59,6 +59,7 @@ const RESULTS: [(&str, Document); 31] = [
     ("runs name 2 second", One),
     ("runs export", One),
     ("runs delete 3", One),
+    ("runs prune --keep 1000 --dry-run", One),
     ("regress --baseline main 2 --threshold 100000", One),
 ];
 
@@ -226,6 +227,10 @@ const ENDINGS: [(&str, i32); 72] = [
     ("runs export > /dev/full", 3),
     ("runs delete 3", 0),
     ("runs delete 3", 2),
+    ("runs prune --keep 1000", 0),
+    ("runs prune", 2),
+    ("runs prune --older-than 3y", 2),
+    ("runs prune --max-size 3X", 2),
     ("regress --baseline main 2 --threshold 100000", 0),
     ("regress --baseline main 2 --threshold 100000 --max-memory-growth 0", 0),
     ("regress --baseline v1 wide --threshold 100000 --max-memory-growth 0 --even-if-different", 1),

@@ -3,6 +3,7 @@
 mod auto_precision;
 mod bad_files;
 mod bad_input;
+mod bounded_reading;
 mod colour;
 mod commands;
 mod convention;

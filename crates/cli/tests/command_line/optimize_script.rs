@@ -40,6 +40,42 @@ fn a_script_that_fails_is_shown_by_its_last_lines() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn output_of_a_failing_script_is_masked_private_and_gone_with_the_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.write(
+        "train.py",
+        "import os\nprint('Authorization: Bearer abcd1234efgh')\nprint(os.environ['SOME_API_KEY'])\nraise ValueError('my own words')",
+    );
+    let done = place.shell("SOME_API_KEY='correct horse' $HEADROOM optimize -- python3 train.py");
+    done.is_error(3, "it fails", &["Authorization: Bearer ***", "ValueError: my own words", "printed.txt"]);
+    let file = "runs/optimize-train/printed.txt";
+    let kept = String::from_utf8(place.read(file)).unwrap();
+    assert!(kept.starts_with("==> as-it-is <==\nAuthorization: Bearer ***\n***\n"), "{kept}");
+    assert_eq!(std::fs::metadata(place.path(file)).unwrap().permissions().mode() & 0o777, 0o600);
+    let listed = place.succeeds("runs list --json").stdout;
+    assert!(listed.contains("ended with exit status: 1; its output is in"), "{listed}");
+    for said in [&done.stderr, &kept, &listed] {
+        assert!(!said.contains("abcd1234efgh") && !said.contains("correct horse"), "{said}");
+    }
+    assert!(!listed.contains("my own words"), "the registry has none of the output: {listed}");
+    place.succeeds("runs delete newest");
+    assert!(!place.path(file).exists(), "it goes with the run");
+}
+
+#[test]
+fn a_gigabyte_of_output_fills_neither_memory_nor_disk() {
+    let place = Place::new();
+    let script = "print('first words')\nfor _ in range(1000): print('x' * 1000000)\nraise ValueError('last words')";
+    let done = optimize(&place, "", script);
+    done.is_error(3, "it fails", &["ValueError: last words"]);
+    let kept = String::from_utf8(place.read("runs/optimize-train/printed.txt")).unwrap();
+    assert!(kept.len() < 300_000 && kept.contains("first words") && kept.contains("last words"), "{}", kept.len());
+    assert!(kept.contains("bytes are left out here]"), "it says what is missing");
+}
+
 #[test]
 fn options_of_scripts_are_checked_before_anything_runs() {
     let place = Place::new();

@@ -68,6 +68,42 @@ fn failed_killed_and_interrupted_runs_say_so() {
 }
 
 #[test]
+fn old_many_and_large_runs_are_pruned_oldest_first_and_named_ones_stay() {
+    let place = Place::new();
+    for run in 1..=5 {
+        let name = if run == 2 { "--name wanted" } else { "" };
+        place.succeeds(&format!("train {SMALL} --num-steps 2 --output-dir r{run} {name}"));
+    }
+    let ids = |line: &str| -> Vec<i64> {
+        let told: Value = serde_json::from_str(&place.succeeds(line).stdout).unwrap();
+        serde_json::from_value(told["forgotten"].clone()).unwrap()
+    };
+    assert_eq!(ids("runs prune --keep 3 --dry-run --json"), [1]);
+    assert_eq!(ids("runs prune --keep 0 --dry-run --json"), [1, 3, 4, 5]);
+    assert_eq!(ids("runs prune --older-than 1d --dry-run --json"), [] as [i64; 0]);
+    assert_eq!(ids("runs prune --max-size 1TB --dry-run --json"), [] as [i64; 0]);
+    assert_eq!(ids("runs prune --max-size 1k --dry-run --json"), [1, 3, 4, 5]);
+    assert_eq!((runs(&place).len(), place.path("r1/config.json").exists()), (5, true), "a dry run removes nothing");
+    let database = Connection::open(place.path("home/runs.sqlite")).unwrap();
+    database.execute("UPDATE runs SET started = '2020-01-01T00:00:00Z' WHERE id IN (2, 3)", []).unwrap();
+    place.write("r3/mine.txt", "the user's");
+    assert_eq!(ids("runs prune --older-than 30d --json"), [3]);
+    assert!(place.path("r3/mine.txt").exists() && !place.path("r3/config.json").exists(), "only the run's own files");
+    let size: u64 = ["config.json", "performance_summary.json", "training_output.log", "progress.jsonl"]
+        .iter()
+        .filter_map(|file| Some(std::fs::metadata(place.path(&format!("r5/{file}"))).ok()?.len()))
+        .sum();
+    assert!(size > 1000, "{size}");
+    // Room for two and a half: the wanted one, the newest, and not the others.
+    assert_eq!(ids(&format!("runs prune --max-size {} --json", size * 5 / 2)), [1, 4]);
+    assert!(!place.path("r1").exists() && place.path("r5/config.json").exists() && place.path("r2").exists());
+    assert_eq!(ids("runs prune --keep 0 --json"), [5]);
+    assert_eq!(runs(&place)[0]["name"], "wanted");
+    place.refuses("runs prune", &["nothing says which runs to remove", "--older-than 30d"]);
+    place.refuses("runs prune --older-than 3y", &["`3y` is not an age"]);
+}
+
+#[test]
 fn runs_at_the_same_time_are_all_recorded() {
     let place = Place::new();
     let running: Vec<_> =

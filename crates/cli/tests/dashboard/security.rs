@@ -221,6 +221,35 @@ fn nobody_waits_long_for_those_who_never_read() {
     });
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_is_given_back_after_clients_that_do_not_read() {
+    const READERS: usize = 120;
+    const MOST_MEBIBYTES: u64 = 200;
+    with_a_run(&[], |folder, server| {
+        // Of a size that an allocator keeps for itself once it was freed.
+        fs::write(folder.join("runs/one/report.html"), vec![b'x'; 8 << 20]).unwrap();
+        let (host, cookie, id) = (server.host(), server.cookie(), server.id("one"));
+        let whole = server.get(&format!("/runs/{id}/files/report.html"));
+        assert_eq!((whole.status, whole.text().len()), (200, 8 << 20));
+        let asked = format!("GET /runs/{id}/files/report.html HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n");
+        let readers: Vec<TcpStream> = (0..READERS)
+            .map(|_| {
+                let mut reader = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+                reader.write_all(asked.as_bytes()).unwrap();
+                reader
+            })
+            .collect();
+        let mut most = 0;
+        for _ in 0..10 {
+            thread::sleep(Duration::from_millis(100));
+            most = most.max(server.resident_mebibytes());
+        }
+        assert!(most < MOST_MEBIBYTES, "{most} MiB while {READERS} do not read");
+        drop(readers);
+    });
+}
+
 #[test]
 fn those_who_come_again_and_again_without_the_token_keep_nobody_out() {
     with_a_run(&[], |_, server| {

@@ -37,6 +37,13 @@ impl Server {
         format!("headroom_{}={}", self.port, self.token)
     }
 
+    /// The server's memory.
+    pub fn resident_mebibytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() >> 10
+    }
+
     /// A request from a logged-in browser.
     pub fn get(&self, path: &str) -> Response {
         request(self.port, "GET", path, &[("Host", &self.host()), ("Cookie", &self.cookie())], b"")

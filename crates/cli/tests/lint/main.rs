@@ -35,6 +35,22 @@ fn json_names_code_and_place_and_paths_may_be_folders() {
     assert_eq!(codes(&output), ["TP501", "TP101"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_with_two_names_is_fixed_once_and_keeps_both() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = folder_with(SCRIPT);
+    let (one, other) = (folder.path().join("train.py"), folder.path().join("zweite.py"));
+    std::fs::hard_link(&one, &other).expect("a second name");
+    let fixed = headroom(folder.path(), &["lint", ".", "--fix", "--select", "TP501"]);
+    assert_eq!(fixed.status.code(), Some(0), "{}", String::from_utf8_lossy(&fixed.stderr));
+    let text = std::fs::read_to_string(&one).expect("the script");
+    assert_eq!(text, SCRIPT.replace("set_to_none=False", "set_to_none=True"));
+    assert_eq!(std::fs::read_to_string(&other).expect("the script"), text);
+    assert_eq!(std::fs::metadata(&one).expect("the script").nlink(), 2, "they are one file still");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "no copy is left");
+}
+
 #[test]
 fn the_exit_code_follows_fail_on() {
     let folder = folder_with(SCRIPT);

@@ -73,7 +73,7 @@ impl Deref for Room {
 
 impl DerefMut for Room {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above.
+        // SAFETY: the arena is as long, zeroed, aligned to pages, and `&mut self` is the only way to it meanwhile.
         unsafe { std::slice::from_raw_parts_mut(self.arena.start.cast(), self.floats) }
     }
 }

@@ -92,6 +92,6 @@ fn square_into<'a>(sizes: &AttentionSizes, out: &Shared<'a>, batch: usize, head:
 fn head_into<'a>(sizes: &AttentionSizes, out: &Shared<'a>, heads: usize, batch: usize, head: usize) -> MatMut<'a> {
     let width = heads * sizes.head_dim;
     let start = batch * sizes.seq * width + head * sizes.head_dim;
-    // SAFETY: as above.
+    // SAFETY: the callers of `gemm_batch`, above, guarantee that no two items write the same columns.
     unsafe { out.matrix(start, sizes.seq, sizes.head_dim, width) }
 }

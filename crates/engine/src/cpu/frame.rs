@@ -15,7 +15,7 @@ pub struct Slot {
 
 // SAFETY: a slot is only an address; every access to the memory goes through `unsafe` with its own contract.
 unsafe impl Send for Slot {}
-// SAFETY: as above.
+// SAFETY: sharing an address gives no access; every access goes through `unsafe` with its own contract.
 unsafe impl Sync for Slot {}
 
 /// A Rust type that a buffer of some dtype holds.
@@ -205,7 +205,7 @@ mod tests {
             *to = 2.0 * from;
         }
         let mut read = [0.0; 2];
-        // SAFETY: as above, and the slices are gone.
+        // SAFETY: the memory outlives the slot, and the slices that wrote it are gone.
         unsafe { slot(3).read(1, &mut read) };
         assert_eq!(read, [4.0, 6.0]);
     }

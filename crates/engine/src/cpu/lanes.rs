@@ -176,7 +176,7 @@ macro_rules! by_lanes {
                 // SAFETY: `runnable` never exceeds what the CPU was found to have.
                 #[cfg(target_arch = "x86_64")]
                 $crate::cpu::isa::Isa::Avx512 | $crate::cpu::isa::Isa::Amx => unsafe { avx512($($argument),*) },
-                // SAFETY: as above.
+                // SAFETY: `runnable` never exceeds what the CPU was found to have.
                 #[cfg(target_arch = "x86_64")]
                 $crate::cpu::isa::Isa::Avx2 => unsafe { avx2($($argument),*) },
                 // SAFETY: plain Rust runs everywhere.

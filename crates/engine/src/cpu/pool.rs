@@ -275,7 +275,7 @@ struct Shared {
 
 // SAFETY: `job` is the only field that is not `Sync`; `generation` and `running` order its writes and reads.
 unsafe impl Sync for Shared {}
-// SAFETY: as above; a `&(dyn Fn + Sync)` may go to another thread.
+// SAFETY: the only field that is not `Send` is `job`, and a `&(dyn Fn + Sync)` may go to another thread.
 unsafe impl Send for Shared {}
 
 /// Polls of the generation between readings of the clock; one under loom, since more change nothing.

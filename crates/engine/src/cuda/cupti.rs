@@ -88,7 +88,7 @@ impl Tracer {
         if IS_ON.swap(false, Ordering::Relaxed) {
             self.stop()?;
             for kind in KINDS {
-                // SAFETY: as above.
+                // SAFETY: takes a number, has no preconditions.
                 self.check("cuptiActivityDisable", unsafe { (self.functions.disable)(kind) })?;
             }
         }

@@ -218,7 +218,7 @@ impl Looked {
 
     fn word_of(&self, read: ReadWordOf, which: u32) -> Option<u32> {
         let mut word = 0;
-        // SAFETY: as above.
+        // SAFETY: the handle is NVML's, the word a live local.
         (unsafe { read(self.handle, which, &mut word) } == 0).then_some(word)
     }
 
@@ -232,7 +232,7 @@ impl Looked {
     fn sample(&self) -> Option<Sample> {
         const DIE: u32 = 0;
         let mut reasons = 0;
-        // SAFETY: as above.
+        // SAFETY: the handle is NVML's, the reasons a live local.
         let told = unsafe { (self.functions.reasons)(self.handle, &mut reasons) } == 0;
         Some(Sample {
             multiprocessor_megahertz: self.word_of(self.functions.clock, MULTIPROCESSORS)?,

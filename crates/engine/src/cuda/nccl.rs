@@ -168,7 +168,7 @@ impl Nccl {
             abort: function!("ncclCommAbort"),
             async_error: function!("ncclCommGetAsyncError"),
             error_text: function!("ncclGetErrorString"),
-            // SAFETY: as above; the function exists since 2.13.
+            // SAFETY: the field has the function's type in NCCL's header; it exists since 2.13.
             last_error: unsafe { library.get(b"ncclGetLastError\0") }.ok().map(|symbol| *symbol),
             group_start: function!("ncclGroupStart"),
             group_end: function!("ncclGroupEnd"),
@@ -254,7 +254,7 @@ impl Nccl {
         self.check("ncclGroupStart", unsafe { (self.group_start)() })?;
         // SAFETY: as the caller promises.
         let queued = calls.iter().try_for_each(|call| unsafe { self.queue_one(comm, call, stream) });
-        // SAFETY: as above.
+        // SAFETY: it ends the group that was begun on this thread, and has no other precondition.
         let ended = self.check("ncclGroupEnd", unsafe { (self.group_end)() });
         queued.and(ended)
     }

@@ -60,7 +60,7 @@ struct Watched(Comm);
 
 // SAFETY: NCCL allows querying errors and aborting from a thread other than the one that queues calls.
 unsafe impl Send for Watched {}
-// SAFETY: as above.
+// SAFETY: a shared handle is only passed to calls that NCCL allows from any thread.
 unsafe impl Sync for Watched {}
 
 /// Time between two polls.

@@ -76,7 +76,7 @@ pub fn exchange(
         staging.into[own.clone()].copy_from_slice(&staging.out[own.clone()]);
     }
     shared.touch(|| {
-        // SAFETY: as above.
+        // SAFETY: the starter of the exchange promised that its tensors live until then and nothing else uses them.
         unsafe {
             match transfer.kind {
                 Kind::ReduceScatter => give_shards(&staging.out[own], &transfer.to),
@@ -178,7 +178,7 @@ fn bytes(data: &[f32]) -> &[u8] {
 }
 
 fn bytes_mut(data: &mut [f32]) -> &mut [u8] {
-    // SAFETY: as above; any bytes are a float.
+    // SAFETY: any bytes are a float, and the length is that of the same memory, borrowed alone.
     unsafe { std::slice::from_raw_parts_mut(data.as_mut_ptr().cast(), size_of_val(data)) }
 }
 
@@ -201,7 +201,7 @@ mod tests {
             let mut back = [vec![0.0f32; 5], vec![0.0], vec![0.0; 4]];
             let to: Vec<Place> =
                 back.iter_mut().map(|data| Place { start: data.as_mut_ptr(), elements: data.len() }).collect();
-            // SAFETY: as above.
+            // SAFETY: the tensors live, and each place has as many elements as its tensor.
             unsafe { unpack(&all, &shards, size, &to) };
             assert_eq!(back, tensors, "{size} ranks");
         }

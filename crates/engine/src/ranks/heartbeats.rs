@@ -221,6 +221,6 @@ fn bytes(letter: &Letter) -> &[u8] {
 }
 
 fn bytes_mut(letter: &mut Letter) -> &mut [u8] {
-    // SAFETY: as above; any bytes are a number.
+    // SAFETY: any bytes are a number, and the length is that of the same memory, borrowed alone.
     unsafe { std::slice::from_raw_parts_mut(letter.as_mut_ptr().cast(), size_of::<Letter>()) }
 }

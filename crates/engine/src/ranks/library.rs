@@ -79,7 +79,7 @@ fn global(path: &Path) -> Result<libloading::Library, libloading::Error> {
 
 #[cfg(not(unix))]
 fn global(path: &Path) -> Result<libloading::Library, libloading::Error> {
-    // SAFETY: as above.
+    // SAFETY: opening a library runs its initialisers; MPI's have no preconditions.
     unsafe { libloading::Library::new(path) }
 }
 

@@ -9,7 +9,7 @@ pub struct Place {
 
 // SAFETY: a place is an address; every access to what lies there goes through `unsafe` with its own promise.
 unsafe impl Send for Place {}
-// SAFETY: as above.
+// SAFETY: sharing an address gives no access; every access goes through `unsafe` with its own promise.
 unsafe impl Sync for Place {}
 
 /// The operation of a transfer.

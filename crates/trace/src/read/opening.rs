@@ -1,9 +1,10 @@
 //! Tells from a file's first bytes whether it is a trace: for lists of files, where reading each in full would take too
 //! long.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+
+use headroom_record::reading;
 
 use super::header::{Found, Members, up_to_events};
 
@@ -23,7 +24,7 @@ pub fn begins_as_trace(path: &Path) -> bool {
 /// The beginning of the text; for a broken stream, as much of it as can be unpacked.
 fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut packed = Vec::new();
-    File::open(path)?.take(LOOKED_AT_BYTES).read_to_end(&mut packed)?;
+    reading::open(path)?.take(LOOKED_AT_BYTES).read_to_end(&mut packed)?;
     if !packed.starts_with(&[0x1f, 0x8b]) {
         return Ok(packed);
     }

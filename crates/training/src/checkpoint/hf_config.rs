@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use serde_json::{Map, Value, json};
 
 use super::{CheckpointError, TensorSpec};
@@ -39,7 +40,7 @@ const LENGTH: &str = "max_position_embeddings";
 
 impl HfConfig {
     pub fn read(path: &Path) -> Result<HfConfig, CheckpointError> {
-        let bytes = std::fs::read(path).map_err(FileError::new("read", path))?;
+        let bytes = reading::read(path, reading::CHECKPOINT).map_err(FileError::new("read", path))?;
         HfConfig::parse(&bytes, path)
     }
 

@@ -10,6 +10,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::{FileError, sync_directory_of, write_atomically};
+use headroom_record::reading;
 use serde::{Deserialize, Serialize};
 
 use super::{CONFIG_FILE, CheckpointError, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE};
@@ -68,7 +69,7 @@ pub(super) fn commit(folder: &Path, moments: &mut Moments) -> Result<(), Checkpo
 /// Finishes a commit that a kill cut short; does nothing without a journal.
 pub(super) fn roll_forward(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {
     let path = folder.join(JOURNAL_FILE);
-    let bytes = match fs::read(&path) {
+    let bytes = match reading::read(&path, reading::CHECKPOINT) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(FileError::new("read", &path)(error).into()),

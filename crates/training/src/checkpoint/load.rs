@@ -1,12 +1,12 @@
 //! Loading a checkpoint: everything, to resume, or only the weights. Tensor by tensor, each byte read once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use safetensors::tensor::{Dtype, TensorInfo};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -65,7 +65,8 @@ impl Checkpoint {
         if !config_path.exists() {
             return Err(missing(folder, CONFIG_FILE));
         }
-        let config_bytes = fs::read(&config_path).map_err(FileError::new("read", &config_path))?;
+        let config_bytes =
+            reading::read(&config_path, reading::CHECKPOINT).map_err(FileError::new("read", &config_path))?;
         let (single, index) = (folder.join(MODEL_FILE), folder.join(INDEX_FILE));
         let (model_path, models) = if single.exists() {
             let model = SafetensorsFile::open(&single)?;
@@ -206,7 +207,7 @@ fn finish_pending_commit(folder: &Path) -> Result<(), CheckpointError> {
 
 fn open_shards(folder: &Path, path: &Path) -> Result<Vec<SafetensorsFile>, CheckpointError> {
     let unreadable = |why: String| CheckpointError::Unreadable { path: path.to_path_buf(), why };
-    let bytes = fs::read(path).map_err(FileError::new("read", path))?;
+    let bytes = reading::read(path, reading::CHECKPOINT).map_err(FileError::new("read", path))?;
     let index: Value = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
     let map = index["weight_map"].as_object().ok_or_else(|| unreadable("it has no `weight_map`".to_string()))?;
     let mut names = BTreeSet::new();

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use sha2::{Digest, Sha256};
 
 use super::journal::next_path;
@@ -68,7 +69,7 @@ pub(super) fn prepare(folder: &Path, parameters: &[TensorSpec]) -> Result<(), Ch
 pub(super) fn digests(folder: &Path) -> Result<[String; 2], CheckpointError> {
     let of = |name: &str| -> Result<String, CheckpointError> {
         let path = next_path(folder, name);
-        let mut file = File::open(&path).map_err(FileError::new("open", &path))?;
+        let mut file = reading::open(&path).map_err(FileError::new("open", &path))?;
         let mut digest = Sha256::new();
         let mut piece = vec![0; PIECE_BYTES];
         loop {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 
 use sha2::{Digest, Sha256};
 
@@ -120,7 +121,7 @@ impl StateFile {
     /// `None` if the folder has no such file.
     pub fn read(folder: &Path) -> Result<Option<StateFile>, CheckpointError> {
         let path = folder.join(STATE_FILE);
-        let bytes = match std::fs::read(&path) {
+        let bytes = match reading::read(&path, reading::CHECKPOINT) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(FileError::new("read", &path)(error).into()),

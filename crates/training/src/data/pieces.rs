@@ -1,10 +1,10 @@
 //! Reads text of any size in pieces that end where a tokenizer would split anyway.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 
 use super::DataError;
 
@@ -18,7 +18,7 @@ pub(super) fn read_text<E: From<DataError>>(
     mut take: impl FnMut(&str) -> Result<(), E>,
 ) -> Result<(), E> {
     let reading = |source| DataError::from(FileError::new("read", path)(source));
-    let mut file = File::open(path).map_err(reading)?;
+    let mut file = reading::open(path).map_err(reading)?;
     let mut pending: Vec<u8> = Vec::new();
     let mut done_bytes = 0;
     loop {

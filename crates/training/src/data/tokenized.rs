@@ -131,10 +131,10 @@ mod without {
 
 #[cfg(feature = "tokenizers")]
 mod with_tokenizers {
-    use std::fs;
     use std::path::PathBuf;
 
     use headroom_record::atomic::FileError;
+    use headroom_record::reading;
     use tokenizers::Tokenizer;
 
     use super::{DataError, TokenizerSettings};
@@ -152,7 +152,7 @@ mod with_tokenizers {
     impl Cutter {
         pub fn open(tokenizer: &TokenizerSettings, vocab_size: usize) -> Result<Cutter, DataError> {
             let path = tokenizer.path.clone();
-            let definition = fs::read(&path).map_err(FileError::new("read", &path))?;
+            let definition = reading::read(&path, reading::CHECKPOINT).map_err(FileError::new("read", &path))?;
             let tokenizer = Tokenizer::from_bytes(&definition)
                 .map_err(|error| DataError::BadTokenizer { path: path.clone(), why: error.to_string() })?;
             let needed = tokenizer.get_vocab(true).values().max().map_or(0, |largest| *largest as usize + 1);

@@ -28,7 +28,8 @@ pub enum Vocabulary {
 impl Vocabulary {
     #[cfg(feature = "tokenizers")]
     pub fn read(path: &Path) -> Result<Vocabulary, VocabularyError> {
-        let bytes = std::fs::read(path).map_err(FileError::new("read", path))?;
+        use headroom_record::reading;
+        let bytes = reading::read(path, reading::CHECKPOINT).map_err(FileError::new("read", path))?;
         let unreadable =
             |error: tokenizers::Error| VocabularyError::Unreadable { path: path.to_path_buf(), why: error.to_string() };
         Ok(Vocabulary::Tokenizer(Box::new(tokenizers::Tokenizer::from_bytes(bytes).map_err(unreadable)?)))

@@ -1,16 +1,24 @@
 //! Saves the measurements of every process as the hook wrote them: the step times, losses, gradients and batches behind
 //! the figures and the gates.
 
+use crate::output;
+use crate::printed::LAST_OUTPUT;
+use crate::secrets::Secrets;
 use headroom_experiments::script::{Variant, Way};
 use headroom_record::atomic::FileError;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// The measurements' folder inside the results folder.
 const MEASUREMENTS: &str = "optimize-processes";
 
+/// What failing processes printed, with secrets masked; only the user may read it.
+pub const PRINTED_FILE: &str = "printed.txt";
+
 pub struct Measurements {
     folder: PathBuf,
+    printed: PathBuf,
     processes: usize,
 }
 
@@ -20,7 +28,10 @@ impl Measurements {
         let folder = results.join(MEASUREMENTS);
         fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
         clear(&folder)?;
-        Ok(Measurements { folder, processes: 0 })
+        let printed = results.join(PRINTED_FILE);
+        // Of an earlier optimization; one that cannot be removed cannot be written either, which is told then.
+        let _ = fs::remove_file(&printed);
+        Ok(Measurements { folder, printed, processes: 0 })
     }
 
     /// Removes the measurements if there is no result that they belong to.
@@ -47,6 +58,59 @@ impl Measurements {
         }
         Ok(())
     }
+
+    /// What a process printed, with secrets masked; that of a failing one is added to the file for it.
+    pub fn printed(&self, text: &str, failed: Option<(&Variant, Way)>) -> Printed {
+        let text = Secrets::of_environment().masked(text);
+        let file = failed.filter(|_| !text.trim().is_empty()).and_then(|(variant, way)| {
+            let added = only_for_the_user(&self.printed)
+                .and_then(|mut file| write!(file, "==> {} <==\n{}\n\n", label(variant, way), text.trim_end()));
+            match added {
+                Ok(()) => Some(self.printed.clone()),
+                // The run continues.
+                Err(error) => {
+                    output::note(&format!("the script's output was not saved: {}: {error}", self.printed.display()));
+                    None
+                }
+            }
+        });
+        Printed { text, file }
+    }
+}
+
+/// A failure shows this many lines of the script's output.
+const MOST_LINES: usize = 20;
+
+/// The ends of what a process printed, with secrets masked, and the file that holds them if it failed.
+#[derive(Default)]
+pub struct Printed {
+    text: String,
+    file: Option<PathBuf>,
+}
+
+impl Printed {
+    /// The end of a sentence: where the output is, its last lines, and the help. Empty if nothing was printed.
+    pub fn told(&self, help: &str) -> String {
+        let lines: Vec<&str> = self.text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(MOST_LINES)..].join("\n    ");
+        let file = self.file.as_ref().map(|file| format!("; its output is in {}", file.display()));
+        match last.is_empty() {
+            true => String::new(),
+            false => format!("{}{LAST_OUTPUT}    {last}{help}", file.unwrap_or_default()),
+        }
+    }
+}
+
+/// Opened to be added to, and made for this user alone. A link is not followed.
+fn only_for_the_user(path: &Path) -> std::io::Result<fs::File> {
+    let mut options = fs::File::options();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
+    options.open(path)
 }
 
 fn clear(folder: &Path) -> Result<(), FileError> {
@@ -79,6 +143,26 @@ fn label(variant: &Variant, way: Way) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn output_of_a_failing_process_is_kept_for_the_user_alone_and_masked() {
+        let place = tempfile::tempdir().unwrap();
+        let measurements = Measurements::in_folder(place.path()).unwrap();
+        let text = "Traceback\nAuthorization: Bearer abcd1234\n";
+        let (unchanged, way) = (Variant::as_it_is(), Way::Timed);
+        assert_eq!(measurements.printed(text, None).file, None);
+        let file = place.path().join(PRINTED_FILE);
+        assert!(!file.exists(), "a process that did not fail leaves nothing");
+        let told = measurements.printed(text, Some((&unchanged, way))).told("");
+        assert!(told.starts_with(&format!("; its output is in {}{LAST_OUTPUT}", file.display())), "{told}");
+        assert!(told.ends_with("Bearer ***") && !told.contains("abcd1234"), "{told}");
+        assert_eq!(crate::printed::without_output(&format!("it failed{LAST_OUTPUT}x")), "it failed");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "==> as-it-is <==\nTraceback\nAuthorization: Bearer ***\n\n");
+        #[cfg(unix)]
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions()) & 0o777, 0o600);
+        Measurements::in_folder(place.path()).unwrap();
+        assert!(!file.exists(), "the next optimization begins anew");
+    }
 
     #[test]
     fn every_process_leaves_its_files_and_those_of_an_earlier_run_make_way() {

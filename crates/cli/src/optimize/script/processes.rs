@@ -1,7 +1,8 @@
 //! Runs the script in separate processes, each in its own folder, and reads what the hook recorded.
 
-use super::measurements::Measurements;
+use super::measurements::{Measurements, Printed};
 use super::scratch::{Original, Scratch};
+use crate::printed::{Capture, MOST_OUTPUT};
 use crate::record::{HOOK, python_path};
 use crate::signals::Interrupt;
 use anyhow::{Context, Result};
@@ -9,9 +10,10 @@ use headroom_experiments::remedies::REMEDIES;
 use headroom_experiments::script::note::{Note, counting};
 use headroom_experiments::script::{Ran, Runner, Variant, Way};
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use serde::de::DeserializeOwned;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -40,9 +42,6 @@ const AT_LEAST: f64 = 1.3;
 
 /// Time between the request to end and the kill.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// A failure shows this many lines of the script's output.
-const MOST_LINES: usize = 20;
 
 /// The minimum seconds of timed steps in a process: its start takes longer than that, and a host's pace drifts within a
 /// second.
@@ -173,12 +172,12 @@ impl<'a> Processes<'a> {
         within: f64,
         wanted: impl FnOnce(&mut Command, &Path),
     ) -> Result<(Ended, Place)> {
-        let place = self.place(way == Way::Patched)?;
+        let mut place = self.place(way == Way::Patched)?;
         let mut words = self.command.iter().map(|word| place.word(self.original.as_ref(), word));
         let mut command = Command::new(words.next().context("the command is empty")?);
         command.args(words).current_dir(&place.folder);
-        let log = File::create(place.log()).map_err(FileError::new("write", &place.log()))?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let (reader, writer) = std::io::pipe().context("cannot make a pipe for the script's output")?;
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         command.env("PYTHONPATH", self.python_path(&place)?);
         // Makes the order of string sets stable, and writes nothing beside the user's modules.
         command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
@@ -199,6 +198,9 @@ impl<'a> Processes<'a> {
         let limit = self.limit(within);
         let program = self.command[0].to_string_lossy().into_owned();
         let mut child = command.spawn().with_context(|| format!("cannot start `{program}`"))?;
+        let output = Capture::of(reader, MOST_OUTPUT);
+        // Holds the other end of the script's output.
+        drop(command);
         let status = self.wait(&mut child, began + limit)?;
         let ended = match status {
             Some(status) => Ended::By(status),
@@ -213,6 +215,10 @@ impl<'a> Processes<'a> {
         {
             self.spoiled = Some(error.to_string());
         }
+        // The script runs in a copy: its own folder is the one that the user knows.
+        let printed = output.end(GRACE).text().replace(&format!("{}/", place.folder.display()), "");
+        let is_failure = matches!(ended, Ended::By(status) if !status.success());
+        place.printed = self.measurements.printed(&printed, is_failure.then_some((variant, way)));
         Ok((ended, place))
     }
 
@@ -220,7 +226,7 @@ impl<'a> Processes<'a> {
         let Some(original) = &self.original else {
             let aside = tempfile::Builder::new().prefix("run-").tempdir_in(self.home.path())?;
             let root = aside.path().to_path_buf();
-            return Place { folder: self.folder.clone(), root, scratch: None, _aside: Some(aside) }.made();
+            return Place::made(self.folder.clone(), root, None, Some(aside));
         };
         let scratch = original.copy(self.home.path())?;
         for (path, text) in self.changed.iter().filter(|_| patched) {
@@ -230,7 +236,7 @@ impl<'a> Processes<'a> {
             fs::write(&place, text).map_err(FileError::new("write", &place))?;
         }
         let root = scratch.aside().to_path_buf();
-        Place { folder: scratch.folder.clone(), root, scratch: Some(scratch), _aside: None }.made()
+        Place::made(scratch.folder.clone(), root, Some(scratch), None)
     }
 
     /// The hook's folder first. Folders from the user's own variable are mapped into the copy if they are in the
@@ -371,24 +377,27 @@ fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
 /// Where one process runs.
 struct Place {
     folder: PathBuf,
-    /// Holds everything beside the copy: notes and printed output.
+    /// Holds everything beside the copy.
     root: PathBuf,
     scratch: Option<Scratch>,
     _aside: Option<tempfile::TempDir>,
+    printed: Printed,
 }
 
 impl Place {
-    fn made(self) -> Result<Place> {
-        fs::create_dir_all(self.notes()).map_err(FileError::new("make the folder", &self.notes()))?;
-        Ok(self)
+    fn made(
+        folder: PathBuf,
+        root: PathBuf,
+        scratch: Option<Scratch>,
+        aside: Option<tempfile::TempDir>,
+    ) -> Result<Place> {
+        let place = Place { folder, root, scratch, _aside: aside, printed: Printed::default() };
+        fs::create_dir_all(place.notes()).map_err(FileError::new("make the folder", &place.notes()))?;
+        Ok(place)
     }
 
     fn notes(&self) -> PathBuf {
         self.root.join("notes")
-    }
-
-    fn log(&self) -> PathBuf {
-        self.root.join("printed")
     }
 
     /// A word of the command: a path in the working folder is mapped into the copy.
@@ -412,12 +421,6 @@ impl Ended {
 
     /// Why there is no measurement, with the last lines that were printed.
     fn words(&self, place: &Place) -> String {
-        let printed = fs::read(place.log()).unwrap_or_default();
-        let printed = String::from_utf8_lossy(&printed);
-        // The script runs in a copy: its own folder is the one that the user knows.
-        let printed = printed.replace(&format!("{}/", place.folder.display()), "");
-        let lines: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
-        let last = lines[lines.len().saturating_sub(MOST_LINES)..].join("\n    ");
         let how = match self {
             Ended::By(status) if status.success() => "it ended before its first optimizer step".to_string(),
             Ended::By(status) => format!("it ended with {status}"),
@@ -430,7 +433,7 @@ impl Ended {
             Ended::By(status) if !status.success() => "\n  help: the script must run without `headroom optimize` first",
             _ => "",
         };
-        if last.is_empty() { how } else { format!("{how}; its last output:\n    {last}{help}") }
+        how + &place.printed.told(help)
     }
 }
 
@@ -441,7 +444,7 @@ fn read_all<T: DeserializeOwned>(folder: &Path, begin: &str) -> Vec<T> {
         name.starts_with(begin) && name.ends_with(".json")
     };
     let files = entries.flatten().map(|entry| entry.path()).filter(is_one);
-    files.filter_map(|file| serde_json::from_slice(&fs::read(file).ok()?).ok()).collect()
+    files.filter_map(|file| serde_json::from_slice(&reading::read(&file, reading::RECORD).ok()?).ok()).collect()
 }
 
 #[cfg(unix)]

@@ -6,11 +6,11 @@ use headroom_experiments::script::Variant;
 use headroom_experiments::script::note::Note;
 use headroom_experiments::script::search::Found;
 use headroom_experiments::turns::Speedup;
+use headroom_record::reading;
 use headroom_record::replace::replace_file;
 use headroom_record::script::PatchRecord;
 use headroom_record::statistics::Interval;
 use headroom_report::lint::difference as unified;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 pub struct Proposal {
@@ -26,7 +26,7 @@ impl Proposal {
     /// The proposal for the kept remedies; one of their runs supplies the places.
     pub fn of(kept: &Variant, run: Option<&Note>, folder: &Path, main_script: &Path) -> Proposal {
         let nothing_kept = kept.is_empty();
-        let sources = |path: &Path| fs::read_to_string(folder.join(path)).ok();
+        let sources = |path: &Path| reading::read_text(&folder.join(path), reading::SCRIPT).ok();
         let patch = match run {
             Some(note) if !nothing_kept => patch(&sources, note, kept, main_script),
             _ => Patch::default(),
@@ -83,7 +83,7 @@ impl Proposal {
             return Ok(());
         }
         for Changed { path, before, .. } in &self.patch.files {
-            if fs::read_to_string(folder.join(path)).ok().as_ref() != Some(before) {
+            if reading::read_text(&folder.join(path), reading::SCRIPT).ok().as_ref() != Some(before) {
                 self.note = Some(format!("The patch is not applied: {} has changed in the meantime.", path.display()));
                 return Ok(());
             }
@@ -123,6 +123,7 @@ impl Proposal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn proposal(paths: &[&str], measured: Option<f64>) -> Proposal {
         let changed = |path: &&str| Changed { path: path.into(), before: "a\n".into(), after: "b\n".into() };

@@ -13,6 +13,7 @@ use headroom_record::memory::{MEMORY_FILE, MemoryRecord};
 use headroom_record::operators::{OPERATORS_FILE, OperatorRecord};
 use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
 use headroom_record::progress::{PROGRESS_FILE, ProgressLine};
+use headroom_record::reading;
 use headroom_training::models::Size;
 use std::fs;
 use std::path::Path;
@@ -128,7 +129,8 @@ fn loss_is_sound(place: &Path, performance: &PerformanceRecord) -> Result<(), St
         return Ok(());
     }
     let last = summary.final_loss.filter(|loss| loss.is_finite()).ok_or("the final loss is not a number")?;
-    let text = fs::read_to_string(place.join(PROGRESS_FILE)).map_err(|_| format!("there is no {PROGRESS_FILE}"))?;
+    let text = reading::read_text(&place.join(PROGRESS_FILE), reading::RECORD)
+        .map_err(|_| format!("there is no {PROGRESS_FILE}"))?;
     let losses: Vec<f64> =
         text.lines().filter_map(|line| serde_json::from_str::<ProgressLine>(line).ok()?.loss).collect();
     let first = *losses.first().ok_or_else(|| format!("{PROGRESS_FILE} holds no loss"))?;

@@ -118,7 +118,7 @@ pub(super) unsafe fn split_together(pool: &Pool, scratch: &Scratch, joined: &mut
 /// As [`split_together`]; one job runs on a worker at a time.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn split_alone(buffers: &Buffers, worker: usize, product: &mut Product, rows: Range<usize>) {
-    // SAFETY: as above.
+    // SAFETY: the level that splits has the unit; buffers and worker are the caller's promise.
     alone_in(product, |joined| unsafe {
         drive::run_alone((Bf16Unit::Amx, Form::Split), buffers, worker, joined, rows);
     });

@@ -15,7 +15,7 @@ pub struct MatRef<'a> {
 
 // SAFETY: a view reads what a `&[f32]` would, and that may be shared between threads.
 unsafe impl Send for MatRef<'_> {}
-// SAFETY: as above.
+// SAFETY: a shared view only reads, as a shared `&[f32]` does.
 unsafe impl Sync for MatRef<'_> {}
 
 impl<'a> MatRef<'a> {

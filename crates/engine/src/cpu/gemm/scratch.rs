@@ -73,7 +73,7 @@ pub(super) struct Piece {
 
 // SAFETY: as for the buffers it is a piece of.
 unsafe impl Send for Piece {}
-// SAFETY: as above.
+// SAFETY: sharing only hands out the address; who writes where is up to the (unsafe) users of the pointer.
 unsafe impl Sync for Piece {}
 
 impl Buffers {

@@ -39,10 +39,10 @@ fn a_job_is_seen_by_a_worker_that_sleeps_or_does_not() {
         let written = [UnsafeCell::new(0), UnsafeCell::new(0)];
         let cells = Cells(&written);
         for round in 1..=2 {
-            // SAFETY: as above.
+            // SAFETY: each worker writes its own cell.
             pool.broadcast(&|worker| cells.of(worker).with_mut(|cell| unsafe { *cell += round }));
         }
-        // SAFETY: as above.
+        // SAFETY: all workers are done when `broadcast` returns, so nobody writes.
         let sum: usize = written.iter().map(|cell| cell.with(|cell| unsafe { *cell })).sum();
         assert_eq!(sum, 6);
     });
@@ -129,7 +129,7 @@ fn what_was_written_before_a_barrier_is_read_after_it() {
             })
         };
         shared.0.wait(2, 1, || _ = shared.2.fetch_add(1, Ordering::Relaxed));
-        // SAFETY: as above.
+        // SAFETY: after the barrier nobody writes; both read.
         assert_eq!(shared.1.with(|cell| unsafe { *cell }), 7);
         assert_eq!(shared.2.load(Ordering::Relaxed), 1, "one of them runs what lies between");
         other.join().unwrap();
@@ -150,7 +150,7 @@ fn a_follower_reads_what_its_leader_wrote() {
             })
         };
         shared.0.follow(1, 1);
-        // SAFETY: as above.
+        // SAFETY: the leader wrote before it said that the step is done, and does not write again.
         assert_eq!(shared.1.with(|cell| unsafe { *cell }), 3);
         leader.join().unwrap();
     });

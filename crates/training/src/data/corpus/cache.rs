@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -178,9 +179,12 @@ fn key(files: &[DataFile], cut: &Cut, column: &str) -> Result<String, DataError>
     Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// The index of a corpus has a row per document; this is a billion of them.
+const MOST_INDEX_BYTES: u64 = 32 << 30;
+
 /// The documents and the token count, if both files are present and whole.
 fn read_index(tokens: &Path, index: &Path, key: &str, width: TokenWidth) -> Option<(Vec<Document>, u64)> {
-    let bytes = fs::read(index).ok()?;
+    let bytes = reading::read(index, MOST_INDEX_BYTES).ok()?;
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let header: Header = serde_json::from_slice(&bytes[..end]).ok()?;
     let rows = &bytes[end + 1..];

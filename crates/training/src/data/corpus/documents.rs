@@ -1,10 +1,10 @@
 //! Documents from files: a text file is one document, and so is each line of a JSONL file.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use serde_json::{Map, Value};
 
 use super::super::DataError;
@@ -48,7 +48,7 @@ fn not_text(path: &Path, position: u64, what: &'static str) -> DataError {
 
 fn read_lines<E: From<DataError>>(path: &Path, column: &str, take: &mut impl Take<E>) -> Result<(), E> {
     let reading = |source| DataError::from(FileError::new("read", path)(source));
-    let mut lines = BufReader::new(File::open(path).map_err(reading)?);
+    let mut lines = BufReader::new(reading::open(path).map_err(reading)?);
     let mut line = vec![];
     for number in 1.. {
         line.clear();
