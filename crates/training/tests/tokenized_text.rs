@@ -143,4 +143,5 @@ fn a_text_is_neither_truncated_nor_padded_whatever_the_file_says() {
     let batch = first_batch(&source);
     assert_eq!((batch.input_ids, batch.targets), (vec![1, 2, 3, 2, 1], vec![2, 3, 2, 1, 2]));
     assert!(source.description().contains(", 6 tokens"), "{}", source.description());
+    assert_eq!(source.ids_of_text(), Some(4));
 }

@@ -40,6 +40,11 @@ pub enum CheckpointError {
     )]
     StateChanged { path: PathBuf, want: String, have: String },
 
+    #[error(
+        "{name} holds {value}, which is beyond {dtype}: not saved; the previous checkpoint stays\n  help: --save-dtype fp32"
+    )]
+    BeyondDtype { name: String, value: f32, dtype: &'static str },
+
     #[error("tensor {name} was given {have} elements to save, but its shape has {want}")]
     WrongLength { name: String, want: usize, have: usize },
 

@@ -20,6 +20,7 @@ pub struct Corpus {
     tokens: Tokens,
     windows: Windows,
     bytes_per_token: Option<f64>,
+    ids: usize,
     description: String,
 }
 
@@ -43,6 +44,7 @@ impl Corpus {
             bytes_per_token: kept.bytes_per_token(&range),
             windows: Windows::once_per_epoch(given, range, settings)?,
             tokens,
+            ids: kept.ids,
             description,
         })
     }
@@ -57,6 +59,11 @@ impl Corpus {
 
     pub fn windows_per_epoch(&self) -> Option<u64> {
         self.windows.per_epoch()
+    }
+
+    /// Vocabulary size that its tokens need.
+    pub fn ids(&self) -> usize {
+        self.ids
     }
 
     pub fn bytes_per_token(&self) -> Option<f64> {

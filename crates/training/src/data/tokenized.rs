@@ -41,7 +41,7 @@ pub fn open(text: &Path, tokenizer: &TokenizerSettings, settings: &SourceSetting
             })
         })?;
     }
-    Ok(TokenFile::open(&cached, TokenWidth::U32, settings)?.of_text(file.bytes))
+    Ok(TokenFile::open(&cached, TokenWidth::U32, settings)?.of_text(file.bytes, cutter.needed()))
 }
 
 fn cached_path(text: &DataFile, definition: &[u8], cache: &Path) -> Result<PathBuf, DataError> {
