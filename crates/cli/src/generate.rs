@@ -10,10 +10,12 @@ use headroom_engine::DeviceSpec;
 use headroom_engine::machine::Machine;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
-use headroom_training::checkpoint::Checkpoint;
+use headroom_record::atomic::FileError;
+use headroom_training::checkpoint::{Checkpoint, GENERATION_FILE};
 use headroom_training::generate::{Generator, Sampling, Settings, Vocabulary};
 use serde::Serialize;
 use serde_json::Value;
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -107,7 +109,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let settings = Settings { device, opening: &opening, precision, passes: PassList::all(), longest };
     let mut generator = Generator::open(&checkpoint, &settings)?;
 
-    let ends = end_tokens(&checkpoint);
+    let ends = end_tokens(&checkpoint)?;
     let streams = !arguments.shown.is_json();
     let (mut tokens, mut shown, mut end) = (vec![], String::new(), "max_tokens");
     let mut next = prompt.clone();
@@ -192,11 +194,26 @@ fn vocabulary(arguments: &Arguments, own: OwnTokenizer) -> anyhow::Result<Vocabu
     Vocabulary::read(&path).with_context(help)
 }
 
-/// Tokens that end a text, from the model's configuration.
-fn end_tokens(checkpoint: &Checkpoint) -> Vec<i64> {
-    match checkpoint.config().entries.get("eos_token_id") {
+/// Tokens that end a text. transformers goes by `generation_config.json` alone where there is one: a model for chats names
+/// more tokens there than in its configuration.
+fn end_tokens(checkpoint: &Checkpoint) -> anyhow::Result<Vec<i64>> {
+    let path = checkpoint.folder().join(GENERATION_FILE);
+    let settings: Option<Value> = match path.is_file() {
+        true => {
+            let bytes = fs::read(&path).map_err(FileError::new("read", &path))?;
+            Some(serde_json::from_slice(&bytes).with_context(|| format!("{} does not parse", path.display()))?)
+        }
+        false => None,
+    };
+    let ends = match &settings {
+        Some(settings) => settings.get(END_TOKENS),
+        None => checkpoint.config().entries.get(END_TOKENS),
+    };
+    Ok(match ends {
         Some(Value::Array(all)) => all.iter().filter_map(Value::as_i64).collect(),
         Some(one) => one.as_i64().into_iter().collect(),
         None => vec![],
-    }
+    })
 }
+
+const END_TOKENS: &str = "eos_token_id";
