@@ -78,6 +78,10 @@ const TRANSFORMERS: Environment = Environment {
     checks: &[
         Check { name: "a saved checkpoint loads in transformers", script: "checkpoint_loads_in_transformers.py" },
         Check { name: "a model of transformers loads in headroom", script: "transformers_model_loads_in_headroom.py" },
+        Check {
+            name: "a saved checkpoint generates in transformers what headroom does",
+            script: "checkpoint_generates_as_transformers_does.py",
+        },
     ],
 };
 

@@ -49,13 +49,7 @@ pub fn run_cargo(arguments: &[&str]) -> Result<Outcome> {
 
 /// Builds the `headroom` binary under one of cargo's profiles and returns its path.
 pub fn build_headroom(profile: &str) -> Result<PathBuf> {
-    build_headroom_with(profile, &[])
-}
-
-/// The same with features of the package that are off by default.
-pub fn build_headroom_with(profile: &str, features: &[&str]) -> Result<PathBuf> {
-    let features = features.join(",");
-    let arguments = ["build", "--quiet", "--package", "headroom-cli", "--profile", profile, "--features", &features];
+    let arguments = ["build", "--quiet", "--package", "headroom-cli", "--profile", profile];
     if run_cargo(&arguments)? == Outcome::Failed {
         bail!("headroom does not build");
     }

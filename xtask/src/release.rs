@@ -17,9 +17,6 @@ use sha2::{Digest, Sha256};
 use crate::wheel::{self, Linking};
 use crate::{Outcome, process};
 
-/// Released binaries have all features: no user waits for their build.
-const FEATURES: &[&str] = &["tokenizers"];
-
 #[derive(Args)]
 pub struct Arguments {
     /// Make the files and publish nothing; there is no other way yet
@@ -45,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     write(&folder.join(format!("headroom-{version}-changes.md")), &format!("# headroom {version}\n\n{changes}\n"))?;
 
     let target = host()?;
-    let binary = process::build_headroom_with(&arguments.profile, FEATURES)?;
+    let binary = process::build_headroom(&arguments.profile)?;
     archive::binary(&folder, &format!("headroom-{version}-{target}"), &binary)?;
     archive::source(&folder, &format!("headroom-{version}"))?;
 
@@ -55,7 +52,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     write(&folder.join(format!("headroom-{version}-bill.cdx.json")), &format!("{bill:#}\n"))?;
 
     let linking = if arguments.without_zig { Linking::Machine } else { Linking::Zig };
-    let wheel = wheel::build(&arguments.profile, FEATURES, linking)?;
+    let wheel = wheel::build(&arguments.profile, linking)?;
     fs::copy(&wheel, folder.join(wheel.file_name().context("a wheel has a name")?))?;
 
     let sums = checksums(&folder)?;
@@ -92,7 +89,6 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 fn cargo_metadata(target: &str) -> Result<Value> {
-    let features = FEATURES.join(",");
     let text = process::capture(
         "cargo",
         &[
@@ -104,8 +100,6 @@ fn cargo_metadata(target: &str) -> Result<Value> {
             target,
             "--manifest-path",
             "crates/cli/Cargo.toml",
-            "--features",
-            &features,
         ],
     )?;
     serde_json::from_str(&text).context("cargo metadata wrote something other than JSON")

@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let linking = if arguments.zig { Linking::Zig } else { Linking::Machine };
     let wheel = match (arguments.profile.as_str(), linking) {
         ("dev", Linking::Machine) => built()?,
-        (profile, linking) => build(profile, &[], linking)?,
+        (profile, linking) => build(profile, linking)?,
     };
     println!(
         "wheel: {} ({:.1} MB)",
@@ -61,8 +61,8 @@ pub enum Linking {
 }
 
 /// Builds the wheel as the only file under `target/wheels`.
-pub fn build(profile: &str, features: &[&str], linking: Linking) -> Result<PathBuf> {
-    write_data(&process::build_headroom_with(profile, features)?)?;
+pub fn build(profile: &str, linking: Linking) -> Result<PathBuf> {
+    write_data(&process::build_headroom(profile)?)?;
     let folder = process::target_folder().join("wheels");
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
@@ -76,9 +76,6 @@ pub fn build(profile: &str, features: &[&str], linking: Linking) -> Result<PathB
     command.current_dir(process::workspace_root());
     command.args(["-m", "maturin", "build", "--quiet", "--locked", "--manifest-path", "crates/cli/Cargo.toml"]);
     command.args(["--profile", profile, "--out"]).arg(&folder);
-    if !features.is_empty() {
-        command.args(["--features", &features.join(",")]);
-    }
     match linking {
         Linking::Machine => {}
         Linking::Zig => {
@@ -95,7 +92,7 @@ pub fn built() -> Result<PathBuf> {
     let made = |path: &Path| fs::metadata(path).and_then(|about| about.modified()).ok();
     match only_wheel() {
         Ok(wheel) if made(&wheel) > made(&binary) => Ok(wheel),
-        _ => build("dev", &[], Linking::Machine),
+        _ => build("dev", Linking::Machine),
     }
 }
 

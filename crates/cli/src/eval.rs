@@ -4,7 +4,8 @@ mod trained_on;
 
 use crate::failure::RunFailed;
 use crate::shown::{Plain, Shown};
-use crate::train::settings::{Resumed, corpus_settings, tokenizer};
+use crate::tokenizer::{OwnTokenizer, TextTokens, TokenizerChoice};
+use crate::train::settings::{Resumed, corpus_settings};
 use crate::train::start;
 use crate::{memory_size, output};
 use anyhow::{Context, bail, ensure};
@@ -15,7 +16,7 @@ use headroom_graph::passes::PassList;
 use headroom_report::evaluation::{Evaluation, text};
 use headroom_report::numbers::bytes;
 use headroom_training::checkpoint::{Checkpoint, STATE_FILE};
-use headroom_training::data::{BatchShape, CorpusSettings, DataSpec, Part, Source, SourceSettings, Split};
+use headroom_training::data::{BatchShape, CorpusSettings, DataError, DataSpec, Part, Source, SourceSettings, Split};
 use headroom_training::evaluator::Evaluator;
 use headroom_training::memory::MemoryNeed;
 use headroom_training::models::{ModelConfig, Size};
@@ -35,9 +36,9 @@ pub struct Arguments {
     /// Data to read, as for `train` [default: the held-out part of the checkpoint's training data]
     #[arg(long)]
     data: Option<String>,
-    /// A Hugging Face tokenizer.json for text [default: as in the checkpoint's run]
+    /// A Hugging Face tokenizer.json for text, or bytes: a token is a byte [default: the model's own; bytes if there is none]
     #[arg(long, value_name = "FILE")]
-    tokenizer: Option<PathBuf>,
+    tokenizer: Option<TokenizerChoice>,
     /// Column of JSONL files that holds the text [default: text]
     #[arg(long, value_name = "NAME")]
     text_column: Option<String>,
@@ -107,6 +108,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Chosen { source, part } = choose(
         &arguments,
         &before,
+        OwnTokenizer::of(&checkpoint),
         &SourceSettings { split: Split::Evaluation, ..SourceSettings::new(step.shape, step.model.vocab_size, seed) },
     )?;
     let shape = source.shape();
@@ -184,24 +186,21 @@ struct Chosen {
     part: String,
 }
 
-fn choose(arguments: &Arguments, before: &Resumed, asked: &SourceSettings) -> anyhow::Result<Chosen> {
+fn choose(
+    arguments: &Arguments,
+    before: &Resumed,
+    tokenizer: OwnTokenizer,
+    asked: &SourceSettings,
+) -> anyhow::Result<Chosen> {
     let data = arguments.data.clone().or(before.data.clone()).with_context(|| {
         format!("{} does not say what it was trained on\n  help: name the data with --data", arguments.from.display())
     })?;
     let own = before.data.as_deref().is_some_and(|trained| trained_on::is_same(&data, trained));
     let spec = DataSpec::parse(&data)?;
-    let tokens = match (&arguments.tokenizer, &before.tokenizer) {
-        (Some(path), _) => Some(tokenizer(path)?),
-        (None, Some(path)) if spec.is_text() => {
-            ensure!(
-                path.is_file(),
-                "the checkpoint was trained with the tokenizer {}, which is missing\n  help: give its path with --tokenizer",
-                path.display()
-            );
-            Some(tokenizer(path)?)
-        }
-        (None, _) => None,
-    };
+    let tokens = TextTokens::choose(arguments.tokenizer.as_ref(), Some(tokenizer));
+    if tokens.is_asked() && !spec.is_text() {
+        return Err(DataError::TokenizerWithoutText(spec.to_string()).into());
+    }
     if let Some(share) = arguments.held_out {
         ensure!(
             share > 0.0 && share <= 1.0,
@@ -218,11 +217,15 @@ fn choose(arguments: &Arguments, before: &Resumed, asked: &SourceSettings) -> an
     let text_column = arguments.text_column.clone().or(before.text_column.clone().filter(|_| own));
     let settings = SourceSettings {
         part: Part::Last(share),
-        tokenizer: tokens,
+        tokenizer: if spec.is_text() { tokens.settings()? } else { None },
         corpus: CorpusSettings { text_column, ..corpus_settings() },
         ..asked.clone()
     };
-    Ok(Chosen { source: Source::open(&spec, &settings)?, part })
+    let source = Source::open(&spec, &settings)?;
+    if let Some(line) = source.ids_of_text().and_then(|ids| tokens.line(ids)) {
+        output::note(&line);
+    }
+    Ok(Chosen { source, part })
 }
 
 fn check_memory(arguments: &Arguments, device: DeviceSpec, need: usize) -> anyhow::Result<()> {

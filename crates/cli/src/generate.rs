@@ -3,18 +3,20 @@
 use crate::failure::RunFailed;
 use crate::output;
 use crate::shown::{Plain, Shown};
-use crate::train::settings::Resumed;
+use crate::tokenizer::{OwnTokenizer, TextTokens, TokenizerChoice};
 use crate::train::start;
 use anyhow::{Context, ensure};
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::Machine;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
-use headroom_training::checkpoint::{Checkpoint, STATE_FILE};
+use headroom_record::atomic::FileError;
+use headroom_training::checkpoint::{Checkpoint, GENERATION_FILE};
 use headroom_training::generate::{Generator, Sampling, Settings, Vocabulary};
 use serde::Serialize;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -45,10 +47,9 @@ pub struct Arguments {
     top_p: f64,
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// A Hugging Face tokenizer.json [default: as in the checkpoint's run, or the one in its folder; without one, bytes are the
-    /// tokens]
+    /// A Hugging Face tokenizer.json, or bytes: a token is a byte [default: the model's own; bytes if it was trained on bytes]
     #[arg(long, value_name = "FILE")]
-    tokenizer: Option<PathBuf>,
+    tokenizer: Option<TokenizerChoice>,
     /// cpu, cuda or cuda:N
     #[arg(long, default_value = "cpu")]
     device: String,
@@ -82,11 +83,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     );
     let sampling = sampling(&arguments)?;
     let checkpoint = Checkpoint::open(&arguments.from)?;
-    let before = match arguments.from.join(STATE_FILE).exists() {
-        true => Resumed::of(checkpoint.state()?)?,
-        false => Resumed::default(),
-    };
-    let vocabulary = vocabulary(&arguments, &before)?;
+    let vocabulary = vocabulary(&arguments, OwnTokenizer::of(&checkpoint))?;
     let model = &checkpoint.config().model;
     let prompt = match (&arguments.prompt_tokens, &arguments.prompt) {
         (Some(tokens), _) => tokens.clone(),
@@ -112,7 +109,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let settings = Settings { device, opening: &opening, precision, passes: PassList::all(), longest };
     let mut generator = Generator::open(&checkpoint, &settings)?;
 
-    let ends = end_tokens(&checkpoint);
+    let ends = end_tokens(&checkpoint)?;
     let streams = !arguments.shown.is_json();
     let (mut tokens, mut shown, mut end) = (vec![], String::new(), "max_tokens");
     let mut next = prompt.clone();
@@ -183,34 +180,40 @@ fn sampling(arguments: &Arguments) -> anyhow::Result<Sampling> {
     Ok(Sampling { temperature, top_k, top_p, seed })
 }
 
-fn vocabulary(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Vocabulary> {
-    let beside = arguments.from.join("tokenizer.json");
-    let found: Option<&Path> = match (&arguments.tokenizer, &before.tokenizer) {
-        (Some(asked), _) => Some(asked),
-        (None, Some(noted)) => Some(noted),
-        (None, None) => beside.is_file().then_some(&*beside),
+fn vocabulary(arguments: &Arguments, own: OwnTokenizer) -> anyhow::Result<Vocabulary> {
+    ensure!(
+        arguments.tokenizer.is_some() || arguments.prompt_tokens.is_some() || !own.is_unknown(),
+        "{} has no tokenizer.json, and nothing says that its tokens are bytes\n  help: name one with --tokenizer (or \
+         --tokenizer bytes), or give tokens with --prompt-tokens",
+        arguments.from.display()
+    );
+    let Some(path) = TextTokens::choose(arguments.tokenizer.as_ref(), Some(own)).path else {
+        return Ok(Vocabulary::Bytes);
     };
-    if found.is_none() && arguments.prompt_tokens.is_none() {
-        let known = before.data.is_some();
-        ensure!(
-            known,
-            "{} has no tokenizer.json, and nothing says that its tokens are bytes\n  help: name one with --tokenizer, or give \
-             tokens with --prompt-tokens",
-            arguments.from.display()
-        );
-    }
-    let read = |path: &Path| {
-        let help = || format!("the tokenizer of {}\n  help: give its path with --tokenizer", arguments.from.display());
-        Vocabulary::read(path).with_context(help)
-    };
-    found.map_or(Ok(Vocabulary::Bytes), read)
+    let help = || format!("the tokenizer of {}\n  help: give its path with --tokenizer", arguments.from.display());
+    Vocabulary::read(&path).with_context(help)
 }
 
-/// Tokens that end a text, from the model's configuration.
-fn end_tokens(checkpoint: &Checkpoint) -> Vec<i64> {
-    match checkpoint.config().entries.get("eos_token_id") {
+/// Tokens that end a text. transformers goes by `generation_config.json` alone where there is one: a model for chats names
+/// more tokens there than in its configuration.
+fn end_tokens(checkpoint: &Checkpoint) -> anyhow::Result<Vec<i64>> {
+    let path = checkpoint.folder().join(GENERATION_FILE);
+    let settings: Option<Value> = match path.is_file() {
+        true => {
+            let bytes = fs::read(&path).map_err(FileError::new("read", &path))?;
+            Some(serde_json::from_slice(&bytes).with_context(|| format!("{} does not parse", path.display()))?)
+        }
+        false => None,
+    };
+    let ends = match &settings {
+        Some(settings) => settings.get(END_TOKENS),
+        None => checkpoint.config().entries.get(END_TOKENS),
+    };
+    Ok(match ends {
         Some(Value::Array(all)) => all.iter().filter_map(Value::as_i64).collect(),
         Some(one) => one.as_i64().into_iter().collect(),
         None => vec![],
-    }
+    })
 }
+
+const END_TOKENS: &str = "eos_token_id";

@@ -32,6 +32,7 @@ mod serve;
 mod shown;
 mod signals;
 mod study;
+mod tokenizer;
 mod train;
 mod undecided;
 mod verified;

@@ -298,7 +298,7 @@ fn open_checkpoints(
     };
     let keep = NonZeroUsize::new(flags.keep as usize).unwrap_or(NonZeroUsize::MIN);
     let if_taken = if flags.overwrite { IfFolderExists::Overwrite } else { IfFolderExists::Refuse };
-    Ok(Some(Checkpoints::open(path, keep, &run_folder.path, resumed_folder, if_taken)?))
+    Ok(Some(Checkpoints::open(path, keep, &run_folder.path, resumed_folder, &settings.companions, if_taken)?))
 }
 
 /// The evaluations so far. A folder other than the resumed run's has no best checkpoint yet.

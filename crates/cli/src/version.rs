@@ -1,4 +1,4 @@
-//! `headroom --version`: version, commit and features of this build, and the devices it finds.
+//! `headroom --version`: version and commit of this build, and the devices it finds.
 
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cuda;
@@ -16,15 +16,10 @@ pub fn with_devices(asked: &str) -> String {
     let mut lines = vec![asked.trim_end().to_string()];
     // `-V` is one line, for programs that compare it.
     if lines[0].contains('\n') {
-        lines.push(format!("features: {}", features()));
         lines.push(format!("cpu: {}", processor()));
         lines.extend(gpus());
     }
     lines.join("\n") + "\n"
-}
-
-fn features() -> &'static str {
-    if cfg!(feature = "tokenizers") { "tokenizers" } else { "none (tokenizers is left out)" }
 }
 
 fn processor() -> String {
@@ -50,7 +45,7 @@ mod tests {
     fn the_short_form_stays_one_line_and_the_long_one_says_all() {
         assert_eq!(with_devices("headroom 0.1.0 (commit 0123)\n"), "headroom 0.1.0 (commit 0123)\n");
         let long = with_devices(&format!("headroom {LONG}\n"));
-        let begins = ["headroom ", "built for ", "features: ", "cpu: ", "cuda"];
+        let begins = ["headroom ", "built for ", "cpu: ", "cuda"];
         for (line, begin) in long.lines().zip(begins) {
             assert!(line.starts_with(begin), "{line} does not begin with {begin}");
         }

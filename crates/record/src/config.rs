@@ -88,8 +88,8 @@ const PATH_FLAGS: [&str; 9] = [
     "--tokenizer",
 ];
 
-/// Values of `--data` that name a generator, not a file.
-const GENERATORS: [&str; 2] = ["synthetic", "markov"];
+/// Values of `--data` and `--tokenizer` that name a generator or bytes, not a file.
+const NOT_FILES: [&str; 3] = ["synthetic", "markov", "bytes"];
 
 /// Arguments with every path replaced: the program's own, values of path flags, and anything with a separator in it.
 fn redact_arguments(arguments: Vec<String>) -> Vec<String> {
@@ -113,7 +113,7 @@ fn redact_arguments(arguments: Vec<String>) -> Vec<String> {
 }
 
 fn redact_value_of<'a>(flag: &str, value: &'a str) -> &'a str {
-    let names_a_path = PATH_FLAGS.contains(&flag) && !GENERATORS.contains(&value);
+    let names_a_path = PATH_FLAGS.contains(&flag) && !NOT_FILES.contains(&value);
     if names_a_path || value.contains(['/', '\\']) {
         return REDACTED;
     }

@@ -1,10 +1,12 @@
 //! Checkpoints: a folder that transformers loads as a model, and that training resumes from bit for bit.
 //!
 //! `model.safetensors` and `config.json` use Hugging Face's names. `optimizer.safetensors` and `training_state.json`
-//! beside them hold the rest of what resuming needs. The four change together or not at all (`journal`). Nothing here
-//! knows about graphs: a checkpoint is a list of named float32 tensors, handed over piece by piece so that no tensor is
-//! in memory twice.
+//! beside them hold the rest of what resuming needs, exact weights included if the model is saved in fewer bits
+//! (`stored`). The tokenizer's files and `generation_config.json` come along (`companions`). All of them change together
+//! or not at all (`journal`). Nothing here knows about graphs: a checkpoint is a list of named float32 tensors, handed
+//! over piece by piece so that no tensor is in memory twice.
 
+pub mod companions;
 pub mod error;
 pub mod hf_config;
 mod journal;
@@ -15,13 +17,16 @@ pub mod load;
 pub mod ranges;
 pub mod save;
 pub mod state;
+pub mod stored;
 mod tensor_writer;
 
+pub use companions::{Companions, GENERATION_FILE, TOKENIZER_FILE};
 pub use error::CheckpointError;
 pub use hf_config::HfConfig;
 pub use load::{Checkpoint, whole_tensors};
 pub use save::{Saver, Snapshot, file_of_checkpoint};
 pub use state::{OptimizerSettings, TrainingState};
+pub use stored::SavedDtype;
 
 use crate::optimizer::StateTensor;
 

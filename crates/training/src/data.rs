@@ -138,6 +138,9 @@ impl SourceSettings {
     }
 }
 
+/// Ids of byte tokens.
+const BYTE_IDS: usize = 256;
+
 pub const DEFAULT_TEXT_COLUMN: &str = "text";
 
 /// Settings for folders, patterns and JSONL files.
@@ -252,6 +255,16 @@ impl Source {
             Source::TokenFile(source) => source.windows().per_epoch(),
             Source::BatchFile(source) => Some(source.shape().batch_size as u64),
             Source::Corpus(source) => source.windows().per_epoch(),
+        }
+    }
+
+    /// Vocabulary size that the tokens of a text need: that of its tokenizer, or the number of bytes.
+    pub fn ids_of_text(&self) -> Option<usize> {
+        match self {
+            Source::Synthetic(_) | Source::Markov(_) | Source::BatchFile(_) => None,
+            Source::ByteText(_) => Some(BYTE_IDS),
+            Source::TokenFile(source) => source.ids(),
+            Source::Corpus(source) => Some(source.ids()),
         }
     }
 

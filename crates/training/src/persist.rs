@@ -2,7 +2,8 @@
 
 use crate::checkpoint::ranges::Ranges;
 use crate::checkpoint::{
-    Checkpoint, CheckpointError, Content, HfConfig, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
+    Checkpoint, CheckpointError, Companions, Content, HfConfig, OptimizerSettings, SavedDtype, Saver, Snapshot,
+    TensorSpec, TrainingState,
 };
 use crate::optimizer::OptimizerConfig;
 use crate::trainer::Trainer;
@@ -20,6 +21,8 @@ pub struct Notes<'a> {
     pub data: &'a str,
     /// Entries that the caller wants back on resuming.
     pub extra: &'a Map<String, Value>,
+    /// Files to save beside the model.
+    pub companions: &'a Companions,
 }
 
 pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(), CheckpointError> {
@@ -44,8 +47,9 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
         scales: trainer.scales(),
         extra: notes.extra.clone(),
     };
-    let snapshot = Snapshot { config: notes.config, tensors: &tensors, state: &state };
-    if trainer.ranks.is_some() && together(trainer, saver.folder().to_path_buf(), Some((&mut *saver, snapshot)))? {
+    let snapshot = Snapshot { config: notes.config, tensors: &tensors, state: &state, companions: notes.companions };
+    let (folder, dtype) = (saver.folder().to_path_buf(), notes.config.dtype);
+    if trainer.ranks.is_some() && together(trainer, folder, dtype, Some((&mut *saver, snapshot)))? {
         return Ok(());
     }
     let saved = saver.save(snapshot, &mut |content, name, take| {
@@ -61,10 +65,10 @@ pub fn save(trainer: &mut Trainer, saver: &mut Saver, notes: &Notes) -> Result<(
     }
 }
 
-/// The part of a rank that does not commit the checkpoint: writes its ranges of all tensors, or sends its states to the
-/// rank that does.
-pub fn save_part(trainer: &mut Trainer, folder: &Path) -> Result<(), CheckpointError> {
-    if !together(trainer, folder.to_path_buf(), None)? {
+/// The part of a rank that does not commit the checkpoint: writes its ranges of all tensors, with weights in `dtype`, or
+/// sends its states to the rank that does.
+pub fn save_part(trainer: &mut Trainer, folder: &Path, dtype: SavedDtype) -> Result<(), CheckpointError> {
+    if !together(trainer, folder.to_path_buf(), dtype, None)? {
         trainer.hand_over().map_err(|error| CheckpointError::Handover(error.into()))?;
     }
     Ok(())
@@ -75,13 +79,14 @@ pub fn save_part(trainer: &mut Trainer, folder: &Path) -> Result<(), CheckpointE
 fn together(
     trainer: &mut Trainer,
     folder: PathBuf,
+    dtype: SavedDtype,
     mut commits: Option<(&mut Saver, Snapshot)>,
 ) -> Result<bool, CheckpointError> {
     let Some(ranks) = trainer.ranks.clone() else { return Ok(false) };
     let tensors = specs(trainer);
-    let prepared = commits.as_mut().map_or(Ok(()), |(saver, _)| saver.prepare(&tensors));
+    let prepared = commits.as_mut().map_or(Ok(()), |(saver, _)| saver.prepare(&tensors, dtype));
     agreed(&ranks, prepared)?;
-    let (opened, failure) = match Ranges::open(&folder, &tensors) {
+    let (opened, failure) = match Ranges::open(&folder, &tensors, dtype) {
         Ok(opened) => (opened, Ok(())),
         Err(error) => (None, Err(error)),
     };

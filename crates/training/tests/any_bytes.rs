@@ -7,7 +7,7 @@ use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
-use headroom_training::checkpoint::{Checkpoint, HfConfig, Saver};
+use headroom_training::checkpoint::{Checkpoint, Companions, HfConfig, Saver};
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::models::{ModelConfig, Size};
 use headroom_training::optimizer::{OptimizerConfig, Update};
@@ -79,7 +79,14 @@ fn saved() -> Vec<(String, Vec<u8>)> {
     take_step(&mut trainer, model().vocab_size);
     let (config, optimizer) = (HfConfig::of(&model(), SHAPE.seq_len), OptimizerConfig::updating(Update::Dense));
     let extra = serde_json::Map::new();
-    let notes = Notes { config: &config, optimizer: &optimizer, seed: 5, data: "made here", extra: &extra };
+    let notes = Notes {
+        config: &config,
+        optimizer: &optimizer,
+        seed: 5,
+        data: "made here",
+        extra: &extra,
+        companions: &Companions::default(),
+    };
     persist::save(&mut trainer, &mut Saver::open(folder.path(), NonZeroUsize::MIN).unwrap(), &notes).unwrap();
     let files =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());

@@ -328,17 +328,3 @@ fn a_description_names_the_data_and_not_the_folder() {
         assert!(!description.contains(files.0.path().to_str().unwrap()), "{description}");
     }
 }
-
-#[cfg(not(feature = "tokenizers"))]
-#[test]
-fn a_tokenizer_in_a_build_without_them_says_how_to_build_with_them() {
-    let files = Files::new();
-    let text = files.write("a.txt", b"hello world");
-    let tokenizer = headroom_training::data::TokenizerSettings {
-        path: PathBuf::from("tokenizer.json"),
-        cache: files.path("cache"),
-    };
-    let settings = SourceSettings { tokenizer: Some(tokenizer), ..settings(1, 2, 1000) };
-    check_says(&error_of(&text, &settings), &["tokenizer.json", "--features tokenizers"]);
-    check_says(&error_of("markov", &settings), &["markov", "not text to tokenize"]);
-}

@@ -7,7 +7,7 @@ use headroom_engine::cpu::{Cpu, Reductions};
 use headroom_graph::passes::PassList;
 use headroom_graph::{Graph, Precision};
 use headroom_training::attribution::{Start, moved};
-use headroom_training::checkpoint::{Checkpoint, Content, HfConfig, Saver};
+use headroom_training::checkpoint::{Checkpoint, Companions, Content, HfConfig, Saver};
 use headroom_training::data::{Batch, BatchShape};
 use headroom_training::models::{ModelConfig, Size};
 use headroom_training::optimizer::{FIRST_MOMENT, OptimizerConfig, SECOND_MOMENT, Update};
@@ -267,8 +267,14 @@ fn any_number_of_threads_gives_the_same_bytes() {
 
 fn save(case: &Case, trainer: &mut Trainer, folder: &Path) {
     let (config, optimizer) = (HfConfig::of(&case.model(), SHAPE.seq_len), case.optimizer());
-    let notes =
-        Notes { config: &config, optimizer: &optimizer, seed: SEED, data: "batches of this test", extra: &Map::new() };
+    let notes = Notes {
+        config: &config,
+        optimizer: &optimizer,
+        seed: SEED,
+        data: "batches of this test",
+        extra: &Map::new(),
+        companions: &Companions::default(),
+    };
     let mut saver = Saver::open(folder, NonZeroUsize::MIN).unwrap();
     persist::save(trainer, &mut saver, &notes).unwrap();
 }

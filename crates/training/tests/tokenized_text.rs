@@ -1,5 +1,4 @@
 //! Text through a Hugging Face tokenizer: the same ids as the tokenizer gives, cached in a file, and what is refused.
-#![cfg(feature = "tokenizers")]
 
 use std::path::{Path, PathBuf};
 
@@ -117,7 +116,8 @@ fn a_small_vocabulary_a_broken_tokenizer_and_bytes_that_are_no_text_are_refused(
         }
         assert!(case.cached().is_empty(), "nothing half-made is kept");
     };
-    refused(&Case::new(1, 3), b"one two", &["at least 4", "--vocab-size 4"]);
+    let too_small = ["tokenizer.json", "ids up to 3", "at least 4", "the model's has 3", "--vocab-size 4"];
+    refused(&Case::new(1, 3), b"one two", &too_small);
     refused(&Case::new(1, 4), b"one \xff two", &["text.txt", "UTF-8", "byte 4"]);
     refused(&Case::new(1, 4), b"one\0two", &["text.txt", "byte 3"]);
     let broken = Case::new(1, 4);
@@ -128,4 +128,20 @@ fn a_small_vocabulary_a_broken_tokenizer_and_bytes_that_are_no_text_are_refused(
     let short = Case::new(5, 4);
     let error = short.open(&short.write(b"one two")).unwrap_err().to_string();
     assert!(error.contains("2 tokens") && error.contains("needs 6"), "{error}");
+}
+
+#[test]
+fn a_text_is_neither_truncated_nor_padded_whatever_the_file_says() {
+    let case = Case::new(5, 4);
+    let truncating = r#""truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
+        "padding": {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
+        "pad_type_id": 0, "pad_token": "<unk>"}"#;
+    let tokenizer = TOKENIZER.replace(r#""truncation": null, "padding": null"#, truncating);
+    assert_ne!(tokenizer, TOKENIZER);
+    std::fs::write(case.folder.path().join("tokenizer.json"), tokenizer).unwrap();
+    let source = case.open(&case.write(b"one two three two one two")).unwrap();
+    let batch = first_batch(&source);
+    assert_eq!((batch.input_ids, batch.targets), (vec![1, 2, 3, 2, 1], vec![2, 3, 2, 1, 2]));
+    assert!(source.description().contains(", 6 tokens"), "{}", source.description());
+    assert_eq!(source.ids_of_text(), Some(4));
 }

@@ -25,9 +25,6 @@ use crate::process::{cargo, spell, target_folder};
 /// test delayed by other load is not mistaken for one.
 const LONGEST_TEST_SECONDS: u32 = 180;
 
-/// Code behind features that the tests are built without, by crate and part of a fault's name: no test can notice it.
-const NOT_BUILT: [(&str, &str); 1] = [("training", "with_tokenizers::")];
-
 /// Crates whose unoptimized tests take longer than compiling them with optimization.
 const OPTIMISED: [&str; 1] = ["trace"];
 
@@ -89,12 +86,8 @@ fn listed(arguments: &Arguments, tree: &Tree) -> Result<Vec<Fault>> {
     let list: Vec<Value> = serde_json::from_slice(&output.stdout).context("a list of faults is JSON")?;
     let faults = list.iter().map(|fault| parsed(fault).with_context(|| format!("not a fault as known here: {fault}")));
     let faults: Vec<Fault> = faults.collect::<Result<_>>()?;
-    let asked_for = |fault: &Fault| is_in(&fault.file, &arguments.file) && is_built(&arguments.package, &fault.name);
+    let asked_for = |fault: &Fault| is_in(&fault.file, &arguments.file);
     Ok(faults.into_iter().filter(asked_for).collect())
-}
-
-fn is_built(package: &str, fault: &str) -> bool {
-    !NOT_BUILT.iter().any(|(of, piece)| *of == package && fault.contains(piece))
 }
 
 fn parsed(fault: &Value) -> Option<Fault> {
@@ -323,14 +316,6 @@ mod tests {
         let asked = |files: &[&str]| is_in(path, &files.iter().map(|file| file.to_string()).collect::<Vec<_>>());
         assert!(asked(&[]) && asked(&["src/simulation"]) && asked(&["src/measures", "points.rs"]));
         assert!(!asked(&["src/measures"]));
-    }
-
-    #[test]
-    fn code_that_is_not_built_has_no_faults() {
-        let fault =
-            "crates/training/src/data/tokenized.rs:176:13: replace with_tokenizers::Cutter::needed -> usize with 0";
-        assert!(!is_built("training", fault) && is_built("trace", fault));
-        assert!(is_built("training", "crates/training/src/data/tokenized.rs:120:13: replace without::Cutter::needed"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct Subject<'t> {
     pub time: &'t str,
 }
 
-/// Built from `cargo metadata` with the released features and platform, and the text of Cargo.lock.
+/// Built from `cargo metadata` for the released platform, and the text of Cargo.lock.
 pub fn bill(metadata: &Value, lock: &str, subject: &Subject) -> Result<Value> {
     let packages = by_id(metadata);
     let root = packages

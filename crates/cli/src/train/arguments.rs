@@ -3,9 +3,11 @@
 use super::config_file::Given;
 use crate::profile::arguments::ProfilingArguments;
 use crate::shown::{Shown, Stream};
+use crate::tokenizer::TokenizerChoice;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use headroom_graph::Precision;
+use headroom_training::checkpoint::SavedDtype;
 use headroom_training::fault::Fault;
 use headroom_training::models::FAMILIES;
 use headroom_training::optimizer::Method;
@@ -208,9 +210,10 @@ pub struct DataArguments {
     /// without --eval-data, else 0]
     #[arg(long, value_name = "SHARE")]
     pub held_out: Option<f64>,
-    /// A Hugging Face tokenizer.json for text; without one, bytes are the tokens
+    /// A Hugging Face tokenizer.json for text, or bytes: a token is a byte [default: the loaded model's own tokenizer.json; bytes if
+    /// there is none]
     #[arg(long, value_name = "FILE")]
-    pub tokenizer: Option<PathBuf>,
+    pub tokenizer: Option<TokenizerChoice>,
     /// Steps between evaluations; 0 is off [default: 0]
     #[arg(long)]
     pub eval_every: Option<u64>,
@@ -300,6 +303,11 @@ fn precisions() -> impl TypedValueParser<Value = PrecisionChoice> {
     })
 }
 
+fn saved_dtypes() -> impl TypedValueParser<Value = SavedDtype> {
+    let named = |name: String| SavedDtype::ALL.into_iter().find(|dtype| dtype.name() == name).unwrap_or_default();
+    PossibleValuesParser::new(SavedDtype::ALL.map(SavedDtype::name)).map(named)
+}
+
 #[derive(clap::Args)]
 pub struct OutputArguments {
     /// Read flags from a TOML file, by their long names (num-steps = 100); the command line wins. Every run leaves such a file,
@@ -331,6 +339,10 @@ pub struct OutputArguments {
     /// Also save a checkpoint every this many steps
     #[arg(long, value_name = "N", requires = "save", value_parser = clap::value_parser!(u64).range(1..))]
     pub save_every: Option<u64>,
+    /// Dtype of the saved weights: fp32, bf16 or fp16. What resuming needs is kept exactly beside them [default: the dtype that
+    /// the loaded model has, else fp32]
+    #[arg(long, value_name = "DTYPE", requires = "save", value_parser = saved_dtypes(), hide_possible_values = true)]
+    pub save_dtype: Option<SavedDtype>,
     /// Checkpoints to keep, including the newest
     #[arg(long, value_name = "N", default_value_t = 1, requires = "save", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,

@@ -3,7 +3,7 @@
 use super::folder::{IfFolderExists, make_folders, remove_folders};
 use super::settings::Settings;
 use anyhow::bail;
-use headroom_training::checkpoint::{CheckpointError, Saver, file_of_checkpoint};
+use headroom_training::checkpoint::{CheckpointError, Companions, Saver, file_of_checkpoint};
 use headroom_training::patience::Patience;
 use headroom_training::persist::{self, Notes};
 use headroom_training::trainer::Trainer;
@@ -29,6 +29,7 @@ impl Checkpoints {
         keep: NonZeroUsize,
         run_folder: &Path,
         resumed: Option<&Path>,
+        companions: &Companions,
         if_taken: IfFolderExists,
     ) -> anyhow::Result<Checkpoints> {
         let made = make_folders(folder)?;
@@ -40,7 +41,8 @@ impl Checkpoints {
             );
         }
         let own = resumed.is_some_and(|resumed| is_same(folder, resumed));
-        if let (Some(file), IfFolderExists::Refuse, false) = (file_of_checkpoint(folder)?, if_taken, own) {
+        let file = file_of_checkpoint(folder)?.or(companions.other_in(folder).map(String::from));
+        if let (Some(file), IfFolderExists::Refuse, false) = (file, if_taken, own) {
             if folder.join(".lock").exists() {
                 // If it is being written to right now, that is the better reason.
                 Saver::open(folder, keep)?;
@@ -116,6 +118,7 @@ fn save_with(
         seed: settings.seed,
         data: &settings.data_description,
         extra: &extra,
+        companions: &settings.companions,
     };
     persist::save(trainer, saver, &notes)
 }

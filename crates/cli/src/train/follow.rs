@@ -10,7 +10,7 @@ use crate::profile::Profiler;
 use crate::ranks::RankGroup;
 use crate::signals::Interrupt;
 use headroom_engine::ranks::RanksError;
-use headroom_training::checkpoint::CheckpointError;
+use headroom_training::checkpoint::{CheckpointError, SavedDtype};
 use headroom_training::persist;
 use headroom_training::run::{self as training, AfterEvaluation, CompletedStep, Evaluation, Observer};
 use headroom_training::trainer::Trainer;
@@ -36,7 +36,8 @@ pub fn run(
     }
     let mut input = Input::open(sources, settings, &trainer)?;
     let saves = arguments.output.save.as_deref();
-    let mut follower = Follower { company, saves, keeps_best: saves.is_some() && settings.keep_best };
+    let mut follower =
+        Follower { company, saves, keeps_best: saves.is_some() && settings.keep_best, dtype: settings.hf.dtype };
     let (evaluation, schedule) = (input.evaluation.as_ref(), schedule(arguments, settings));
     let outcome =
         training::run(&mut trainer, &mut input.training, evaluation, &schedule, &interrupt.stop, &mut follower);
@@ -61,6 +62,7 @@ struct Follower<'a> {
     company: &'a RankGroup,
     saves: Option<&'a Path>,
     keeps_best: bool,
+    dtype: SavedDtype,
 }
 
 fn handover(error: RanksError) -> CheckpointError {
@@ -95,7 +97,7 @@ impl Observer for Follower<'_> {
 
 impl Follower<'_> {
     fn part(&self, trainer: &mut Trainer, folder: &Path) -> Result<(), CheckpointError> {
-        let saved = persist::save_part(trainer, folder);
+        let saved = persist::save_part(trainer, folder, self.dtype);
         if let Err(CheckpointError::OtherRank { .. }) = saved {
             // The rank that failed reports why.
             thread::sleep(FOR_THE_OTHER);

@@ -2,6 +2,7 @@
 
 use super::config_file::{Given, RUN_FILE};
 use super::settings::{Settings, whole};
+use crate::tokenizer::BYTES;
 use anyhow::ensure;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +10,7 @@ use std::path::absolute;
 use toml::Value;
 
 /// Flags about where a run writes: another run needs its own places.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 11] = [
     "config",
     "output-dir",
     "profile-dir",
@@ -17,6 +18,7 @@ const PLACES: [&str; 10] = [
     "name",
     "save",
     "save-every",
+    "save-dtype",
     "keep",
     "keep-best",
     "tensorboard",
@@ -92,6 +94,7 @@ fn value_of(text: &str) -> Value {
 fn whole_path(name: &str, given: &str) -> String {
     match name {
         "data" | "eval-data" => whole(given),
+        "tokenizer" if given == BYTES => given.into(),
         _ => absolute(given).map_or(given.into(), |path| path.display().to_string()),
     }
 }

@@ -7,7 +7,7 @@ mod position;
 mod resumed;
 mod update;
 
-pub use data::{Sources, batches_of, corpus_settings, tokenizer, whole};
+pub use data::{Sources, batches_of, corpus_settings, whole};
 pub use resumed::Resumed;
 pub use update::tree_of;
 
@@ -15,6 +15,7 @@ use super::arguments::{Arguments, PrecisionChoice};
 use crate::memory_size::parse_bytes;
 use crate::output;
 use crate::proved::{self, Question};
+use crate::tokenizer::OwnTokenizer;
 use anyhow::{bail, ensure};
 use data::{Wanted, check_shape};
 use headroom_engine::DeviceSpec;
@@ -23,7 +24,7 @@ use headroom_engine::machine::Machine;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::config::version_of_passes;
-use headroom_training::checkpoint::{Checkpoint, HfConfig};
+use headroom_training::checkpoint::{Checkpoint, Companions, HfConfig};
 use headroom_training::data::{BatchShape, SourceSettings};
 use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::OptimizerConfig;
@@ -32,7 +33,6 @@ use headroom_training::program::StepConfig;
 use model::{ChosenModel, choose_model};
 use position::Position;
 use serde_json::{Map, Value};
-use std::path::absolute;
 use update::update_of;
 
 pub struct Settings {
@@ -41,6 +41,8 @@ pub struct Settings {
     pub model: ModelConfig,
     /// The model as a checkpoint states it, including what it was loaded with.
     pub hf: HfConfig,
+    /// Files that a checkpoint takes along beside the model.
+    pub companions: Companions,
     pub shape: BatchShape,
     pub optimizer: OptimizerConfig,
     pub passes: PassList,
@@ -118,7 +120,8 @@ impl Settings {
         let update = update_of(arguments, &before, state, &model, seed)?;
         let optimizer =
             optimizer::resolved(arguments, &before, update, &optimizer::TrainingDefaults::of(&model, last_step))?;
-        let wanted = Wanted::of(arguments, &before)?;
+        let loaded = resume.as_ref().or(init_from.as_ref());
+        let wanted = Wanted::of(arguments, &before, loaded.map(OwnTokenizer::of))?;
         let vocab_size = model.vocab_size;
         let asked = SourceSettings::new(asked, vocab_size, seed);
         let mut sources = wanted.open(&asked)?;
@@ -167,7 +170,7 @@ impl Settings {
             passes: Some(list),
             precision: Some(precision.to_string()),
             data: Some(whole(&wanted.data)),
-            tokenizer: wanted.tokenizer.as_ref().map(|path| absolute(path).unwrap_or(path.clone())),
+            tokenizer: wanted.tokenizer(&before)?,
             text_column: wanted.text_column.clone(),
             held_out: Some(wanted.held_out),
             held_out_at_start: Some(position.held_out_at_start).filter(|share| *share != wanted.held_out),
@@ -181,15 +184,18 @@ impl Settings {
             best_eval_step: None,
             evals_since_best: None,
         };
-        let loaded = resume.as_ref().or(init_from.as_ref()).map(Checkpoint::config);
-        let hf = match loaded {
-            Some(loaded) => loaded.clone().seeing(shape.seq_len),
+        let mut hf = match loaded {
+            Some(loaded) => loaded.config().clone().seeing(shape.seq_len),
             None => HfConfig::of(&model, shape.seq_len),
         };
+        hf.dtype = arguments.output.save_dtype.unwrap_or(hf.dtype);
+        let companions = loaded.map(|loaded| Companions::read(loaded.folder())).transpose()?.unwrap_or_default();
+        let companions = wanted.companions(&sources.training, companions)?;
         let settings = Settings {
             size,
             model,
             hf,
+            companions,
             shape,
             optimizer,
             first_step,

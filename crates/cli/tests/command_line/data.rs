@@ -50,19 +50,6 @@ fn a_token_beyond_the_vocabulary_stops_the_run_and_keeps_what_was_learned_before
 }
 
 #[test]
-fn a_tokenizer_that_this_build_cannot_read_is_said_so() {
-    if cfg!(feature = "tokenizers") {
-        return; // this build can
-    }
-    let place = Place::new();
-    place.write("corpus.txt", "words ".repeat(100));
-    place.refuses(
-        &format!("train {SMALL} --data corpus.txt --tokenizer tokenizer.json"),
-        &["tokenizer.json", "this build cannot read one", "--features tokenizers"],
-    );
-}
-
-#[test]
 fn evaluation_has_a_batch_size_of_its_own_and_leaves_training_alone() {
     let place = Place::new();
     let line = format!("train {SMALL} --data markov --num-steps 7 --json");

@@ -37,6 +37,23 @@ fn a_model_goes_on_with_what_it_has_learned() {
 }
 
 #[test]
+fn a_text_ends_where_the_generation_settings_say() {
+    let place = trained();
+    let go_on = "--prompt cdefghij --temperature 0 --max-tokens 6";
+    place.write("ck/generation_config.json", r#"{"eos_token_id": [0, 109]}"#);
+    let ended = generated(&place, go_on);
+    assert_eq!((&ended["text"], &ended["end"]), (&"kl".into(), &"end_token".into()));
+    let config = String::from_utf8(place.read("ck/config.json")).unwrap();
+    place.write("ck/config.json", config.replacen('{', r#"{"eos_token_id": 110,"#, 1));
+    place.write("ck/generation_config.json", "{}");
+    assert_eq!(generated(&place, go_on)["text"], "klmnop", "the settings decide alone");
+    std::fs::remove_file(place.path("ck/generation_config.json")).unwrap();
+    assert_eq!(generated(&place, go_on)["text"], "klm");
+    place.write("ck/generation_config.json", "[");
+    place.refuses(&format!("generate --from ck {go_on}"), &["generation_config.json does not parse"]);
+}
+
+#[test]
 fn a_seed_says_what_is_drawn() {
     let place = trained();
     let drawn = |flags: &str| generated(&place, &format!("--prompt a --max-tokens 40 {flags}"))["tokens"].clone();

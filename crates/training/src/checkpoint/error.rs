@@ -47,6 +47,11 @@ pub enum CheckpointError {
     )]
     NoPosition { path: PathBuf, why: String },
 
+    #[error(
+        "{name} holds {value}, which is beyond {dtype}: not saved; the previous checkpoint stays\n  help: --save-dtype fp32"
+    )]
+    BeyondDtype { name: String, value: f32, dtype: &'static str },
+
     #[error("tensor {name} was given {have} elements to save, but its shape has {want}")]
     WrongLength { name: String, want: usize, have: usize },
 

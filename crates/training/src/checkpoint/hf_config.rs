@@ -8,7 +8,7 @@ use headroom_record::atomic::FileError;
 use headroom_record::reading;
 use serde_json::{Map, Value, json};
 
-use super::{CheckpointError, TensorSpec};
+use super::{CheckpointError, SavedDtype, TensorSpec};
 use crate::models::fields::{FieldError, Fields};
 use crate::models::{FAMILIES, Family, ModelConfig, parameters};
 
@@ -17,17 +17,17 @@ pub struct HfConfig {
     pub model: ModelConfig,
     /// Entries of the file this was read from. A new model has only `max_position_embeddings`.
     pub entries: Map<String, Value>,
+    /// The dtype that the weights are saved in, which the file names.
+    pub dtype: SavedDtype,
 }
 
 /// Entries that training ignores; they are written back as they were read.
-const KEPT: [&str; 12] = [
+const KEPT: [&str; 10] = [
     "bos_token_id",
     "eos_token_id",
     "pad_token_id",
     "initializer_range",
     LENGTH,
-    "dtype",
-    "torch_dtype",
     "use_cache",
     "attn_pdrop",
     "embd_pdrop",
@@ -58,7 +58,8 @@ impl HfConfig {
             why,
         };
         let model = read_model(&Fields { entries: &entries }).map_err(unsupported)?;
-        Ok(HfConfig { model, entries })
+        let dtype = SavedDtype::named_in(&entries).unwrap_or_default();
+        Ok(HfConfig { model, entries, dtype })
     }
 
     /// The JSON that transformers reads, in the order of the keys.
@@ -66,11 +67,12 @@ impl HfConfig {
         let Family { name, architecture, write, .. } = self.model.family;
         let common = json!({
             "architectures": [architecture],
-            "dtype": "float32",
+            "dtype": self.dtype.torch_name(),
             "initializer_range": 0.02,
             "model_type": name,
             "tie_word_embeddings": self.model.tied,
-            "torch_dtype": "float32",
+            // The same for transformers before version 5.
+            "torch_dtype": self.dtype.torch_name(),
             "use_cache": true,
             "vocab_size": self.model.vocab_size,
         });
@@ -81,18 +83,13 @@ impl HfConfig {
                 all.insert(key.clone(), value.clone());
             }
         }
-        // Writes the dtype under both names, for transformers before and after version 5.
-        if let Some(dtype) = ["dtype", "torch_dtype"].into_iter().find_map(|key| self.entries.get(key)) {
-            all.insert("dtype".into(), dtype.clone());
-            all.insert("torch_dtype".into(), dtype.clone());
-        }
         let value = Value::Object(all.into_iter().collect());
         format!("{value:#}\n")
     }
 
     /// The configuration of a new model trained on sequences of this length.
     pub fn of(model: &ModelConfig, seq_len: usize) -> HfConfig {
-        HfConfig { model: model.clone(), entries: Map::new() }.seeing(seq_len)
+        HfConfig { model: model.clone(), entries: Map::new(), dtype: SavedDtype::F32 }.seeing(seq_len)
     }
 
     /// Raises the maximum length to `seq_len` if that is longer. A model with learned positions keeps its maximum,

@@ -13,11 +13,12 @@ use headroom_record::atomic::{FileError, sync_directory_of, write_atomically};
 use headroom_record::reading;
 use serde::{Deserialize, Serialize};
 
+use super::companions::is_companion;
 use super::{CONFIG_FILE, CheckpointError, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE};
 
 pub(super) const JOURNAL_FILE: &str = "commit.json";
 
-/// The files of a checkpoint, all of which a save replaces.
+/// The files of a checkpoint that every save replaces.
 pub(super) const FILES: [&str; 4] = [MODEL_FILE, OPTIMIZER_FILE, CONFIG_FILE, STATE_FILE];
 
 #[derive(Serialize, Deserialize)]
@@ -25,6 +26,9 @@ struct Journal {
     schema_version: u32,
     /// Files whose `NAME.next` replaces `NAME`.
     files: Vec<String>,
+    /// Companions of the replaced checkpoint that the new one does not have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    removed: Vec<String>,
 }
 
 /// Counts the points at which a kill could strike, so that a test can stop at each of them.
@@ -52,9 +56,15 @@ pub(super) fn is_pending(folder: &Path) -> bool {
     folder.join(JOURNAL_FILE).exists()
 }
 
-/// Turns the `.next` files of `FILES`, all written and synced, into the checkpoint.
-pub(super) fn commit(folder: &Path, moments: &mut Moments) -> Result<(), CheckpointError> {
-    let journal = Journal { schema_version: 1, files: FILES.map(String::from).to_vec() };
+/// Turns the `.next` files of `FILES` and of these companions, all written and synced, into the checkpoint.
+pub(super) fn commit(
+    folder: &Path,
+    companions: &[&str],
+    removed: Vec<String>,
+    moments: &mut Moments,
+) -> Result<(), CheckpointError> {
+    let files = FILES.iter().chain(companions).map(|name| name.to_string()).collect();
+    let journal = Journal { schema_version: 1, files, removed };
     let path = folder.join(JOURNAL_FILE);
     let text = serde_json::to_vec_pretty(&journal)
         .map_err(|error| CheckpointError::Unreadable { path: path.clone(), why: error.to_string() })?;
@@ -78,7 +88,7 @@ pub(super) fn roll_forward(folder: &Path, moments: &mut Moments) -> Result<(), C
     let journal: Journal = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
     for name in &journal.files {
         // Only our own files are ever renamed, whatever a damaged journal may say.
-        if !FILES.contains(&name.as_str()) {
+        if !is_checkpoint_file(name) {
             return Err(unreadable(format!("it names {name}, which is not a checkpoint file")));
         }
         let target = folder.join(name);
@@ -88,6 +98,19 @@ pub(super) fn roll_forward(folder: &Path, moments: &mut Moments) -> Result<(), C
             // Renamed before the kill.
             Err(error) if error.kind() == ErrorKind::NotFound && target.exists() => {}
             Err(error) => return Err(FileError::new("rename into", &target)(error).into()),
+        }
+    }
+    for name in &journal.removed {
+        if !is_companion(name) {
+            return Err(unreadable(format!("it removes {name}, which does not come along with a checkpoint")));
+        }
+        let target = folder.join(name);
+        moments.pass()?;
+        match fs::remove_file(&target) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(FileError::new("remove", &target)(error).into());
+            }
+            _ => {}
         }
     }
     moments.pass()?;
@@ -107,7 +130,7 @@ pub(super) fn remove_leftovers(folder: &Path) -> Result<(), CheckpointError> {
         let (name, path) = (entry.file_name(), entry.path());
         let name = name.to_string_lossy();
         let unfinished = name.strip_suffix(".next");
-        let removed = if unfinished.is_some_and(|name| FILES.contains(&name)) || is_unfinished_journal(&name) {
+        let removed = if unfinished.is_some_and(is_checkpoint_file) || is_unfinished_journal(&name) {
             fs::remove_file(&path)
         } else if unfinished.is_some_and(|name| step_of(name).is_some()) {
             fs::remove_dir_all(&path)
@@ -117,6 +140,10 @@ pub(super) fn remove_leftovers(folder: &Path) -> Result<(), CheckpointError> {
         removed.map_err(FileError::new("remove", &path))?;
     }
     Ok(())
+}
+
+fn is_checkpoint_file(name: &str) -> bool {
+    FILES.contains(&name) || is_companion(name)
 }
 
 /// The step in the name of a kept checkpoint's folder.

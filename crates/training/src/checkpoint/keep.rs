@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use headroom_record::atomic::{FileError, sync_directory_of};
 
+use super::companions::is_companion;
 use super::journal::{FILES, Moments, next_path, step_of};
 use super::state::StateFile;
 use super::{CheckpointError, STATE_FILE};
@@ -25,7 +26,9 @@ pub(super) fn keep_current(folder: &Path, moments: &mut Moments) -> Result<(), C
     let name = format!("step-{:08}", current.state.step);
     let (unfinished, kept) = (next_path(folder, &name), folder.join(&name));
     fs::create_dir(&unfinished).map_err(FileError::new("make the folder", &unfinished))?;
-    for file in FILES {
+    let companions = current.companions.iter().map(String::as_str);
+    let companions = companions.filter(|name| is_companion(name) && folder.join(name).is_file());
+    for file in FILES.into_iter().chain(companions) {
         moments.pass()?;
         let (from, to) = (folder.join(file), unfinished.join(file));
         if fs::hard_link(&from, &to).is_err() {

@@ -1,6 +1,7 @@
 //! Kills at every point of a save and of the recovery after it: the folder holds either the old checkpoint or the new
 //! one, whole.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -17,10 +18,22 @@ fn tensors() -> Vec<TensorSpec> {
         .to_vec()
 }
 
-fn config() -> HfConfig {
+/// Even steps are saved in bf16, which holds none of the weights exactly, and odd ones in fp32.
+fn config(step: u64) -> HfConfig {
     let json = r#"{"model_type": "llama", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
         "num_attention_heads": 2, "vocab_size": 8}"#;
-    HfConfig::parse(json.as_bytes(), Path::new("config.json")).unwrap()
+    let dtype = if step.is_multiple_of(2) { SavedDtype::Bf16 } else { SavedDtype::F32 };
+    HfConfig { dtype, ..HfConfig::parse(json.as_bytes(), Path::new("config.json")).unwrap() }
+}
+
+/// One file is the same at every step, one changes, and one comes only with even steps.
+fn companions(step: u64) -> Companions {
+    let mut files =
+        BTreeMap::from([("merges.txt", b"a b".to_vec()), ("tokenizer.json", step.to_string().into_bytes())]);
+    if step.is_multiple_of(2) {
+        files.insert("generation_config.json", b"{}".to_vec());
+    }
+    Companions { files }
 }
 
 fn state(step: u64) -> TrainingState {
@@ -56,8 +69,8 @@ fn saver(folder: &Path, keep: usize) -> Saver {
 }
 
 fn save(saver: &mut Saver, step: u64) -> Result<(), CheckpointError> {
-    let (config, tensors, state) = (config(), tensors(), state(step));
-    let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
+    let (config, tensors, state) = (config(step), tensors(), state(step));
+    let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state, companions: &companions(step) };
     saver.save(snapshot, &mut |content, name, take| {
         let elements = if name == "a.weight" { 15 } else { 7 };
         let values: Vec<f32> = (0..elements).map(|element| value(step, content, name, element)).collect();
@@ -80,6 +93,8 @@ fn whole_step(folder: &Path) -> u64 {
         })
         .unwrap();
     assert_eq!(read, 3 * 22);
+    assert_eq!(Companions::read(folder).unwrap(), companions(step), "the files beside step {step}");
+    assert_eq!(checkpoint.config().dtype, config(step).dtype);
     step
 }
 
@@ -185,8 +200,8 @@ fn a_failed_handover_leaves_the_old_checkpoint_and_no_leftovers() {
     let mut saver = saver(folder.path(), 1);
     save(&mut saver, 1).unwrap();
     let before = names_in(folder.path());
-    let (config, tensors, state) = (config(), tensors(), state(2));
-    let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
+    let (config, tensors, state) = (config(1), tensors(), state(2));
+    let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state, companions: &Companions::default() };
     let error = saver.save(snapshot, &mut |_, name, take| {
         if name == "b.weight" {
             return Err(CheckpointError::Handover("the device is lost".into()));
@@ -206,20 +221,28 @@ fn a_damaged_journal_renames_nothing_outside_the_checkpoint() {
     std::fs::write(outside.path().join("secrets.next"), "").unwrap();
     let folder = outside.path().join("checkpoint");
     save(&mut saver(&folder, 1), 1).unwrap();
-    for (journal, word) in [(r#"{"schema_version": 1, "files": ["../secrets"]}"#, "../secrets"), ("{", "commit.json")] {
+    std::fs::write(outside.path().join("secrets"), "").unwrap();
+    for (journal, word) in [
+        (r#"{"schema_version": 1, "files": ["../secrets"]}"#, "../secrets"),
+        (r#"{"schema_version": 1, "files": [], "removed": ["../secrets"]}"#, "../secrets"),
+        (r#"{"schema_version": 1, "files": [], "removed": ["model.safetensors"]}"#, "model.safetensors"),
+        ("{", "commit.json"),
+    ] {
         std::fs::write(folder.join("commit.json"), journal).unwrap();
         let error = Checkpoint::open(&folder).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     }
-    assert!(outside.path().join("secrets.next").exists());
+    assert!(outside.path().join("secrets.next").exists() && outside.path().join("secrets").exists());
+    assert!(folder.join(MODEL_FILE).exists());
 }
 
 /// Each rank writes its own part of every tensor, cut as shards are.
 fn save_as_ranks(saver: &mut Saver, step: u64, ranks: usize) {
-    let (config, tensors, state) = (config(), tensors(), state(step));
-    saver.prepare(&tensors).unwrap();
+    let (config, tensors, state) = (config(step), tensors(), state(step));
+    saver.prepare(&tensors, config.dtype).unwrap();
     for rank in 0..ranks {
-        let ranges = ranges::Ranges::open(saver.folder(), &tensors).unwrap().expect("the folder is the same");
+        let ranges =
+            ranges::Ranges::open(saver.folder(), &tensors, config.dtype).unwrap().expect("the folder is the same");
         for (content, one) in [Content::Weight]
             .into_iter()
             .chain(Content::STATES)
@@ -232,19 +255,21 @@ fn save_as_ranks(saver: &mut Saver, step: u64, ranks: usize) {
         }
         ranges.finish().unwrap();
     }
-    saver.commit_written(Snapshot { config: &config, tensors: &tensors, state: &state }).unwrap();
+    saver
+        .commit_written(Snapshot { config: &config, tensors: &tensors, state: &state, companions: &companions(step) })
+        .unwrap();
 }
 
 #[test]
 fn ranks_that_write_their_ranges_leave_the_bytes_of_one() {
-    let alone = two_saved(1);
-    for ranks in [1, 2, 3, 8] {
-        let folder = tempfile::tempdir().unwrap();
-        save_as_ranks(&mut saver(folder.path(), 1), 2, ranks);
-        assert_eq!(whole_step(folder.path()), 2);
+    for (step, ranks) in [1, 2, 3, 8].into_iter().flat_map(|ranks| [(1, ranks), (2, ranks)]) {
+        let (alone, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        save(&mut saver(alone.path(), 1), step).unwrap();
+        save_as_ranks(&mut saver(folder.path(), 1), step, ranks);
+        assert_eq!(whole_step(folder.path()), step);
         for file in journal::FILES {
             let bytes = |folder: &Path| std::fs::read(folder.join(file)).unwrap();
-            assert_eq!(bytes(folder.path()), bytes(alone.path()), "{file} of {ranks} ranks");
+            assert_eq!(bytes(folder.path()), bytes(alone.path()), "{file} of step {step} by {ranks} ranks");
         }
     }
 }
@@ -253,12 +278,24 @@ fn ranks_that_write_their_ranges_leave_the_bytes_of_one() {
 fn prepared_files_are_no_checkpoint_and_another_folder_is_told_from_a_shared_one() {
     let folder = two_saved(1);
     let mut again = saver(folder.path(), 1);
-    again.prepare(&tensors()).unwrap();
+    again.prepare(&tensors(), SavedDtype::Bf16).unwrap();
     assert_eq!(whole_step(folder.path()), 2, "the one before stays");
     let elsewhere = tempfile::tempdir().unwrap();
-    assert!(ranges::Ranges::open(elsewhere.path(), &tensors()).unwrap().is_none());
+    assert!(ranges::Ranges::open(elsewhere.path(), &tensors(), SavedDtype::Bf16).unwrap().is_none());
     drop(again);
     assert_eq!(names_in(folder.path()).iter().filter(|name| name.ends_with(".next")).count(), 2);
     drop(saver(folder.path(), 1));
     assert!(names_in(folder.path()).iter().all(|name| !name.ends_with(".next")), "the next saver clears them away");
+}
+
+#[test]
+fn a_file_put_beside_a_checkpoint_stays_and_one_of_a_replaced_model_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    // A model that was not saved here: its tokenizer would be taken for the new model's.
+    std::fs::write(folder.path().join("vocab.json"), "{}").unwrap();
+    save(&mut saver(folder.path(), 1), 1).unwrap();
+    assert!(!folder.path().join("vocab.json").exists());
+    std::fs::write(folder.path().join("chat_template.jinja"), "mine").unwrap();
+    save(&mut saver(folder.path(), 1), 2).unwrap();
+    assert!(folder.path().join("chat_template.jinja").exists());
 }

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::journal::{self, Moments};
 use super::save;
 use super::state::StateFile;
+use super::stored::{self, SavedDtype};
 use super::tensor_writer::hex;
 use super::{
     CONFIG_FILE, CheckpointError, Content, HfConfig, INDEX_FILE, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec,
@@ -77,14 +78,23 @@ impl Checkpoint {
         } else {
             return Err(missing(folder, MODEL_FILE));
         };
+        let mut config = HfConfig::parse(&config_bytes, &config_path)?;
+        if SavedDtype::named_in(&config.entries).is_none() {
+            let tensors = models.iter().flat_map(SafetensorsFile::tensors);
+            config.dtype = SavedDtype::shared_by(tensors.map(|(_, info)| info.dtype)).unwrap_or_default();
+        }
         Ok(Checkpoint {
             folder: folder.to_path_buf(),
-            config: HfConfig::parse(&config_bytes, &config_path)?,
+            config,
             config_digest: hex(Sha256::new_with_prefix(&config_bytes)),
             state: StateFile::read(folder)?,
             model_path,
             models,
         })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     pub fn config(&self) -> &HfConfig {
@@ -128,7 +138,12 @@ impl Checkpoint {
         }
         let optimizer = SafetensorsFile::open(&optimizer_path)?;
         self.check_weights(parameters)?;
-        let states = wanted_tensors(parameters, &Content::STATES);
+        let in_model = model.tensors().iter().map(|(_, info)| info.dtype);
+        let dtype = SavedDtype::shared_by(in_model).unwrap_or_default();
+        let states: Wanted = stored::of_optimizer(parameters, dtype)
+            .into_iter()
+            .map(|tensor| (tensor.name, (tensor.content, tensor.parameter)))
+            .collect();
         let differences = differences(&states, &tensors_of(&optimizer), &[Dtype::F32], |_| false);
         refuse_differences(&optimizer_path, differences)?;
 
@@ -144,7 +159,9 @@ impl Checkpoint {
             })
         };
         check(&self.folder.join(CONFIG_FILE), &digests.config, self.config_digest.clone())?;
-        let weights = self.wanted_weights(parameters);
+        // Exact weights come from the optimizer's file if the model's does not hold them.
+        let exact = states.values().any(|(content, _)| *content == Content::Weight);
+        let weights = if exact { Wanted::new() } else { self.wanted_weights(parameters) };
         check(model.path(), &digests.model, read_file(model, &weights, take)?)?;
         check(&optimizer_path, &digests.optimizer, read_file(&optimizer, &states, take)?)
     }
@@ -153,13 +170,13 @@ impl Checkpoint {
     /// with.
     fn wanted_weights<'a>(&self, parameters: &'a [TensorSpec]) -> Wanted<'a> {
         let prefix = self.config.model.family.prefix;
-        let wanted = wanted_tensors(parameters, &[Content::Weight]);
+        let wanted = parameters.iter().map(|one| (one.name.clone(), (Content::Weight, one)));
         let mut names = self.models.iter().flat_map(SafetensorsFile::tensors).map(|(name, _)| name);
         if names.any(|name| name.starts_with(prefix)) {
-            return wanted;
+            return wanted.collect();
         }
         let short = |name: String| name.strip_prefix(prefix).map_or_else(|| name.clone(), String::from);
-        wanted.into_iter().map(|(name, whose)| (short(name), whose)).collect()
+        wanted.map(|(name, whose)| (short(name), whose)).collect()
     }
 
     fn check_weights(&self, parameters: &[TensorSpec]) -> Result<(), CheckpointError> {
@@ -230,14 +247,6 @@ fn open_shards(folder: &Path, path: &Path) -> Result<Vec<SafetensorsFile>, Check
 
 /// Names in the file, each with the tensor it stands for.
 type Wanted<'a> = BTreeMap<String, (Content, &'a TensorSpec)>;
-
-fn wanted_tensors<'a>(parameters: &'a [TensorSpec], contents: &[Content]) -> Wanted<'a> {
-    let named = |content: Content| {
-        let have = parameters.iter().filter(move |parameter| parameter.has(content));
-        have.map(move |parameter| (content.tensor_name(&parameter.name), (content, parameter)))
-    };
-    contents.iter().flat_map(|content| named(*content)).collect()
-}
 
 fn tensors_of(file: &SafetensorsFile) -> BTreeMap<&str, &TensorInfo> {
     file.tensors().iter().map(|(name, info)| (name.as_str(), info)).collect()

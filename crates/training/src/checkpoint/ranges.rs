@@ -10,53 +10,51 @@ use headroom_record::reading;
 use sha2::{Digest, Sha256};
 
 use super::journal::next_path;
-use super::tensor_writer::{head_of, hex};
-use super::{CheckpointError, Content, MODEL_FILE, OPTIMIZER_FILE, TensorSpec};
+use super::stored::{self, StoredTensor};
+use super::tensor_writer::{encode, head_of, hex};
+use super::{CheckpointError, Content, MODEL_FILE, OPTIMIZER_FILE, SavedDtype, TensorSpec};
 use crate::positioned_file::{read_exact_at, write_all_at};
 
 /// Bytes read at a time to compute a digest.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The tensors of a file, in order.
-pub(super) fn sources<'a>(parameters: &'a [TensorSpec], contents: &[Content]) -> Vec<(Content, &'a TensorSpec)> {
-    let have = |content: Content| parameters.iter().filter(move |one| one.has(content)).map(move |one| (content, one));
-    contents.iter().flat_map(|content| have(*content)).collect()
-}
-
-/// The same tensors under their names in the file.
-pub(super) fn named(sources: &[(Content, &TensorSpec)]) -> Vec<TensorSpec> {
-    sources.iter().map(|(content, one)| TensorSpec::new(content.tensor_name(&one.name), &one.shape)).collect()
-}
-
 /// The layout of a tensor file before it is written. Every rank computes the same layout by itself.
-struct Layout {
+struct Layout<'a> {
     path: PathBuf,
     head: Vec<u8>,
-    /// Content, parameter and first byte of each tensor.
-    places: Vec<(Content, String, u64)>,
+    /// Each tensor and its first byte.
+    places: Vec<(StoredTensor<'a>, u64)>,
     bytes: u64,
 }
 
-impl Layout {
-    fn both(folder: &Path, parameters: &[TensorSpec]) -> Result<[Layout; 2], CheckpointError> {
-        let of = |file: &str, contents: &[Content]| -> Result<Layout, CheckpointError> {
-            let (path, sources) = (next_path(folder, file), sources(parameters, contents));
-            let head = head_of(&path, &named(&sources))?;
+impl Layout<'_> {
+    fn both<'a>(
+        folder: &Path,
+        parameters: &'a [TensorSpec],
+        dtype: SavedDtype,
+    ) -> Result<[Layout<'a>; 2], CheckpointError> {
+        let of = |file: &str, tensors: Vec<StoredTensor<'a>>| -> Result<Layout<'a>, CheckpointError> {
+            let path = next_path(folder, file);
+            let head = head_of(&path, &tensors)?;
             let mut bytes = head.len() as u64;
             let mut places = vec![];
-            for (content, one) in sources {
-                places.push((content, one.name.clone(), bytes));
-                bytes += 4 * one.elements() as u64;
+            for tensor in tensors {
+                let begin = bytes;
+                bytes += tensor.bytes() as u64;
+                places.push((tensor, begin));
             }
             Ok(Layout { path, head, places, bytes })
         };
-        Ok([of(MODEL_FILE, &[Content::Weight])?, of(OPTIMIZER_FILE, &Content::STATES)?])
+        Ok([
+            of(MODEL_FILE, stored::of_model(parameters, dtype))?,
+            of(OPTIMIZER_FILE, stored::of_optimizer(parameters, dtype))?,
+        ])
     }
 }
 
 /// Creates both files with their headers and at full length, for all ranks to fill.
-pub(super) fn prepare(folder: &Path, parameters: &[TensorSpec]) -> Result<(), CheckpointError> {
-    for layout in Layout::both(folder, parameters)? {
+pub(super) fn prepare(folder: &Path, parameters: &[TensorSpec], dtype: SavedDtype) -> Result<(), CheckpointError> {
+    for layout in Layout::both(folder, parameters, dtype)? {
         let mut file = File::create(&layout.path).map_err(FileError::new("create", &layout.path))?;
         let made =
             file.write_all(&layout.head).and_then(|()| file.set_len(layout.bytes)).and_then(|()| file.sync_all());
@@ -84,15 +82,19 @@ pub(super) fn digests(folder: &Path) -> Result<[String; 2], CheckpointError> {
 }
 
 /// The prepared files, open for one rank's ranges.
-pub struct Ranges {
-    files: Vec<(Layout, File)>,
+pub struct Ranges<'a> {
+    files: Vec<(Layout<'a>, File)>,
 }
 
-impl Ranges {
+impl Ranges<'_> {
     /// `None` if the prepared files are not visible from here, because the folder is not shared by all ranks.
-    pub fn open(folder: &Path, parameters: &[TensorSpec]) -> Result<Option<Ranges>, CheckpointError> {
+    pub fn open<'a>(
+        folder: &Path,
+        parameters: &'a [TensorSpec],
+        dtype: SavedDtype,
+    ) -> Result<Option<Ranges<'a>>, CheckpointError> {
         let mut files = vec![];
-        for layout in Layout::both(folder, parameters)? {
+        for layout in Layout::both(folder, parameters, dtype)? {
             let file = match File::options().read(true).write(true).open(&layout.path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -109,13 +111,14 @@ impl Ranges {
         Ok(Some(Ranges { files }))
     }
 
-    /// Writes elements of one of a parameter's tensors, from index `first` on.
+    /// Writes elements of one of a parameter's tensors, from index `first` on, into each file that holds it.
     pub fn write(&self, content: Content, name: &str, first: usize, data: &[f32]) -> Result<(), CheckpointError> {
         for (layout, file) in &self.files {
-            let place = layout.places.iter().find(|(other, owner, _)| *other == content && owner == name);
-            if let Some((.., begin)) = place {
-                let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
-                let written = write_all_at(file, &bytes, begin + 4 * first as u64);
+            let is_it = |one: &StoredTensor| one.content == content && one.parameter.name == name;
+            if let Some((tensor, begin)) = layout.places.iter().find(|(one, _)| is_it(one)) {
+                let mut bytes = vec![];
+                encode(tensor, data, &mut bytes)?;
+                let written = write_all_at(file, &bytes, begin + (tensor.dtype.bytes() * first) as u64);
                 written.map_err(FileError::new("write", &layout.path))?;
             }
         }

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::FileError;
 
+use super::companions::{self, Companions};
 use super::journal::{self, Moments, next_path};
 use super::keep;
 use super::ranges;
 use super::state::{Digests, StateFile};
+use super::stored::{self, StoredTensor};
 use super::tensor_writer::{TakePiece, write_bytes, write_tensors};
 use super::{
-    CONFIG_FILE, CheckpointError, Content, HfConfig, INDEX_FILE, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, TensorSpec,
-    TrainingState,
+    CONFIG_FILE, CheckpointError, Content, HfConfig, INDEX_FILE, MODEL_FILE, OPTIMIZER_FILE, STATE_FILE, SavedDtype,
+    TensorSpec, TrainingState,
 };
 
 const LOCK_FILE: &str = ".lock";
@@ -30,14 +32,16 @@ pub struct Saver {
 /// The contents of a checkpoint other than the tensor data.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
+    /// Also says the dtype of the weights.
     pub config: &'a HfConfig,
     /// Every parameter; tied ones appear once.
     pub tensors: &'a [TensorSpec],
     pub state: &'a TrainingState,
+    pub companions: &'a Companions,
 }
 
 /// Supplies one tensor: called with the content, the parameter's name, and a function that takes the elements in order,
-/// in one piece or many.
+/// in one piece or many. Weights are asked for twice if the model's file does not hold them exactly.
 pub type GiveTensor<'a> = dyn FnMut(Content, &str, &mut TakePiece) -> Result<(), CheckpointError> + 'a;
 
 impl Saver {
@@ -75,9 +79,9 @@ impl Saver {
     }
 
     /// Creates the files that each rank writes its range of (`ranges`). The previous checkpoint stays valid.
-    pub fn prepare(&mut self, tensors: &[TensorSpec]) -> Result<(), CheckpointError> {
+    pub fn prepare(&mut self, tensors: &[TensorSpec], dtype: SavedDtype) -> Result<(), CheckpointError> {
         journal::roll_forward(&self.folder, &mut self.moments)?;
-        ranges::prepare(&self.folder, tensors)
+        ranges::prepare(&self.folder, tensors, dtype)
     }
 
     /// Commits the files that all ranks have written. Reads them once for their digests, which also shows whether all
@@ -91,9 +95,10 @@ impl Saver {
     fn write_and_commit(&mut self, snapshot: Snapshot, give: &mut GiveTensor) -> Result<(), CheckpointError> {
         // An earlier save of this process may have committed and then failed to rename the files.
         journal::roll_forward(&self.folder, &mut self.moments)?;
+        let (tensors, dtype) = (snapshot.tensors, snapshot.config.dtype);
         let digests = Digests {
-            model: self.write_parameters(MODEL_FILE, snapshot.tensors, &[Content::Weight], give)?,
-            optimizer: self.write_parameters(OPTIMIZER_FILE, snapshot.tensors, &Content::STATES, give)?,
+            model: self.write_parameters(MODEL_FILE, &stored::of_model(tensors, dtype), give)?,
+            optimizer: self.write_parameters(OPTIMIZER_FILE, &stored::of_optimizer(tensors, dtype), give)?,
             config: self.write_text(CONFIG_FILE, &snapshot.config.to_json())?,
             state: None,
         };
@@ -101,7 +106,10 @@ impl Saver {
     }
 
     fn commit(&mut self, snapshot: Snapshot, digests: Digests) -> Result<(), CheckpointError> {
-        let state = StateFile::new(snapshot.state.clone(), digests);
+        let written = self.write_companions(snapshot.companions)?;
+        let names: Vec<String> = snapshot.companions.files.keys().map(|name| name.to_string()).collect();
+        let removed = self.replaced_companions(&names);
+        let state = StateFile::new(snapshot.state.clone(), digests, names);
         let text = state.to_json().map_err(|error| CheckpointError::Unreadable {
             path: self.folder.join(STATE_FILE),
             why: error.to_string(),
@@ -110,36 +118,56 @@ impl Saver {
         if self.keep.get() > 1 {
             keep::keep_current(&self.folder, &mut self.moments)?;
         }
-        journal::commit(&self.folder, &mut self.moments)?;
+        journal::commit(&self.folder, &written, removed, &mut self.moments)?;
         if self.keep.get() > 1 {
             keep::prune(&self.folder, self.keep.get() - 1, &mut self.moments)?;
         }
         Ok(())
     }
 
+    /// Writes those that are not in the folder yet, and returns their names.
+    fn write_companions(&mut self, companions: &Companions) -> Result<Vec<&'static str>, CheckpointError> {
+        let mut written = vec![];
+        for (name, bytes) in &companions.files {
+            if fs::read(self.folder.join(name)).is_ok_and(|there| there == *bytes) {
+                continue;
+            }
+            self.write_text(name, bytes)?;
+            written.push(*name);
+        }
+        Ok(written)
+    }
+
+    /// Those of the replaced checkpoint or model that the new one does not have: its tokenizer would be taken for the new
+    /// model's. A file that was put beside a checkpoint of ours stays.
+    fn replaced_companions(&self, names: &[String]) -> Vec<String> {
+        let mut before = match StateFile::read(&self.folder) {
+            Ok(Some(state)) => state.companions,
+            _ => companions::found_in(&self.folder),
+        };
+        before.retain(|name| companions::is_companion(name) && !names.contains(name));
+        before
+    }
+
     fn write_parameters(
         &mut self,
         file: &str,
-        parameters: &[TensorSpec],
-        contents: &[Content],
+        tensors: &[StoredTensor],
         give: &mut GiveTensor,
     ) -> Result<String, CheckpointError> {
-        let sources = ranges::sources(parameters, contents);
-        let tensors = ranges::named(&sources);
         let moments = &mut self.moments;
         moments.pass()?;
-        let digest = write_tensors(&next_path(&self.folder, file), &tensors, &mut |index, take| {
+        let digest = write_tensors(&next_path(&self.folder, file), tensors, &mut |tensor, take| {
             moments.pass()?;
-            let (content, parameter) = sources[index];
-            give(content, &parameter.name, take)
+            give(tensor.content, &tensor.parameter.name, take)
         })?;
         self.moments.pass()?;
         Ok(digest)
     }
 
-    fn write_text(&mut self, file: &str, text: &str) -> Result<String, CheckpointError> {
+    fn write_text(&mut self, file: &str, text: impl AsRef<[u8]>) -> Result<String, CheckpointError> {
         self.moments.pass()?;
-        let digest = write_bytes(&next_path(&self.folder, file), text.as_bytes())?;
+        let digest = write_bytes(&next_path(&self.folder, file), text.as_ref())?;
         self.moments.pass()?;
         Ok(digest)
     }

@@ -91,6 +91,9 @@ pub(super) struct StateFile {
     #[serde(flatten)]
     pub state: TrainingState,
     pub sha256: Digests,
+    /// The files saved with it that training leaves as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub companions: Vec<String>,
     /// The recorded digest and the actual one, if they differ.
     #[serde(skip)]
     pub changed: Option<(String, String)>,
@@ -107,8 +110,8 @@ pub(super) struct Digests {
 }
 
 impl StateFile {
-    pub fn new(state: TrainingState, sha256: Digests) -> StateFile {
-        StateFile { schema_version: SCHEMA_VERSION, state, sha256, changed: None }
+    pub fn new(state: TrainingState, sha256: Digests, companions: Vec<String>) -> StateFile {
+        StateFile { schema_version: SCHEMA_VERSION, state, sha256, companions, changed: None }
     }
 
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
@@ -190,7 +193,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let digest = || "0".repeat(64);
         let digests = Digests { model: digest(), optimizer: digest(), config: digest(), state: None };
-        let text = change(StateFile::new(state.clone(), digests).to_json().unwrap());
+        let text = change(StateFile::new(state.clone(), digests, vec![]).to_json().unwrap());
         std::fs::write(folder.path().join(STATE_FILE), text).unwrap();
         StateFile::read(folder.path()).map(Option::unwrap).map_err(|error| error.to_string())
     }

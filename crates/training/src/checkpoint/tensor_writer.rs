@@ -6,10 +6,11 @@ use std::io::Write;
 use std::path::Path;
 
 use headroom_record::atomic::FileError;
-use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use safetensors::tensor::{Metadata, TensorInfo};
 use sha2::{Digest, Sha256};
 
-use super::{CheckpointError, TensorSpec};
+use super::CheckpointError;
+use super::stored::StoredTensor;
 
 /// Elements converted to bytes at a time.
 const PIECE_ELEMENTS: usize = 1 << 16;
@@ -17,33 +18,41 @@ const PIECE_ELEMENTS: usize = 1 << 16;
 /// Takes a tensor's elements, in order and in any number of pieces.
 pub(super) type TakePiece<'a> = dyn FnMut(&[f32]) -> Result<(), CheckpointError> + 'a;
 
-/// Writes float32 `tensors` to a new file and syncs it. Calls `give` once per tensor, in order, with a function that
-/// takes the elements. Returns the file's SHA-256.
+/// Writes `tensors` to a new file and syncs it. Calls `give` once per tensor, in order, with a function that takes the
+/// elements. Returns the file's SHA-256.
 pub(super) fn write_tensors(
     path: &Path,
-    tensors: &[TensorSpec],
-    give: &mut dyn FnMut(usize, &mut TakePiece) -> Result<(), CheckpointError>,
+    tensors: &[StoredTensor],
+    give: &mut dyn FnMut(&StoredTensor, &mut TakePiece) -> Result<(), CheckpointError>,
 ) -> Result<String, CheckpointError> {
     let head = head_of(path, tensors)?;
     let mut out = DigestedFile::create(path)?;
     out.write(&head)?;
     let mut bytes = Vec::with_capacity(PIECE_ELEMENTS * 4);
-    for (index, tensor) in tensors.iter().enumerate() {
+    for tensor in tensors {
         let mut have = 0;
-        give(index, &mut |piece| {
+        give(tensor, &mut |piece| {
             have += piece.len();
             for elements in piece.chunks(PIECE_ELEMENTS) {
                 bytes.clear();
-                bytes.extend(elements.iter().flat_map(|element| element.to_le_bytes()));
+                encode(tensor, elements, &mut bytes)?;
                 out.write(&bytes)?;
             }
             Ok(())
         })?;
-        if have != tensor.elements() {
-            return Err(CheckpointError::WrongLength { name: tensor.name.clone(), want: tensor.elements(), have });
+        let want = tensor.parameter.elements();
+        if have != want {
+            return Err(CheckpointError::WrongLength { name: tensor.name.clone(), want, have });
         }
     }
     out.finish()
+}
+
+/// Appends the elements as the file holds them.
+pub(super) fn encode(tensor: &StoredTensor, elements: &[f32], bytes: &mut Vec<u8>) -> Result<(), CheckpointError> {
+    let dtype = tensor.dtype;
+    let beyond = |value| CheckpointError::BeyondDtype { name: tensor.name.clone(), value, dtype: dtype.name() };
+    dtype.encode(elements, bytes).map_err(beyond)
 }
 
 /// Writes a small file whole and syncs it; returns its SHA-256.
@@ -58,14 +67,15 @@ pub(super) fn hex(digest: Sha256) -> String {
 }
 
 /// The header's length and the header, padded with spaces so that the data begins at a multiple of eight bytes.
-pub(super) fn head_of(path: &Path, tensors: &[TensorSpec]) -> Result<Vec<u8>, CheckpointError> {
+pub(super) fn head_of(path: &Path, tensors: &[StoredTensor]) -> Result<Vec<u8>, CheckpointError> {
     let mut offset = 0;
     let infos = tensors
         .iter()
         .map(|tensor| {
             let start = offset;
-            offset += tensor.elements() * 4;
-            let info = TensorInfo { dtype: Dtype::F32, shape: tensor.shape.clone(), data_offsets: (start, offset) };
+            offset += tensor.bytes();
+            let (dtype, shape) = (tensor.dtype.in_file(), tensor.parameter.shape.clone());
+            let info = TensorInfo { dtype, shape, data_offsets: (start, offset) };
             (tensor.name.clone(), info)
         })
         .collect();

@@ -20,6 +20,7 @@ pub struct Corpus {
     tokens: Tokens,
     windows: Windows,
     bytes_per_token: Option<f64>,
+    ids: usize,
     description: String,
 }
 
@@ -43,6 +44,7 @@ impl Corpus {
             bytes_per_token: kept.bytes_per_token(&range.read),
             windows: Windows::once_per_epoch(given, range, settings)?,
             tokens,
+            ids: kept.ids,
             description,
         })
     }
@@ -53,6 +55,11 @@ impl Corpus {
 
     pub(super) fn windows(&self) -> &Windows {
         &self.windows
+    }
+
+    /// Vocabulary size that its tokens need.
+    pub fn ids(&self) -> usize {
+        self.ids
     }
 
     pub fn bytes_per_token(&self) -> Option<f64> {

@@ -77,10 +77,12 @@ pub enum DataError {
     TokenizerWithoutText(String),
 
     #[error(
-        "tokenizer {0} was given, but this build cannot read one\n  help: build with `cargo build --release --features \
-         tokenizers`, or leave the tokenizer out for byte tokens"
+        "tokenizer {path} has ids up to {} and needs a vocabulary of at least {needed}, but the model's has {vocab_size}\n  \
+         help: --tokenizer with the tokenizer.json that belongs to the model, or --tokenizer bytes; a new model takes \
+         --vocab-size {needed}",
+        needed - 1
     )]
-    TokenizerNotBuilt(PathBuf),
+    TokenizerTooLarge { path: PathBuf, needed: usize, vocab_size: usize },
 
     #[error("tokenizer {path} cannot be used: {why}")]
     BadTokenizer { path: PathBuf, why: String },

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::synthetic::{check_room, small_vocabulary};
 use super::windows::Windows;
-use super::{Batch, DataError, SourceSettings, file_name, held_out_words, place_token};
+use super::{BYTE_IDS, Batch, DataError, SourceSettings, file_name, held_out_words, place_token};
 use crate::positioned_file::PositionedFile;
 
 const PIECE_BYTES: usize = 8192;
@@ -21,7 +21,7 @@ pub struct ByteText {
 
 impl ByteText {
     pub fn open(path: &Path, settings: &SourceSettings) -> Result<ByteText, DataError> {
-        small_vocabulary("text with byte tokens", 256, settings.vocab_size)?;
+        small_vocabulary("text with byte tokens", BYTE_IDS, settings.vocab_size)?;
         let file = PositionedFile::open(path)?;
         check_is_text(&file)?;
         let tokens = settings.tokens(file.bytes(), |token| token);

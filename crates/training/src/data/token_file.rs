@@ -19,6 +19,8 @@ pub struct TokenFile {
     held_out: String,
     /// Bytes of text per token, if known.
     bytes_per_token: Option<f64>,
+    /// Vocabulary size that its tokenizer's ids need, if there is one.
+    ids: Option<usize>,
 }
 
 impl TokenFile {
@@ -30,12 +32,18 @@ impl TokenFile {
             windows: Windows::of_file(path, range, settings)?,
             tokens,
             bytes_per_token: None,
+            ids: None,
         })
     }
 
-    /// The same file, tokenized from a text of this many bytes.
-    pub fn of_text(self, bytes: u64) -> TokenFile {
-        TokenFile { bytes_per_token: Some(bytes as f64 / self.tokens.count.max(1) as f64), ..self }
+    /// The same file, tokenized from a text of this many bytes by a tokenizer that needs this vocabulary.
+    pub fn of_text(self, bytes: u64, ids: usize) -> TokenFile {
+        let bytes_per_token = Some(bytes as f64 / self.tokens.count.max(1) as f64);
+        TokenFile { bytes_per_token, ids: Some(ids), ..self }
+    }
+
+    pub fn ids(&self) -> Option<usize> {
+        self.ids
     }
 
     pub fn fill_from(&self, first: u64, batch: &mut Batch) -> Result<(), DataError> {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::{FileError, write_atomically_with};
 use sha2::{Digest, Sha256};
+use tokenizers::Tokenizer;
 
 use super::corpus::files::{self, DataFile};
 use super::pieces::read_text;
@@ -20,10 +21,8 @@ use super::token_file::TokenFile;
 use super::{DataError, SourceSettings, TokenizerSettings};
 use crate::positioned_file::PositionedFile;
 
-#[cfg(feature = "tokenizers")]
-pub(super) use with_tokenizers::Cutter;
-#[cfg(not(feature = "tokenizers"))]
-pub(super) use without::Cutter;
+/// Common names of the end-of-document token.
+const ENDS: [&str; 6] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "[SEP]"];
 
 pub fn open(text: &Path, tokenizer: &TokenizerSettings, settings: &SourceSettings) -> Result<TokenFile, DataError> {
     let cutter = Cutter::open(tokenizer, settings.vocab_size)?;
@@ -42,7 +41,7 @@ pub fn open(text: &Path, tokenizer: &TokenizerSettings, settings: &SourceSetting
             })
         })?;
     }
-    Ok(TokenFile::open(&cached, TokenWidth::U32, settings)?.of_text(file.bytes))
+    Ok(TokenFile::open(&cached, TokenWidth::U32, settings)?.of_text(file.bytes, cutter.needed()))
 }
 
 fn cached_path(text: &DataFile, definition: &[u8], cache: &Path) -> Result<PathBuf, DataError> {
@@ -99,87 +98,50 @@ pub(super) fn write_whole<T>(
     }
 }
 
-#[cfg(not(feature = "tokenizers"))]
-mod without {
-    use super::{DataError, TokenizerSettings};
-
-    /// This build has no tokenizer.
-    pub enum Cutter {}
-
-    impl Cutter {
-        pub fn open(tokenizer: &TokenizerSettings, _vocab_size: usize) -> Result<Cutter, DataError> {
-            Err(DataError::TokenizerNotBuilt(tokenizer.path.clone()))
-        }
-
-        pub fn definition(&self) -> &[u8] {
-            match *self {}
-        }
-
-        pub fn needed(&self) -> usize {
-            match *self {}
-        }
-
-        pub fn end_of_document(&self) -> Option<(u32, String)> {
-            match *self {}
-        }
-
-        pub fn cut(&self, _text: &str) -> Result<Vec<u32>, DataError> {
-            match *self {}
-        }
-    }
+/// A tokenizer for whole texts. A file may ask to truncate and pad what it encodes, which is for batches of a fixed length.
+pub(crate) fn parse(definition: &[u8]) -> Result<Tokenizer, tokenizers::Error> {
+    let mut tokenizer = Tokenizer::from_bytes(definition)?;
+    tokenizer.with_truncation(None)?.with_padding(None);
+    Ok(tokenizer)
 }
 
-#[cfg(feature = "tokenizers")]
-mod with_tokenizers {
-    use std::path::PathBuf;
+pub(super) struct Cutter {
+    path: PathBuf,
+    definition: Vec<u8>,
+    tokenizer: Tokenizer,
+    needed: usize,
+}
 
-    use headroom_record::atomic::FileError;
-    use headroom_record::reading;
-    use tokenizers::Tokenizer;
-
-    use super::{DataError, TokenizerSettings};
-
-    /// Common names of the end-of-document token.
-    const ENDS: [&str; 6] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[EOS]", "[SEP]"];
-
-    pub struct Cutter {
-        path: PathBuf,
-        definition: Vec<u8>,
-        tokenizer: Tokenizer,
-        needed: usize,
+impl Cutter {
+    pub fn open(tokenizer: &TokenizerSettings, vocab_size: usize) -> Result<Cutter, DataError> {
+        let path = tokenizer.path.clone();
+        let definition = reading::read(&path, reading::CHECKPOINT).map_err(FileError::new("read", &path))?;
+        let tokenizer = parse(&definition)
+            .map_err(|error| DataError::BadTokenizer { path: path.clone(), why: error.to_string() })?;
+        let needed = tokenizer.get_vocab(true).values().max().map_or(0, |largest| *largest as usize + 1);
+        if vocab_size < needed {
+            return Err(DataError::TokenizerTooLarge { path, needed, vocab_size });
+        }
+        Ok(Cutter { path, definition, tokenizer, needed })
     }
 
-    impl Cutter {
-        pub fn open(tokenizer: &TokenizerSettings, vocab_size: usize) -> Result<Cutter, DataError> {
-            let path = tokenizer.path.clone();
-            let definition = reading::read(&path, reading::CHECKPOINT).map_err(FileError::new("read", &path))?;
-            let tokenizer = Tokenizer::from_bytes(&definition)
-                .map_err(|error| DataError::BadTokenizer { path: path.clone(), why: error.to_string() })?;
-            let needed = tokenizer.get_vocab(true).values().max().map_or(0, |largest| *largest as usize + 1);
-            if vocab_size < needed {
-                return Err(DataError::VocabularyTooSmall { source_name: "this tokenizer", least: needed, vocab_size });
-            }
-            Ok(Cutter { path, definition, tokenizer, needed })
-        }
+    pub fn definition(&self) -> &[u8] {
+        &self.definition
+    }
 
-        pub fn definition(&self) -> &[u8] {
-            &self.definition
-        }
+    /// Vocabulary size that the ids need.
+    pub fn needed(&self) -> usize {
+        self.needed
+    }
 
-        /// Vocabulary size that the ids need.
-        pub fn needed(&self) -> usize {
-            self.needed
-        }
+    /// The end-of-document token, if the tokenizer has one under a common name.
+    pub fn end_of_document(&self) -> Option<(u32, String)> {
+        ENDS.iter().find_map(|name| Some((self.tokenizer.token_to_id(name)?, name.to_string())))
+    }
 
-        /// The end-of-document token, if the tokenizer has one under a common name.
-        pub fn end_of_document(&self) -> Option<(u32, String)> {
-            ENDS.iter().find_map(|name| Some((self.tokenizer.token_to_id(name)?, name.to_string())))
-        }
-
-        pub fn cut(&self, text: &str) -> Result<Vec<u32>, DataError> {
-            let bad = |why: String| DataError::BadTokenizer { path: self.path.clone(), why };
-            let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| bad(error.to_string()))?;
-            Ok(encoding.get_ids().to_vec())
-        }
+    pub fn cut(&self, text: &str) -> Result<Vec<u32>, DataError> {
+        let bad = |why: String| DataError::BadTokenizer { path: self.path.clone(), why };
+        let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| bad(error.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
     }
 }

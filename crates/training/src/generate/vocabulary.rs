@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::data::tokenized::parse;
 use headroom_record::atomic::FileError;
 use thiserror::Error;
 
@@ -11,9 +12,6 @@ pub enum VocabularyError {
     File(#[from] FileError),
     #[error("{} is not a tokenizer: {why}", path.display())]
     Unreadable { path: PathBuf, why: String },
-    #[cfg(not(feature = "tokenizers"))]
-    #[error("{} cannot be read: this program was built without tokenizers", .0.display())]
-    NotBuilt(PathBuf),
     #[error("the text cannot be tokenized: {0}")]
     NotCut(String),
 }
@@ -21,30 +19,22 @@ pub enum VocabularyError {
 pub enum Vocabulary {
     /// A token is a byte.
     Bytes,
-    #[cfg(feature = "tokenizers")]
     Tokenizer(Box<tokenizers::Tokenizer>),
 }
 
 impl Vocabulary {
-    #[cfg(feature = "tokenizers")]
     pub fn read(path: &Path) -> Result<Vocabulary, VocabularyError> {
         use headroom_record::reading;
         let bytes = reading::read(path, reading::CHECKPOINT).map_err(FileError::new("read", path))?;
         let unreadable =
             |error: tokenizers::Error| VocabularyError::Unreadable { path: path.to_path_buf(), why: error.to_string() };
-        Ok(Vocabulary::Tokenizer(Box::new(tokenizers::Tokenizer::from_bytes(bytes).map_err(unreadable)?)))
-    }
-
-    #[cfg(not(feature = "tokenizers"))]
-    pub fn read(path: &Path) -> Result<Vocabulary, VocabularyError> {
-        Err(VocabularyError::NotBuilt(path.to_path_buf()))
+        Ok(Vocabulary::Tokenizer(Box::new(parse(&bytes).map_err(unreadable)?)))
     }
 
     /// Tokenizes as training data is tokenized: without special tokens.
     pub fn tokens(&self, text: &str) -> Result<Vec<i32>, VocabularyError> {
         match self {
             Vocabulary::Bytes => Ok(text.bytes().map(i32::from).collect()),
-            #[cfg(feature = "tokenizers")]
             Vocabulary::Tokenizer(tokenizer) => {
                 let cut = tokenizer.encode_fast(text, false);
                 let cut = cut.map_err(|error| VocabularyError::NotCut(error.to_string()))?;
@@ -60,7 +50,6 @@ impl Vocabulary {
                 let bytes: Vec<u8> = tokens.iter().map(|token| u8::try_from(*token).unwrap_or(b'?')).collect();
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
-            #[cfg(feature = "tokenizers")]
             Vocabulary::Tokenizer(tokenizer) => {
                 let ids: Vec<u32> = tokens.iter().filter_map(|token| u32::try_from(*token).ok()).collect();
                 tokenizer.decode(&ids, true).map_err(|error| VocabularyError::NotCut(error.to_string()))

@@ -3,12 +3,14 @@
 use super::resumed::Resumed;
 use crate::kept;
 use crate::output;
+use crate::tokenizer::{OwnTokenizer, TextTokens};
 use crate::train::arguments::Arguments;
-use anyhow::{Context, ensure};
+use anyhow::ensure;
+use headroom_training::checkpoint::{CheckpointError, Companions};
 use headroom_training::data::{
-    BatchShape, CorpusSettings, DataSpec, Part, Source, SourceSettings, Split, TokenizerSettings, percent,
+    BatchShape, CorpusSettings, DataError, DataSpec, Part, Source, SourceSettings, Split, percent,
 };
-use std::path::{Path, PathBuf, absolute};
+use std::path::{PathBuf, absolute};
 
 pub struct Sources {
     pub training: Source,
@@ -18,7 +20,7 @@ pub struct Sources {
 /// Data options as requested.
 pub struct Wanted {
     pub data: String,
-    pub tokenizer: Option<PathBuf>,
+    pub text_tokens: TextTokens,
     pub text_column: Option<String>,
     /// Share at the end that is not trained on.
     pub held_out: f64,
@@ -30,18 +32,14 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    pub fn of(arguments: &Arguments, before: &Resumed) -> anyhow::Result<Wanted> {
+    /// `own` is the tokenizer of a loaded model.
+    pub fn of(arguments: &Arguments, before: &Resumed, own: Option<OwnTokenizer>) -> anyhow::Result<Wanted> {
         let flags = &arguments.data;
         let eval_every = flags.eval_every.or(before.eval_every).unwrap_or(0);
         let eval_data = flags.eval_data.clone().or(before.eval_data.clone());
         let mut wanted = Wanted {
             data: flags.data.clone().or(before.data.clone()).unwrap_or("synthetic".into()),
-            // Other data than the resumed run's does not use its tokenizer.
-            tokenizer: match (&flags.tokenizer, &flags.data) {
-                (Some(path), _) => Some(path.clone()),
-                (None, Some(_)) => None,
-                (None, None) => before.tokenizer.clone(),
-            },
+            text_tokens: TextTokens::choose(flags.tokenizer.as_ref(), own),
             text_column: match (&flags.text_column, &flags.data) {
                 (Some(column), _) => Some(column.clone()),
                 (None, Some(_)) => None,
@@ -99,6 +97,9 @@ impl Wanted {
     /// Opens the sources. `asked` is for training, without a tokenizer yet.
     pub fn open(&self, asked: &SourceSettings) -> anyhow::Result<Sources> {
         let training = self.open_training(asked, None)?;
+        if let Some(line) = training.ids_of_text().and_then(|ids| self.text_tokens.line(ids)) {
+            output::note(&line);
+        }
         let evaluation = match self.eval_every {
             0 => None,
             _ => Some(self.open_evaluation(&SourceSettings { shape: training.shape(), ..asked.clone() })?),
@@ -109,7 +110,10 @@ impl Wanted {
     /// Opens the training data in its own order, or in that of another part.
     pub fn open_training(&self, asked: &SourceSettings, order_of: Option<Part>) -> anyhow::Result<Source> {
         let spec = DataSpec::parse(&self.data)?;
-        let tokenizer = self.tokenizer.as_deref().map(tokenizer).transpose()?;
+        if self.text_tokens.is_asked() && !spec.is_text() {
+            return Err(DataError::TokenizerWithoutText(spec.to_string()).into());
+        }
+        let tokenizer = if spec.is_text() { self.text_tokens.settings()? } else { None };
         ensure!(
             self.text_column.is_none() || matches!(spec, DataSpec::Corpus { .. }),
             "--text-column has no effect on {spec}\n  help: use it with JSONL files"
@@ -120,10 +124,7 @@ impl Wanted {
 
     fn open_evaluation(&self, asked: &SourceSettings) -> anyhow::Result<Source> {
         let spec = DataSpec::parse(self.eval_data.as_deref().unwrap_or(&self.data))?;
-        let tokenizer = match (&self.tokenizer, &spec) {
-            (Some(path), spec) if spec.is_text() => Some(tokenizer(path)?),
-            _ => None,
-        };
+        let tokenizer = if spec.is_text() { self.text_tokens.settings()? } else { None };
         let part = match &self.eval_data {
             None if self.held_out > 0.0 => Part::Last(self.held_out),
             _ => Part::Whole,
@@ -145,6 +146,30 @@ impl Wanted {
             refuse_other("--eval-batch-size", given, &spec, brought.batch_size)?;
         }
         Ok(source)
+    }
+
+    /// The tokenizer of the data that is text, with its full path. A resumed run keeps the path that it began with: its
+    /// checkpoint holds a copy.
+    pub fn tokenizer(&self, before: &Resumed) -> anyhow::Result<Option<PathBuf>> {
+        if !self.text_tokens.is_asked() && before.tokenizer.is_some() {
+            return Ok(before.tokenizer.clone());
+        }
+        let names = [Some(self.data.as_str()), self.eval_data.as_deref().filter(|_| self.eval_every > 0)];
+        for name in names.into_iter().flatten() {
+            if DataSpec::parse(name)?.is_text() {
+                return Ok(self.text_tokens.path.as_ref().map(|path| absolute(path).unwrap_or(path.clone())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The files to save beside the model, given those it was loaded with.
+    pub fn companions(&self, training: &Source, loaded: Companions) -> Result<Companions, CheckpointError> {
+        // Tokens and generators say nothing about the tokenizer.
+        match training.ids_of_text() {
+            Some(_) => self.text_tokens.companions(loaded),
+            None => Ok(loaded),
+        }
     }
 
     fn corpus(&self) -> CorpusSettings {
@@ -220,9 +245,4 @@ pub fn whole(given: &str) -> String {
         "synthetic" | "markov" => given.into(),
         path => absolute(path).map_or(path.into(), |path| path.display().to_string()),
     }
-}
-
-pub fn tokenizer(path: &Path) -> anyhow::Result<TokenizerSettings> {
-    let cache = kept::folder().context("there is no folder to cache tokens in\n  help: set HEADROOM_HOME or HOME")?;
-    Ok(TokenizerSettings { path: path.to_path_buf(), cache: cache.join("tokens") })
 }

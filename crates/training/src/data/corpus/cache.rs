@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::super::spec::TokenWidth;
 use super::super::synthetic::small_vocabulary;
 use super::super::tokenized::{Cutter, Stop, write_whole};
-use super::super::{DEFAULT_TEXT_COLUMN, DataError, SourceSettings};
+use super::super::{BYTE_IDS, DEFAULT_TEXT_COLUMN, DataError, SourceSettings};
 use super::documents::{self, Take};
 use super::files::{self, DataFile};
 
@@ -41,6 +41,8 @@ pub struct Kept {
     pub documents: Vec<Document>,
     /// Description of the tokens.
     pub unit: String,
+    /// Vocabulary size that they need.
+    pub ids: usize,
     tokens: u64,
 }
 
@@ -99,7 +101,7 @@ impl Kept {
     }
 
     fn of(path: PathBuf, cut: &Cut, (documents, tokens): (Vec<Document>, u64)) -> Kept {
-        Kept { path, width: cut.width(), documents, unit: cut.unit(), tokens }
+        Kept { path, width: cut.width(), documents, unit: cut.unit(), ids: cut.ids(), tokens }
     }
 
     /// Start of the document that holds this token.
@@ -132,7 +134,7 @@ impl Cut {
         Ok(match &settings.tokenizer {
             Some(tokenizer) => Cut::Tokenizer(Box::new(Cutter::open(tokenizer, settings.vocab_size)?)),
             None => {
-                small_vocabulary("text with byte tokens", 256, settings.vocab_size)?;
+                small_vocabulary("text with byte tokens", BYTE_IDS, settings.vocab_size)?;
                 Cut::Bytes
             }
         })
@@ -143,6 +145,13 @@ impl Cut {
             Cut::Bytes => TokenWidth::U8,
             Cut::Tokenizer(cutter) if cutter.needed() <= 1 << 16 => TokenWidth::U16,
             Cut::Tokenizer(_) => TokenWidth::U32,
+        }
+    }
+
+    fn ids(&self) -> usize {
+        match self {
+            Cut::Bytes => BYTE_IDS,
+            Cut::Tokenizer(cutter) => cutter.needed(),
         }
     }
 
@@ -275,7 +284,7 @@ mod tests {
 
     fn kept(documents: &[Document], tokens: u64) -> Kept {
         let (path, width) = (PathBuf::from("a.tokens"), TokenWidth::U16);
-        Kept { path, width, documents: documents.to_vec(), unit: "tokens".into(), tokens }
+        Kept { path, width, documents: documents.to_vec(), unit: "tokens".into(), ids: 9, tokens }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Checkpoints as their users see them: saved, loaded back, kept, shared, and refused by name when something differs.
 
+mod dtypes;
+
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 use headroom_training::checkpoint::{
-    Checkpoint, CheckpointError, Content, HfConfig, OptimizerSettings, Saver, Snapshot, TensorSpec, TrainingState,
-    whole_tensors,
+    Checkpoint, CheckpointError, Companions, Content, HfConfig, OptimizerSettings, Saver, Snapshot, TensorSpec,
+    TrainingState, whole_tensors,
 };
 use headroom_training::models::ModelConfig;
 use headroom_training::optimizer::{FIRST_MOMENT, MOMENTUM, SECOND_MOMENT};
@@ -74,7 +76,7 @@ fn values(content: Content, tensor: &TensorSpec) -> Vec<f32> {
 
 fn save(saver: &mut Saver, config: &HfConfig, step: u64) {
     let (tensors, state) = (tensors_of(config), state(step));
-    let snapshot = Snapshot { config, tensors: &tensors, state: &state };
+    let snapshot = Snapshot { config, tensors: &tensors, state: &state, companions: &Companions::default() };
     saver
         .save(snapshot, &mut |content, name, take| {
             let tensor = tensors.iter().find(|tensor| tensor.name == name).unwrap();
@@ -166,7 +168,7 @@ fn a_tensor_longer_than_one_piece_comes_back_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let tensors = [TensorSpec::new("long", &[3, 70_001]).with_states(&[FIRST_MOMENT, SECOND_MOMENT])];
     let state = state(1);
-    let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state };
+    let snapshot = Snapshot { config: &config, tensors: &tensors, state: &state, companions: &Companions::default() };
     let long = values(Content::Weight, &tensors[0]);
     saver(&folder, 1).save(snapshot, &mut |_, _, take| long.chunks(100_000).try_for_each(take)).unwrap();
     let read = load(folder.path(), &tensors, Part::All).unwrap();
