@@ -1,5 +1,6 @@
 //! Runs the script in separate processes, each in its own folder, and reads what the hook recorded.
 
+use super::hook_parts::PARTS;
 use super::measurements::Measurements;
 use super::scratch::{Original, Scratch};
 use crate::record::{HOOK, python_path};
@@ -16,18 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-
-/// Parts of the hook that are loaded when a script is measured.
-const PARTS: [(&str, &str); 8] = [
-    ("measure.py", include_str!("../../record/parts/measure.py")),
-    ("moments.py", include_str!("../../record/parts/moments.py")),
-    ("moved.py", include_str!("../../record/parts/moved.py")),
-    ("losses.py", include_str!("../../record/parts/losses.py")),
-    ("batches.py", include_str!("../../record/parts/batches.py")),
-    ("facts.py", include_str!("../../record/parts/facts.py")),
-    ("places.py", include_str!("../../record/parts/places.py")),
-    ("surroundings.py", include_str!("../../record/parts/surroundings.py")),
-];
 
 /// Polling interval of a process.
 const GLANCE: Duration = Duration::from_millis(20);
