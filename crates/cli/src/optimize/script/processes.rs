@@ -37,6 +37,9 @@ const MOST_LINES: usize = 20;
 /// second.
 const TIMED_SECONDS: &str = "2";
 
+/// The most batches per loader whose digests a proof takes: those on both sides of an epoch's end.
+const PROOF_BATCHES: &str = "64";
+
 /// The number of steps, and the seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Measuring {
@@ -278,6 +281,11 @@ impl Runner for Processes<'_> {
                 Way::Moved(rounding, number) => {
                     command.env("HEADROOM_MEASURE_MOVE_WEIGHTS", rounding.share().to_string());
                     command.env("HEADROOM_MEASURE_MOVE_NUMBER", number.to_string());
+                }
+                Way::Proof { cuts_epochs } => {
+                    let half = if cuts_epochs { (measuring.warmup + measuring.timed) / 2 } else { 0 };
+                    command.env("HEADROOM_MEASURE_REREAD", "1").env("HEADROOM_MEASURE_CUT", half.to_string());
+                    command.env("HEADROOM_MEASURE_SECONDS", "0").env("HEADROOM_MEASURE_BATCHES", PROOF_BATCHES);
                 }
                 Way::OtherDropout(number) => {
                     command.env("HEADROOM_MEASURE_OTHER_DROPOUT", number.to_string());
