@@ -51,3 +51,23 @@ def check_a_large_file_that_the_script_writes_over_stays_as_it_was(place):
         "writes", options, command, beside=lambda work: (work / "large.bin").write_bytes(content)
     )
     assert record["dry_run"] and (work / "large.bin").read_bytes() == content, printed
+
+
+def check_workers_that_would_miss_a_level_per_epoch_are_refused(place):
+    """Every epoch is longer than the steps that are compared."""
+    options = f"{SHORT} --only loader-workers --time-limit 4m"
+    work, record, printed = place.optimize("level", options, "varying.py level --read-seconds 0.005")
+    (row,) = [row for row in record["remedies"] if row["was_tried"]]
+    assert record["kept"] == [] and row["speedup"] > 1.2, printed
+    assert row["outcome"].startswith("not kept: its batches are wrong"), printed
+    assert "`level` is 0 in the workers and 1 in the script" in row["outcome"], printed
+    assert unchanged(work)
+
+
+def check_a_script_that_no_seed_fixes_is_not_decided_and_told_why(place):
+    options = f"{SHORT} --only loader-workers --time-limit 4m"
+    work, record, printed = place.optimize("unseeded", options, "varying.py default-rng --read-seconds 0.005")
+    (row,) = [row for row in record["remedies"] if row["was_tried"]]
+    assert record["kept"] == [] and "cannot be decided" in row["outcome"], printed
+    assert "numpy.random.default_rng().random())` (varying.py:" in record["own_loss_sources"][0], record
+    assert "draws from the system" in printed and unchanged(work), printed

@@ -9,8 +9,10 @@ pub mod gates;
 pub mod note;
 pub mod outcome;
 pub mod places;
+mod rereading;
 mod runs;
 pub mod search;
+pub mod variation;
 
 use crate::remedies::{Class, Remedy, Rounding};
 use note::Note;
@@ -115,6 +117,8 @@ pub enum Way {
     Moved(Rounding, u32),
     /// Dropout draws other random numbers, seeded with this one.
     OtherDropout(u32),
+    /// Not timed: batches of loader workers are read again, and epochs are cut short if asked.
+    Proof { cuts_epochs: bool },
     /// With the patch in the script's files and no remedy from outside.
     Patched,
 }

@@ -22,6 +22,9 @@ pub struct ScriptRecord {
     pub baseline_memory_mb: Option<f64>,
     /// Largest relative difference of the losses between two runs of the unmodified script.
     pub own_loss_spread: f64,
+    /// Calls of the script that make its seeded runs differ, as sentences; empty if they do not, or none was found.
+    #[serde(default)]
+    pub own_loss_sources: Vec<String>,
     /// By priority.
     pub findings: Vec<ScriptFinding>,
     /// Those that were tried come first, in the order of the trials.
@@ -249,6 +252,7 @@ mod tests {
             timed_steps: 20,
             baseline_memory_mb: Some(100.0),
             own_loss_spread: 0.0,
+            own_loss_sources: vec![],
             findings: vec![ScriptFinding {
                 code: "TR1".into(),
                 name: "no-tensor-cores".into(),

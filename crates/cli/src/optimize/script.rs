@@ -2,6 +2,7 @@
 //! verifies each, and writes the equivalent patch.
 
 mod arguments;
+mod hook_parts;
 mod measurements;
 mod processes;
 mod proposal;

@@ -13,6 +13,8 @@ CLASS = "same"
 AHEAD = 8
 PREFETCH = 4
 MOST = 16
+# Workers that the script itself asked for, by data set: frameworks make loaders anew from ones that were changed.
+OWN = {}
 
 
 def applies(facts):
@@ -46,14 +48,21 @@ def replace(hook, module):
 
     @functools.wraps(original)
     def init(self, dataset, *arguments, **named):
+        own = (asked_for(arguments, named), bool(named.get("persistent_workers")))
         original(self, dataset, *arguments, **(change(dataset, arguments, named) or named))
+        # The data set is kept alive, so that no other gets its id.
+        self._headroom_own = OWN.setdefault(id(dataset), (dataset, own))[1]
 
     module.DataLoader.__init__ = init
 
 
-def changed(hook, module, dataset, arguments, named):
+def asked_for(arguments, named):
     # Positions after the dataset: batch_size, shuffle, sampler, batch_sampler, num_workers.
-    workers = arguments[4] if len(arguments) > 4 else named.get("num_workers", 0)
+    return arguments[4] if len(arguments) > 4 else named.get("num_workers", 0)
+
+
+def changed(hook, module, dataset, arguments, named):
+    workers = asked_for(arguments, named)
     if on_device(dataset):
         hook.nothing("its data is on the device already")
         return named

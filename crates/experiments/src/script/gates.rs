@@ -2,6 +2,7 @@
 //! steps, all finite, in the same memory, and not slower.
 
 use super::note::{Loader, Note};
+use super::{rereading, variation};
 use crate::gates::{Answer, Gate};
 use crate::remedies::Class;
 use crate::turns::Speedup;
@@ -30,8 +31,9 @@ const JUMPS: usize = 8;
 const JUMP: f64 = 4.0;
 
 /// If a loader draws other random numbers, losses may deviate by this many times the spread of runs with other draws:
-/// two such runs do not show the extremes.
+/// two such runs do not show the extremes. Never by more than this share, beyond which a loss says nothing.
 const OTHER_LOADING: f64 = 2.0;
+const MOST_DRAWN: f64 = 0.25;
 
 /// Runs of a variant, and the runs they are compared with.
 #[derive(Clone, Debug, Default)]
@@ -49,12 +51,15 @@ pub struct Proof {
     pub other_loadings: Vec<Note>,
     /// Runs of the variant with comparable random numbers.
     pub proofs: Vec<Note>,
+    /// Whether the variant has other loader workers, and its batches were to be read again.
+    pub rereads: bool,
 }
 
 /// Every gate for the kept variant except speed: each link of the chain from the unmodified script, and the whole.
 pub fn correct(originals: &[Note], kept: &[Note], links: &[Proof]) -> Vec<Gate> {
     let mut gates: Vec<Gate> = vec![];
-    for gate in links.iter().flat_map(Proof::gates) {
+    // The last ones reach furthest: where they are equally close to their limits, theirs are shown.
+    for gate in links.iter().rev().flat_map(Proof::gates) {
         match gates.iter_mut().find(|known| known.name == gate.name) {
             Some(known) if worse(&gate, known) => *known = gate,
             Some(_) => {}
@@ -93,7 +98,8 @@ pub fn of_patch(originals: &[Note], proof: &Proof) -> Vec<Gate> {
 }
 
 /// Names of the gates, and their names for the patched copy.
-const PATCH: [(&str, &str); 6] = [
+const PATCH: [(&str, &str); 7] = [
+    ("loading", "patch_loading"),
     ("losses", "patch_losses"),
     ("gradients", "patch_gradients"),
     ("batches", "patch_batches"),
@@ -159,10 +165,14 @@ struct Compared {
     /// Whether the largest value is that of the step rather than of the run.
     by_step: bool,
     least: f64,
+    /// The most that rounding may ever explain, and the most by which sums in another order differ in the first steps.
+    ceiling: f64,
+    rounding: f64,
 }
 
-const LOSSES: Compared = Compared { read: losses_of, by_step: false, least: LEAST_LOSS };
-const GRADIENTS: Compared = Compared { read: gradients_of, by_step: true, least: LEAST_GRADIENT };
+const LOSSES: Compared = Compared { read: losses_of, by_step: false, least: LEAST_LOSS, ceiling: 0.1, rounding: 1e-4 };
+const GRADIENTS: Compared =
+    Compared { read: gradients_of, by_step: true, least: LEAST_GRADIENT, ceiling: 0.5, rounding: 1e-2 };
 
 impl Compared {
     fn differences(&self, want: &Note, have: &Note) -> Vec<f64> {
@@ -189,19 +199,17 @@ impl Compared {
     /// Compares each run step by step with the nearest reference run: if runs differ by themselves, any of them is
     /// correct. The figure is that of the step that comes closest to its limit or exceeds it most.
     fn held(&self, proof: &Proof, least: f64) -> Held {
-        let apart = if proof.other_loadings.is_empty() { 1.0 } else { OTHER_LOADING };
-        let spread = (apart * self.spread(&proof.references)).max(self.spread(&proof.originals));
-        let allowed = self.allowed(proof, least.max(spread));
+        if !proof.moved.is_empty() && self.is_unexplained(&proof.originals, least) {
+            // Perturbed runs differ for the same reason as the others, and would measure that.
+            return self.held(&Proof { moved: vec![], ..proof.clone() }, least);
+        }
+        let own = self.own_variation(proof, &self.allowed(proof, least, least));
+        // A script that varies by itself does not show the effect of other draws.
+        let is_drawn = own.is_none() && !proof.other_loadings.is_empty();
+        let drawn = if is_drawn { OTHER_LOADING * self.spread(&proof.references) } else { 0.0 };
+        let allowed = self.allowed(proof, least.max(drawn.min(MOST_DRAWN)), least);
         let worst = |have: &Note| {
-            let of = |want: &Note| {
-                let steps = self.differences(want, have);
-                let mut steps: Vec<(f64, f64)> = steps.into_iter().zip(allowed.iter().copied()).collect();
-                steps.sort_by(|left, right| nearer(*right, *left));
-                let most = *steps.first()?;
-                // A script that amplifies rounding jumps at some steps, which differ from run to run.
-                let excused = if proof.moved.is_empty() { 0 } else { steps.len() / JUMPS };
-                Some(if most.0 > JUMP * most.1 { most } else { steps[excused] })
-            };
+            let of = |want: &Note| self.worst_step(want, have, &allowed, !proof.moved.is_empty());
             let nearest = proof.references.iter().filter_map(of).min_by(|left, right| nearer(*left, *right));
             nearest.unwrap_or((f64::INFINITY, least))
         };
@@ -209,32 +217,70 @@ impl Compared {
         let (figure, limit) = all.unwrap_or((f64::INFINITY, least));
         let why = match limit {
             limit if limit <= least => format!("the share allowed for `{}` remedies", proof.class.name()),
-            limit if limit <= spread && apart > 1.0 => {
-                format!("{apart} times the effect of other random numbers in data loading")
+            limit if limit <= drawn => {
+                format!(
+                    "{OTHER_LOADING} times the effect of other random numbers in data loading, at most {MOST_DRAWN}"
+                )
             }
-            limit if limit <= spread => "the spread of runs of the script itself".to_string(),
             _ => format!(
-                "{MOVED} times the effect of rounding its weights, or of other dropout, by that step (runs of that kind: {})",
-                proof.moved.len()
+                "{MOVED} times the effect of rounding its weights, or of other dropout, by that step (runs of that kind: \
+                 {}), at most {}",
+                proof.moved.len(),
+                self.ceiling
             ),
         };
-        Held { figure, limit, why, steps: allowed.len() }
+        let varies = own.or((drawn > MOST_DRAWN).then_some(drawn / OTHER_LOADING));
+        Held { figure, limit, why, steps: allowed.len(), varies }
     }
 
-    /// Limits by step: at least `least`, and more if perturbed runs have deviated further by then. Deviations grow with
-    /// the steps, so early limits stay tight; the first few steps share theirs, since a single step may be close by
-    /// chance.
-    fn allowed(&self, proof: &Proof, least: f64) -> Vec<f64> {
+    /// Figure and limit of the step that exceeds its limit most. A script that amplifies rounding jumps at some steps,
+    /// which differ from run to run: these are excused if `may_jump`.
+    fn worst_step(&self, want: &Note, have: &Note, allowed: &[f64], may_jump: bool) -> Option<(f64, f64)> {
+        let steps = self.differences(want, have);
+        let mut steps: Vec<(f64, f64)> = steps.into_iter().zip(allowed.iter().copied()).collect();
+        steps.sort_by(|left, right| nearer(*right, *left));
+        let most = *steps.first()?;
+        let excused = if may_jump { steps.len() / JUMPS } else { 0 };
+        Some(if most.0 > JUMP * most.1 { most } else { steps[excused] })
+    }
+
+    /// Whether runs of the unmodified script differ by more than `least`, and not by rounding: from the beginning, or by
+    /// draws that are known.
+    fn is_unexplained(&self, runs: &[Note], least: f64) -> bool {
+        let pairs = runs.iter().enumerate().flat_map(|(at, one)| runs[at + 1..].iter().map(move |other| (one, other)));
+        let mut apart = pairs.map(|(one, other)| self.differences(one, other));
+        let has_source = !variation::sources(runs).is_empty();
+        apart.any(|steps| {
+            let begins = steps.iter().take(FIRST).any(|one| *one > self.rounding);
+            steps.iter().any(|one| *one > least) && (begins || has_source)
+        })
+    }
+
+    /// The difference between two runs of the unmodified script, if it is more than a remedy is allowed: then nothing
+    /// can be compared. No limit is widened by it, since what explains it is not known.
+    fn own_variation(&self, proof: &Proof, allowed: &[f64]) -> Option<f64> {
+        let runs = &proof.originals;
+        let pairs = runs.iter().enumerate().flat_map(|(at, one)| runs[at + 1..].iter().map(move |other| (one, other)));
+        let worst = pairs.filter_map(|(one, other)| self.worst_step(one, other, allowed, !proof.moved.is_empty()));
+        let beyond = worst.filter(|(figure, limit)| figure > limit).map(|(figure, _)| figure);
+        beyond.reduce(f64::max)
+    }
+
+    /// Limits by step: at least `least`, and more if perturbed runs have deviated further by then, up to the ceiling.
+    /// Deviations grow with the steps, so early limits stay tight; the first few steps share theirs, since a single step
+    /// may be close by chance. Steps beyond those of a perturbed run have the limit of its last.
+    fn allowed(&self, proof: &Proof, least: f64, of_class: f64) -> Vec<f64> {
         let steps = proof.references.iter().map(|note| (self.read)(note).len()).max().unwrap_or(0);
         let mut allowed = vec![least; steps];
         let Some(want) = proof.originals.first().or(proof.references.first()) else { return allowed };
+        let ceiling = self.ceiling.max(of_class);
         for note in &proof.moved {
-            let apart: Vec<f64> =
-                self.differences(want, note).into_iter().map(|one| if one.is_finite() { one } else { 0.0 }).collect();
-            let mut most = apart.iter().take(FIRST).copied().fold(0.0, f64::max);
-            for (limit, apart) in allowed.iter_mut().zip(apart) {
-                most = most.max(apart);
-                *limit = limit.max(MOVED * most);
+            let apart = self.differences(want, note);
+            let apart = |at: usize| apart.get(at).copied().filter(|one| one.is_finite()).unwrap_or(0.0);
+            let mut most = (0..FIRST).map(apart).fold(0.0, f64::max);
+            for (at, limit) in allowed.iter_mut().enumerate() {
+                most = most.max(apart(at));
+                *limit = limit.max((MOVED * most).min(ceiling));
             }
         }
         allowed
@@ -246,6 +292,22 @@ struct Held {
     limit: f64,
     why: String,
     steps: usize,
+    /// The difference between runs of the unmodified script, if it is too large to compare others with them.
+    varies: Option<f64>,
+}
+
+impl Held {
+    fn gate(self, name: &'static str, what: &str, originals: &[Note]) -> Gate {
+        let Held { figure, limit, why, varies, .. } = self;
+        let mut found = gate(name, figure, limit, format!("{what}; limit: {why}"));
+        if let Some(own) = varies.filter(|_| !found.passed()) {
+            found.answer = Answer::Undecided;
+            let sources = variation::sources(originals);
+            let sources = if sources.is_empty() { "no cause was found".into() } else { sources.join("; ") };
+            found.about += &format!("; runs of the unchanged script differ by {own:.1e} themselves ({sources})");
+        }
+        found
+    }
 }
 
 /// Relative spread of the losses of the unmodified script.
@@ -256,7 +318,12 @@ pub fn spread(originals: &[Note]) -> f64 {
 impl Proof {
     /// Gates of one link.
     pub fn gates(&self) -> Vec<Gate> {
-        let mut gates = vec![self.losses()];
+        let mut gates: Vec<Gate> = self.rereads.then(|| rereading::loading(&self.proofs)).into_iter().collect();
+        if self.references.is_empty() {
+            // Loading draws other numbers, so that only the batches themselves can be compared.
+            return gates;
+        }
+        gates.push(self.losses());
         gates.extend(self.gradients());
         gates.extend(self.batches());
         gates
@@ -267,6 +334,11 @@ impl Proof {
         self.excess() <= 1.0
     }
 
+    /// Whether runs of the unmodified script differ for a reason that no perturbed run shows.
+    pub fn varies_unexplained(&self) -> bool {
+        LOSSES.is_unexplained(&self.originals, self.class.tolerance())
+    }
+
     /// How far losses or gradients differ, as a multiple of the limit.
     pub fn excess(&self) -> f64 {
         let share = |gate: Gate| if gate.figure == 0.0 { 0.0 } else { gate.figure / gate.limit };
@@ -274,9 +346,17 @@ impl Proof {
     }
 
     pub fn losses(&self) -> Gate {
-        let Held { figure, limit, why, steps } = LOSSES.held(self, self.class.tolerance());
-        let about = format!("relative difference of the losses over {steps} steps; limit: {why}");
-        gate("losses", figure, limit, about)
+        let held = LOSSES.held(self, self.class.tolerance());
+        let ends =
+            self.proofs.iter().map(|note| note.epoch_ends.iter().filter(|end| **end < held.steps as u64).count());
+        let ends = match ends.min().unwrap_or(0) {
+            0 if self.proofs.iter().all(|note| note.loaders.is_empty()) => String::new(),
+            0 => ", no epoch's end among them".into(),
+            1 => ", an epoch's end among them".into(),
+            count => format!(", {count} ends of epochs among them"),
+        };
+        let what = format!("relative difference of the losses over {} steps{ends}", held.steps);
+        held.gate("losses", &what, &self.originals)
     }
 
     /// Gradient norms: they reveal differences in a script that learns too slowly for its losses to show them. `None`
@@ -285,9 +365,9 @@ impl Proof {
         if self.references.iter().chain(&self.proofs).all(|note| note.gradients.is_empty()) {
             return None;
         }
-        let Held { figure, limit, why, .. } = GRADIENTS.held(self, self.class.gradient_tolerance());
-        let about = format!("relative difference of the gradient norm over all parameters, early on; limit: {why}");
-        Some(gate("gradients", figure, limit, about))
+        let held = GRADIENTS.held(self, self.class.gradient_tolerance());
+        let what = "relative difference of the gradient norm over all parameters, early on";
+        Some(held.gate("gradients", what, &self.originals))
     }
 
     /// Digests of the first batches. If loading draws random numbers, only those parts of a batch are compared that do

@@ -28,6 +28,8 @@ pub struct Note {
     /// Empty if there is no loader.
     #[serde(deserialize_with = "or_empty")]
     pub samples: Vec<Option<u64>>,
+    /// Steps that had been taken when an epoch of the training ended.
+    pub epoch_ends: Vec<u64>,
     pub loaders: Vec<Loader>,
     pub modules: Vec<Module>,
     pub optimizers: Vec<Optimizer>,
@@ -37,6 +39,9 @@ pub struct Note {
     pub peak_reserved_bytes: Option<u64>,
     pub peak_resident_bytes: Option<u64>,
     pub seeds_itself: bool,
+    /// The script's own draws from the system, and the seeds that it set itself.
+    pub entropy: Vec<SeedSource>,
+    pub seeds: Vec<SeedSource>,
     pub exception: Option<String>,
     pub problems: Vec<Problem>,
     pub remedies: BTreeMap<String, Applied>,
@@ -68,11 +73,43 @@ pub struct Compile {
 pub struct Loader {
     pub digests: Vec<String>,
     pub draws_random: Option<bool>,
+    pub batches: u64,
+    pub iterable: bool,
+    /// The result of reading batches of workers again; only in proofs, and with workers.
+    pub reread: Option<Reread>,
     pub workers: u64,
     pub persistent: bool,
     /// Batches that each worker prefetches.
     pub prefetch: Option<u64>,
     pub pinned: bool,
+}
+
+/// Batches of workers, read again as the unmodified script would have read them.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct Reread {
+    pub batches: u64,
+    pub samples: u64,
+    pub different: u64,
+    /// Samples of which only parts could be compared.
+    pub partly: u64,
+    /// Batches that could not be read again.
+    pub unread: u64,
+    pub why: Option<String>,
+    pub example: Option<String>,
+    /// Sentences that name what differs between the workers' data set and the script's.
+    pub fields: Vec<String>,
+}
+
+/// A call of the script's own files that draws from the system, or that sets a seed.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub struct SeedSource {
+    pub what: String,
+    pub value: String,
+    pub file: String,
+    pub line: u64,
+    pub code: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]

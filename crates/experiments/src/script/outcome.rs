@@ -35,6 +35,8 @@ pub enum Outcome {
     /// May be much faster, or slower: time was short, or processes vary too much.
     Undecided(Doubt),
     Slower,
+    /// Faster, but its workers deliver other batches than the script reads itself, and how.
+    WrongBatches(String),
     /// Faster, but refused by a gate: its name, figure and limit.
     Refused(&'static str, f64, f64),
     NothingToDo(String),
@@ -50,6 +52,10 @@ pub enum Doubt {
     Time,
     /// Faster, but there was no time for the processes that prove its losses.
     Proof,
+    /// Faster, but runs of the unmodified script differ by more than losses may move.
+    Varies,
+    /// Faster, but none of its workers' batches could be read again.
+    Loading,
 }
 
 impl Outcome {
@@ -62,7 +68,8 @@ impl Outcome {
 
     /// Whether more time or a quieter machine could settle it.
     pub fn is_open(&self) -> bool {
-        matches!(self, Outcome::Undecided(_) | Outcome::NotTried(_) | Outcome::TooLong(_))
+        let settled = matches!(self, Outcome::Undecided(Doubt::Varies | Doubt::Loading));
+        !settled && matches!(self, Outcome::Undecided(_) | Outcome::NotTried(_) | Outcome::TooLong(_))
     }
 
     pub fn words(&self) -> String {
@@ -81,7 +88,17 @@ impl Outcome {
                 "not decided: it is faster, and too little time was left to prove that its losses match the script's"
                     .into()
             }
+            // Neither time nor a quiet machine would decide these two.
+            Outcome::Undecided(Doubt::Varies) => {
+                "not kept: it is faster, and cannot be decided, since runs of the unchanged script differ by more than its \
+                 losses may"
+                    .into()
+            }
+            Outcome::Undecided(Doubt::Loading) => {
+                "not kept: it is faster, and cannot be decided, since no batch of its workers could be read again".into()
+            }
             Outcome::Slower => "slower".into(),
+            Outcome::WrongBatches(how) => format!("not kept: its batches are wrong: {how}"),
             Outcome::Refused("losses", share, limit) => {
                 format!("not kept: its losses differ by {share:.1e} relative, {limit:.1e} allowed")
             }

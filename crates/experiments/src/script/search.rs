@@ -44,7 +44,10 @@ const SMALLER: f64 = 0.95;
 const AS_FAST: f64 = 0.97;
 
 /// Gates that more processes may turn into a pass.
-const PROVED: [&str; 3] = ["losses", "gradients", "batches"];
+const PROVED: [&str; 4] = ["losses", "gradients", "batches", "loading"];
+
+/// Gates without whose answer nothing is kept.
+const DECIDED: [&str; 3] = ["losses", "gradients", "loading"];
 
 /// How often a comparison is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,8 @@ pub struct Search<'a> {
     other_loadings: Vec<Note>,
     /// Perturbed runs of the unmodified script.
     moved: Vec<(Way, Note)>,
+    /// Runs that read batches again and end epochs early, by variant.
+    across: Vec<(usize, Note)>,
     /// Total time, and seconds of the longest process that did not compile.
     limit: f64,
     longest: f64,
@@ -106,6 +111,7 @@ impl<'a> Search<'a> {
             proved: BTreeMap::new(),
             other_loadings: vec![],
             moved: vec![],
+            across: vec![],
             limit,
             longest: 0.0,
             compiled: BTreeMap::new(),
@@ -320,13 +326,18 @@ impl<'a> Search<'a> {
     /// Why a faster or smaller variant is not kept: a gate fails, or there was no time to prove that none does.
     fn refusal(&mut self, own: usize) -> Option<Outcome> {
         let link = self.prove(own);
-        let gates = correct(self.originals(), &self.measured[own].notes, &[self.proof(&link)]);
+        let gates = correct(self.originals(), &self.measured[own].notes, &self.proofs(&link));
         let is_open = |gate: &Gate| link.lacks_time && PROVED.contains(&gate.name);
-        let mut failed: Vec<Gate> = gates.into_iter().filter(|gate| gate.answer == Answer::Fail).collect();
-        failed.sort_by_key(is_open);
-        let outcome = failed.first().map(|gate| match is_open(gate) {
-            true => Outcome::Undecided(Doubt::Proof),
-            false => Outcome::Refused(gate.name, gate.figure, gate.limit),
+        let needs_answer = |gate: &Gate| gate.answer == Answer::Undecided && DECIDED.contains(&gate.name);
+        let is_against = |gate: &Gate| gate.answer == Answer::Fail || needs_answer(gate);
+        let mut against: Vec<Gate> = gates.into_iter().filter(is_against).collect();
+        against.sort_by_key(|gate| (is_open(gate), gate.answer != Answer::Fail));
+        let outcome = against.first().map(|gate| match (gate.answer, gate.name) {
+            _ if is_open(gate) => Outcome::Undecided(Doubt::Proof),
+            (Answer::Fail, "loading") => Outcome::WrongBatches(gate.about.clone()),
+            (Answer::Fail, _) => Outcome::Refused(gate.name, gate.figure, gate.limit),
+            (_, "loading") => Outcome::Undecided(Doubt::Loading),
+            _ => Outcome::Undecided(Doubt::Varies),
         });
         self.proved.insert(own, link);
         outcome
@@ -410,6 +421,10 @@ pub fn repeats_itself(originals: &[Note]) -> bool {
 #[cfg(test)]
 #[path = "search_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "search_epochs_tests.rs"]
+mod epochs_tests;
 
 #[cfg(test)]
 #[path = "search_simulated_tests.rs"]

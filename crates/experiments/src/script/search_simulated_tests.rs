@@ -1,7 +1,7 @@
 //! The search over simulated GPU scripts: a process takes many seconds to start, and a minute or two to compile at
 //! first.
 
-use super::tests::{REPEATS, candidate};
+use super::tests::{REPEATS, candidate, reread};
 use super::*;
 use crate::script::note::{Applied, Loader, MadeAhead, Module};
 use std::collections::BTreeSet;
@@ -58,6 +58,14 @@ impl Simulated<'_> {
         Simulated { script, left, runs: 0, ways, code, patched: Variant::default(), wrong: 0.0 }
     }
 
+    fn loaders(&self, variant: &Variant, way: Way) -> Vec<Loader> {
+        let (draws_random, reread) = (Some(self.script.draws), reread(variant, way));
+        // nanoGPT reads its batches itself.
+        let is_loader = self.script.name != "nanoGPT";
+        let loader = Loader { draws_random, reread, batches: 25, ..Loader::default() };
+        is_loader.then_some(loader).into_iter().collect()
+    }
+
     fn note(&self, variant: &Variant, way: Way) -> Note {
         let noise = 1.0 + 0.004 * ((self.runs * 7 % 5) as f64 / 2.0 - 1.0);
         let seconds = self.script.step / self.script.speed(variant) * noise;
@@ -67,13 +75,13 @@ impl Simulated<'_> {
             Way::Moved(_, 1) => 3e-5,
             Way::Moved(..) => 2e-4,
             Way::OtherDropout(_) => 3e-3,
-            Way::OtherLoading(number) => 6e-3 * f64::from(number),
+            Way::OtherLoading(number) => 2e-3 * f64::from(number),
             _ if compiled => 4e-3,
             _ if variant.names().contains(&"tf32") => 3e-4,
             _ => 0.0,
         } + if variant.is_empty() { 0.0 } else { self.wrong };
         let loads = self.script.draws && variant.names().contains(&"loader-workers");
-        let share = if loads { share - 5e-3 } else { share };
+        let share = if loads { share - 2e-3 } else { share };
         let losses = (0..25).map(|at| vec![Some(4.0 * (1.0 + share * 1.15f64.powi(at)))]).collect();
         let did = |name: &str| Applied { did: vec![name.to_string()], ..Applied::default() };
         Note {
@@ -87,7 +95,8 @@ impl Simulated<'_> {
             losses,
             remedies: variant.names().into_iter().map(|name| (name.to_string(), did(name))).collect(),
             modules: vec![Module { dropouts: u64::from(self.script.dropout), ..Module::default() }],
-            loaders: vec![Loader { draws_random: Some(self.script.draws), ..Loader::default() }],
+            loaders: self.loaders(variant, way),
+            epoch_ends: if let Way::Proof { cuts_epochs: true } = way { vec![12, 18, 24] } else { vec![] },
             ..Note::default()
         }
     }

@@ -2,25 +2,25 @@
 
 use super::*;
 use crate::remedies::named;
-use crate::script::note::{Applied, Loader, Module};
+use crate::script::note::{Applied, Loader, Module, Reread};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Step times by remedy; a process costs ten seconds.
-struct ScriptedRuns {
-    left: f64,
-    speed: fn(&Variant) -> f64,
-    losses: fn(&Variant) -> Vec<f64>,
-    runs: usize,
+pub(super) struct ScriptedRuns {
+    pub(super) left: f64,
+    pub(super) speed: fn(&Variant) -> f64,
+    pub(super) losses: fn(&Variant) -> Vec<f64>,
+    pub(super) runs: usize,
     /// The way of each process that was run.
-    ways: Vec<Way>,
+    pub(super) ways: Vec<Way>,
     /// Number of active dropouts of the module, and whether loading draws random numbers.
-    random: (u64, bool),
+    pub(super) random: (u64, bool),
     /// Seconds per process, and seconds of compiling in the first one.
-    costs: (f64, f64),
+    pub(super) costs: (f64, f64),
     /// Bytes that a variant takes.
-    memory: fn(&Variant) -> u64,
-    asked: Vec<String>,
+    pub(super) memory: fn(&Variant) -> u64,
+    pub(super) asked: Vec<String>,
 }
 
 impl Runner for ScriptedRuns {
@@ -53,7 +53,11 @@ impl Runner for ScriptedRuns {
             losses: (self.losses)(variant).into_iter().map(|loss| vec![Some(loss)]).collect(),
             remedies: variant.names().into_iter().map(|name| (name.to_string(), applied(name))).collect(),
             modules: vec![Module { dropouts: self.random.0, ..Module::default() }],
-            loaders: vec![Loader { draws_random: Some(self.random.1), ..Loader::default() }],
+            loaders: vec![Loader {
+                draws_random: Some(self.random.1),
+                reread: reread(variant, way),
+                ..Loader::default()
+            }],
             ..Note::default()
         }))
     }
@@ -63,6 +67,12 @@ impl Runner for ScriptedRuns {
     }
 
     fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
+}
+
+/// Batches of workers, read again and found right.
+pub(super) fn reread(variant: &Variant, way: Way) -> Option<Reread> {
+    let is_read = variant.names().contains(&"loader-workers") && matches!(way, Way::Proof { .. });
+    is_read.then(|| Reread { batches: 25, samples: 200, ..Reread::default() })
 }
 
 pub(super) const REPEATS: Repeats = Repeats { originals: 3, most: 4, finals: 3 };
@@ -81,7 +91,7 @@ fn speed(variant: &Variant) -> f64 {
     variant.names().iter().map(factor).product()
 }
 
-fn made(left: f64, losses: fn(&Variant) -> Vec<f64>, random: (u64, bool)) -> ScriptedRuns {
+pub(super) fn made(left: f64, losses: fn(&Variant) -> Vec<f64>, random: (u64, bool)) -> ScriptedRuns {
     ScriptedRuns {
         left,
         speed,
@@ -96,7 +106,7 @@ fn made(left: f64, losses: fn(&Variant) -> Vec<f64>, random: (u64, bool)) -> Scr
 }
 
 /// Runs everything, from the first process to the last.
-fn searched(runner: &mut dyn Runner, candidates: Vec<Candidate>, patch: bool) -> Found {
+pub(super) fn searched(runner: &mut dyn Runner, candidates: Vec<Candidate>, patch: bool) -> Found {
     let mut tell = |_: &Row| {};
     let mut search = Search::begin(runner, REPEATS, None, &mut tell).unwrap();
     let rows = search.try_all(candidates);
@@ -107,7 +117,7 @@ fn found(left: f64, losses: fn(&Variant) -> Vec<f64>, names: &[&str]) -> Found {
     searched(&mut made(left, losses, (0, false)), names.iter().map(|name| candidate(name)).collect(), false)
 }
 
-fn same(_: &Variant) -> Vec<f64> {
+pub(super) fn same(_: &Variant) -> Vec<f64> {
     vec![2.0, 1.5, 1.2]
 }
 

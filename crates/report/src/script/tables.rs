@@ -39,6 +39,13 @@ pub fn summary(record: &ScriptRecord) -> Vec<String> {
             gate.figure, gate.limit, record.class, record.own_loss_spread
         ));
     }
+    if !record.own_loss_sources.is_empty() {
+        lines.push(format!(
+            "Seeded runs of the unchanged script differ by {:.1e} of a loss: {}.",
+            record.own_loss_spread,
+            record.own_loss_sources.join("; ")
+        ));
+    }
     if let Some(prediction) = &record.prediction {
         lines.push(format!(
             "Predictions were off by a median of {:.0}% of the saving, over {} that saved more than 5% of the step.",
@@ -184,7 +191,7 @@ pub fn gate_figure(gate: &str, figure: f64) -> String {
     match gate.trim_start_matches("patch_") {
         "speed" => times(figure),
         "memory" => format!("{figure:.2}"),
-        "finite" | "batches" | "samples" | "steps" => format!("{figure:.0}"),
+        "finite" | "batches" | "samples" | "steps" | "loading" => format!("{figure:.0}"),
         _ => format!("{figure:.1e}"),
     }
 }

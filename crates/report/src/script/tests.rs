@@ -54,6 +54,7 @@ fn record() -> ScriptRecord {
         timed_steps: 20,
         baseline_memory_mb: Some(100.0),
         own_loss_spread: 0.0,
+        own_loss_sources: vec![],
         findings: vec![ScriptFinding {
             code: "TR107".into(),
             name: "no-tensor-cores".into(),

@@ -45,7 +45,10 @@ impl Companions {
         match path.parent().filter(|_| path.file_name().is_some_and(|name| name == TOKENIZER_FILE)) {
             Some(folder) => others.and(folder, TOKENIZER_FILES.into_iter()),
             None => {
-                others.files.insert(TOKENIZER_FILE, fs::read(path).map_err(FileError::new("read", path))?);
+                others.files.insert(
+                    TOKENIZER_FILE,
+                    reading::read(path, reading::CHECKPOINT).map_err(FileError::new("read", path))?,
+                );
                 Ok(others)
             }
         }
@@ -59,7 +62,7 @@ impl Companions {
     /// The first file of such a name in the folder that is not one of these.
     pub fn other_in(&self, folder: &Path) -> Option<&'static str> {
         names().find(|name| {
-            let there = fs::read(folder.join(name));
+            let there = reading::read(&folder.join(name), reading::CHECKPOINT);
             there.is_ok_and(|there| self.files.get(name) != Some(&there))
         })
     }
@@ -68,7 +71,8 @@ impl Companions {
         for name in names {
             let path = folder.join(name);
             if path.is_file() {
-                self.files.insert(name, fs::read(&path).map_err(FileError::new("read", &path))?);
+                self.files
+                    .insert(name, reading::read(&path, reading::CHECKPOINT).map_err(FileError::new("read", &path))?);
             }
         }
         Ok(self)

@@ -129,7 +129,7 @@ impl Saver {
     fn write_companions(&mut self, companions: &Companions) -> Result<Vec<&'static str>, CheckpointError> {
         let mut written = vec![];
         for (name, bytes) in &companions.files {
-            if fs::read(self.folder.join(name)).is_ok_and(|there| there == *bytes) {
+            if reading::read(&self.folder.join(name), reading::CHECKPOINT).is_ok_and(|there| there == *bytes) {
                 continue;
             }
             self.write_text(name, bytes)?;

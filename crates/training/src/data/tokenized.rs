@@ -10,6 +10,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::{FileError, write_atomically_with};
+use headroom_record::reading;
 use sha2::{Digest, Sha256};
 use tokenizers::Tokenizer;
 

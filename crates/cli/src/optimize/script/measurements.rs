@@ -135,6 +135,7 @@ fn label(variant: &Variant, way: Way) -> String {
         Way::OtherLoading(_) => "-other-loading",
         Way::Moved(..) => "-moved-by-rounding",
         Way::OtherDropout(_) => "-other-dropout",
+        Way::Proof { .. } => "-read-again",
         Way::Patched => return "patched".to_string(),
     };
     format!("{variant}{way}")

@@ -1,5 +1,6 @@
 //! Runs the script in separate processes, each in its own folder, and reads what the hook recorded.
 
+use super::hook_parts::PARTS;
 use super::measurements::{Measurements, Printed};
 use super::scratch::{Original, Scratch};
 use crate::printed::{Capture, MOST_OUTPUT};
@@ -19,18 +20,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Parts of the hook that are loaded when a script is measured.
-const PARTS: [(&str, &str); 8] = [
-    ("measure.py", include_str!("../../record/parts/measure.py")),
-    ("moments.py", include_str!("../../record/parts/moments.py")),
-    ("moved.py", include_str!("../../record/parts/moved.py")),
-    ("losses.py", include_str!("../../record/parts/losses.py")),
-    ("batches.py", include_str!("../../record/parts/batches.py")),
-    ("facts.py", include_str!("../../record/parts/facts.py")),
-    ("places.py", include_str!("../../record/parts/places.py")),
-    ("surroundings.py", include_str!("../../record/parts/surroundings.py")),
-];
-
 /// Polling interval of a process.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -46,6 +35,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The minimum seconds of timed steps in a process: its start takes longer than that, and a host's pace drifts within a
 /// second.
 const TIMED_SECONDS: &str = "2";
+
+/// The most batches per loader whose digests a proof takes: those on both sides of an epoch's end.
+const PROOF_BATCHES: &str = "64";
 
 /// The number of steps, and the seed.
 #[derive(Clone, Copy, Debug)]
@@ -295,6 +287,11 @@ impl Runner for Processes<'_> {
                 Way::Moved(rounding, number) => {
                     command.env("HEADROOM_MEASURE_MOVE_WEIGHTS", rounding.share().to_string());
                     command.env("HEADROOM_MEASURE_MOVE_NUMBER", number.to_string());
+                }
+                Way::Proof { cuts_epochs } => {
+                    let half = if cuts_epochs { (measuring.warmup + measuring.timed) / 2 } else { 0 };
+                    command.env("HEADROOM_MEASURE_REREAD", "1").env("HEADROOM_MEASURE_CUT", half.to_string());
+                    command.env("HEADROOM_MEASURE_SECONDS", "0").env("HEADROOM_MEASURE_BATCHES", PROOF_BATCHES);
                 }
                 Way::OtherDropout(number) => {
                     command.env("HEADROOM_MEASURE_OTHER_DROPOUT", number.to_string());

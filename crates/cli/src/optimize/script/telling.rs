@@ -12,6 +12,7 @@ use headroom_experiments::script::gates::{gates, spread};
 use headroom_experiments::script::note::Note;
 use headroom_experiments::script::outcome::Row;
 use headroom_experiments::script::search::Found;
+use headroom_experiments::script::variation::sources;
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{write_atomically, write_json};
 use headroom_record::provenance::Provenance;
@@ -65,6 +66,7 @@ impl RecordContext<'_> {
             timed_steps: first.step_seconds.len() as u64,
             baseline_memory_mb: originals.iter().filter_map(Note::memory).max().map(mebibytes),
             own_loss_spread: finite(spread(originals)),
+            own_loss_sources: if spread(originals) > 0.0 { sources(originals) } else { vec![] },
             findings: self.analysis.findings.iter().map(finding).collect(),
             prediction: RemedyPrediction::of(&remedies),
             remedies,

@@ -24,11 +24,15 @@ MOST_BURST = 24
 # A queue that neither fills nor empties is watched until this many times its size was taken; `used_up` covers the rest.
 MOST_ROUNDS = 2
 SHIFT = int(os.environ.get("HEADROOM_MEASURE_SHIFT_LOADING", "0"))
+REREADING = SHARED.part("rereading")
+CUT = int(os.environ.get("HEADROOM_MEASURE_CUT", "0"))
 
 
 class Batches:
     def __init__(self, most_digests):
         self.most_digests = most_digests
+        # A proof is not timed: every batch is looked at.
+        self.is_proof = REREADING.IS_ON
         self.clear()
 
     def clear(self):
@@ -42,6 +46,7 @@ class Batches:
         # The loader that returned the last batch.
         self.latest = None
         self.made = []
+        self.epoch_ends = []
         self.restart_timing()
 
     def restart_timing(self):
@@ -70,9 +75,12 @@ class Batches:
 
     def watch(self):
         SHARED.when_loaded("torch.utils.data.dataloader", self.watch_iterators)
+        if self.is_proof:
+            SHARED.when_loaded("torch.utils.data._utils.fetch", REREADING.watch_fetchers)
 
     def watch_iterators(self, module):
         iterator = module._BaseDataLoaderIter
+        self.watch_epochs(iterator)
         original_init, original_next, original_index = iterator.__init__, iterator.__next__, iterator._next_index
 
         @functools.wraps(original_init)
@@ -86,6 +94,9 @@ class Batches:
         @functools.wraps(original_index)
         def index(this):
             drawn = original_index(this)
+            reader = self.reader_of(this)
+            if reader is not None and reader.is_wanted():
+                return REREADING.Request(drawn)
             if SHIFT and not this._num_workers:
                 # The sample order stays; loading then draws other numbers without advancing the script's generators.
                 this._headroom_before = random_states()
@@ -99,8 +110,17 @@ class Batches:
             before = random_states() if is_watched and not SHIFT else None
             SHARED.guarded(self.asked, this)
             begin = time.perf_counter()
-            batch = original_next(this)
+            try:
+                if CUT and self.is_cut(this):
+                    raise StopIteration
+                batch = original_next(this)
+            except StopIteration:
+                SHARED.guarded(self.ended_epoch, this)
+                raise
             self.step_wait += time.perf_counter() - begin
+            if type(batch) is REREADING.Evidence:
+                self.reader_of(this).delivered(batch)
+                batch = batch.batch
             SHARED.guarded(self.gave, this, batch)
             is_shifted = bool(SHIFT and not this._num_workers)
             # The first batch of an epoch may draw the order of samples.
@@ -141,11 +161,65 @@ class Batches:
                     "draws_random": False,
                     # Whether the loop had to wait for a batch after the prefetched ones.
                     "waited": False,
+                    "reader": REREADING.Reader(loader) if self.is_proof and loader.num_workers else None,
+                    "cuts": 0,
                 }
             )
         self.loaders[which]["epochs"] += 1
         self.loaders[which]["iterator"] = weakref.ref(iterator)
         iterator._headroom_loader = which
+        self.began_epoch(iterator, True)
+
+    # Epochs, which a proof may cut short.
+
+    def watch_epochs(self, iterator):
+        """Workers that stay begin later epochs with `_reset`."""
+        original = iterator._reset
+
+        @functools.wraps(original)
+        def reset(this, loader, first_iter=False):
+            if not first_iter:
+                SHARED.guarded(self.began_epoch, this, False)
+            original(this, loader, first_iter)
+            if self.is_proof and not first_iter:
+                # An iterator that is made anew draws a seed for its workers. Without it, the order of the next epoch
+                # would be another one, drawn as well, and nothing could be compared.
+                import torch
+
+                torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+
+        iterator._reset = reset
+
+    def began_epoch(self, iterator, is_first):
+        iterator._headroom_step = len(self.samples)
+        reader = self.reader_of(iterator)
+        if reader is not None:
+            reader.began(is_first)
+
+    def reader_of(self, iterator):
+        """`None` outside of proofs, without workers, and for an iterator that was not seen to begin."""
+        which = getattr(iterator, "_headroom_loader", None)
+        return None if which is None else self.loaders[which]["reader"]
+
+    def is_cut(self, iterator):
+        """Whether the epoch ends here: after enough steps, or enough batches where nothing is trained."""
+        import torch
+
+        which = getattr(iterator, "_headroom_loader", None)
+        if which is None:
+            return False
+        facts = self.loaders[which]
+        half = max(1, CUT // 2)
+        steps = len(self.samples) - iterator._headroom_step
+        is_training = bool(steps) or torch.is_grad_enabled()
+        is_over = steps >= (half if facts["cuts"] else CUT) if is_training else iterator._num_yielded >= half
+        facts["cuts"] += is_over and is_training
+        return is_over
+
+    def ended_epoch(self, iterator):
+        if len(self.samples) > iterator._headroom_step:
+            # Otherwise nothing was trained on it.
+            self.epoch_ends.append(len(self.samples))
 
     def asked(self, iterator):
         facts = self.loaders[iterator._headroom_loader]
@@ -175,7 +249,7 @@ class Batches:
         """Whether the loop still takes batches that workers prefetched before it could wait for them: such steps hide a
         slow loader. This ends once the loop has waited for a batch, or workers fill the queue as fast as it is emptied.
         If the epoch is too short to time steps after them, they are timed anyway."""
-        for one in self.trained_on():
+        for one in [] if self.is_proof else self.trained_on():
             if one["epochs"] != 1 or not one["workers"] or one["waited"]:
                 continue
             try:
@@ -227,8 +301,9 @@ class Batches:
         return per_step * (end - begin) / (after - before) if after - before >= 4 else None
 
     def facts(self):
-        hidden = ("loader", "iterator", "waited")
-        return [{key: value for key, value in one.items() if key not in hidden} for one in self.loaders]
+        hidden = ("loader", "iterator", "waited", "reader", "cuts")
+        shown = [{key: value for key, value in one.items() if key not in hidden} for one in self.loaders]
+        return [dict(facts, reread=one["reader"] and one["reader"].facts) for facts, one in zip(shown, self.loaders)]
 
 
 def depth(facts):

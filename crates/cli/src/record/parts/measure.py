@@ -15,6 +15,10 @@ Variables (only the first is needed to measure; without it, HEADROOM_REMEDIES al
                                     if it continues to step, the process is ended at once
   HEADROOM_MEASURE_SEED             seeds random, numpy and torch before the script can; the script's own seeds win
   HEADROOM_MEASURE_BATCHES          batches per loader to digest during the warm-up [8]
+  HEADROOM_MEASURE_REREAD           1: a proof, which is not timed: batches that workers deliver are read again and
+                                    compared (`rereading.py`), and every batch is digested
+  HEADROOM_MEASURE_CUT              in a proof: epochs are cut short, the first after this many steps, later ones after
+                                    half as many [0: never]; evaluation after half as many batches
   HEADROOM_MEASURE_SHIFT_LOADING    seed offset for the random numbers of loading alone [0: unchanged]
   HEADROOM_MEASURE_MOVE_WEIGHTS     relative size of a random perturbation of the weights in every step (`moved.py`)
   HEADROOM_MEASURE_MOVE_NUMBER      seed of that perturbation [1]
@@ -46,9 +50,12 @@ Note (times in seconds, memory in bytes; unknown and non-finite values are null)
   finite              whether all of them are; null without any
   gradients           of the first and the third step: norms, one per parameter of the optimizers in their order; null: none
   samples             per step: samples that loaders returned, or null without a loader
+  epoch_ends          steps that had been taken when the loader of the training ended an epoch
   loaders             per DataLoader iterated: class, dataset, batch_size, workers, persistent, prefetch, pinned, iterable,
                       sampler, epochs, batches, samples, digests (one text per batch: "shape:dtype:crc32 ..."), on_device,
-                      draws_random (loading in the script's own process draws random numbers)
+                      draws_random (loading in the script's own process draws random numbers), reread (null unless
+                      workers were asked for evidence): {batches, samples, different, partly (samples compared in part),
+                      unread (batches), why, example, fields (sentences: what differs between workers and script)}
   modules             trained modules that the loop calls, as they were before their first call: class, parameters, trained,
                       bytes, device, dtypes, training, dropouts (active ones), convolutions, multihead_attentions,
                       weights_unused (attentions whose weights are computed and dropped), attention (of transformers' config),
@@ -60,6 +67,8 @@ Note (times in seconds, memory in bytes; unknown and non-finite values are null)
   peak_bytes, peak_reserved_bytes, peak_resident_bytes   the first two of the device
   seeds_itself        whether the script, or a framework for it, called torch.manual_seed
   seed                the seed given, or null
+  entropy             the script's own draws from the system: {what, count, file, line, code}
+  seeds               seeds that the script's own files set: {what, value, file, line, code}
   scaled              losses were scaled by a GradScaler (and are unscaled here)
   autocasts           types that torch.autocast was entered with during the first step
   fills_gradients     `zero_grad` is asked for zeros rather than None
@@ -87,7 +96,6 @@ script that has to be ended before it writes a note.
 A script has one process that counts, or one per rank: those with the most steps. Others (launchers, spawned loader
 workers, compilers) write notes without steps, or none.
 """
-import functools
 import math
 import os
 import sys
@@ -102,7 +110,6 @@ TIMED = int(os.environ.get("HEADROOM_MEASURE_TIMED", "8"))
 SECONDS = float(os.environ.get("HEADROOM_MEASURE_SECONDS", "0"))
 MOST_TIMES = 10
 STOP = os.environ.get("HEADROOM_MEASURE_STOP") == "1"
-SEED = os.environ.get("HEADROOM_MEASURE_SEED")
 BATCHES = int(os.environ.get("HEADROOM_MEASURE_BATCHES", "8"))
 FALLBACK_RANDOM = os.environ.get("HEADROOM_MEASURE_FALLBACK_RANDOM") == "1"
 OFFER = os.environ.get("HEADROOM_REMEDIES_OFFER") == "1"
@@ -119,8 +126,8 @@ class Meter:
 
     name = "measuring"
 
-    def __init__(self, moments, losses, batches):
-        self.moments, self.losses, self.batches = moments, losses, batches
+    def __init__(self, moments, losses, batches, sources):
+        self.moments, self.losses, self.batches, self.sources = moments, losses, batches, sources
         self.kind = "main"
         self.clear()
 
@@ -204,7 +211,7 @@ class Meter:
             self.phase, self.warmup_steps, self.steps_in_phase = "timed", self.steps, 0
             self.stepping = self.moments.live_optimizers()
             self.compile_at_timed = compile_seconds()
-            self.batches.is_digesting = False
+            self.batches.is_digesting = self.batches.is_proof
             self.progress()
             self.warmup_end = time.perf_counter()
             self.take_time()
@@ -330,14 +337,16 @@ class Meter:
             "gradients": [gradients_read(step) for step in self.gradients],
             "finite": all(math.isfinite(value) for value in values) if values else None,
             "samples": self.batches.samples if self.batches.loaders else None,
+            "epoch_ends": self.batches.epoch_ends,
             "loaders": self.batches.facts(),
             "modules": modules,
             "optimizers": [facts.of_optimizer(one) for one in self.moments.live_optimizers()],
             "settings": facts.of_settings(),
             "machine": facts.of_machine(),
             **facts.of_memory(),
-            "seeds_itself": SEEDING.by_script,
-            "seed": number(SEED),
+            "seeds_itself": self.sources.seeds_itself,
+            "seed": number(os.environ.get("HEADROOM_MEASURE_SEED")),
+            **self.sources.facts(),
             "scaled": self.losses.is_scaled,
             "autocasts": sorted(self.moments.autocasts),
             "fills_gradients": self.moments.fills_gradients,
@@ -378,50 +387,6 @@ def leave_at_once():
         child.kill()
     sys.stdout.flush()
     os._exit(0)
-
-
-class Seeding:
-    """Seeds generators that the script may leave unseeded before it runs, and detects whether it seeds torch."""
-
-    def __init__(self):
-        self.by_script = False
-
-    def watch_torch_random(self, module):
-        original = module.manual_seed
-
-        @functools.wraps(original)
-        def manual_seed(seed):
-            # Calls from torch itself, as in workers and compilers, are not the script's.
-            caller = name_of_caller(sys._getframe(1))
-            if caller != "torch" and not caller.startswith("torch."):
-                self.by_script = True
-            return original(seed)
-
-        # Hides the wrapper from compilers.
-        manual_seed._torchdynamo_disable = True
-        module.manual_seed = manual_seed
-        self.original = original
-
-    def begin(self):
-        SHARED.when_loaded("torch.random", self.watch_torch_random)
-        if SEED is None:
-            return
-        import random
-
-        rank = int(os.environ.get("RANK", "0"))
-        random.seed(int(SEED) + rank)
-        SHARED.when_loaded("numpy.random", lambda module: module.seed(int(SEED) + rank))
-        SHARED.when_loaded("torch", lambda module: self.original(int(SEED) + rank))
-
-
-def name_of_caller(frame):
-    """The frame's module, skipping the wrapper that dynamo puts around the function once it is loaded."""
-    while frame is not None and frame.f_globals.get("__name__") in ("torch._dynamo.eval_frame", "torch._compile"):
-        frame = frame.f_back
-    return "" if frame is None else frame.f_globals.get("__name__", "")
-
-
-SEEDING = Seeding()
 
 
 def compile_seconds():
@@ -500,7 +465,8 @@ def begin():
         return moments.watch()
     losses = SHARED.part("losses").Losses()
     batches = SHARED.part("batches").Batches(BATCHES)
-    meter = Meter(moments, losses, batches)
+    sources = SHARED.part("sources").Sources()
+    meter = Meter(moments, losses, batches, sources)
     SHARED.part("places").Places(moments, batches).watch()
     # Remedies that act at a mark do so before its time is taken.
     moments.watch()
@@ -509,7 +475,7 @@ def begin():
     SHARED.when_loaded(
         "torch.optim.optimizer", lambda module: module.register_optimizer_step_pre_hook(meter.before_step)
     )
-    SEEDING.begin()
+    sources.begin()
     losses.watch()
     batches.watch()
     watch_exceptions(meter)

@@ -19,7 +19,7 @@ pub struct Found {
     pub speedup: Speedup,
     pub originals: Vec<Note>,
     pub finals: Vec<Note>,
-    /// From the unmodified script to the kept variant, each compared with the one before.
+    /// From the unmodified script to the kept variant, each compared with the one before; then over an epoch's end.
     pub links: Vec<Proof>,
     pub patched: Option<Patched>,
     /// Number of processes started.
@@ -45,6 +45,7 @@ impl Search<'_> {
             self.runner.patch_with(files);
             self.add(Variant::as_it_is(), Way::Patched)
         });
+        self.prove_across();
         let mut why = None;
         let mut turn =
             if self.best == 0 { vec![] } else { [Some(0), Some(self.best), patch].into_iter().flatten().collect() };
@@ -74,7 +75,7 @@ impl Search<'_> {
             let gates = of_patch(self.originals(), &self.proof_of_patch(which));
             Patched { speedup: over, notes: runs.notes.clone(), gates, why: why.or(no_time(runs.logs.len())) }
         });
-        let links = self.links.iter().map(|link| self.proof(link)).collect();
+        let links = self.links.iter().flat_map(|link| self.proofs(link)).chain(self.proof_across()).collect();
         let (originals, best) = (self.measured[0].notes.clone(), self.measured[self.best].clone());
         let processes = self.processes;
         Ok(Found { rows, kept: best.variant, speedup, originals, finals: best.notes, links, patched, processes })

@@ -1,8 +1,9 @@
 //! Proves what is kept: its losses, gradients and batches against those of the variant kept before it.
 
 use super::Search;
+use crate::gates::Answer;
 use crate::remedies::Class;
-use crate::script::gates::Proof;
+use crate::script::gates::{Proof, spread};
 use crate::script::note::Note;
 use crate::script::{Ran, Variant, Way};
 
@@ -26,6 +27,8 @@ pub struct Link {
     /// Compiled code draws its dropout in another order: this run draws it as uncompiled code does.
     comparable: Option<Note>,
     moves_loading: bool,
+    /// Whether its batches were to be read again: not if something else refuses it.
+    rereads: bool,
     /// Perturbed runs, as far as they were needed.
     ways: Vec<Way>,
     /// Whether a run that the proof needs was skipped for lack of time.
@@ -45,7 +48,7 @@ impl Search<'_> {
         let added = variant.remedies().iter().filter(|one| !before.contains(&one.name));
         let class = added.clone().map(|one| one.class).max().unwrap_or(Class::Same);
         let moves_loading = added.clone().any(|one| one.name == "loader-workers");
-        Link { own, over, class, comparable: None, moves_loading, ways: vec![], lacks_time: false }
+        Link { own, over, class, comparable: None, moves_loading, rereads: false, ways: vec![], lacks_time: false }
     }
 
     fn is_compiled_anew(&self, own: usize) -> bool {
@@ -55,6 +58,18 @@ impl Search<'_> {
 
     fn has_dropout(&self) -> bool {
         self.originals().iter().any(|note| note.modules.iter().any(|module| module.dropouts > 0))
+    }
+
+    /// Whether runs of the unmodified script differ, be it by rounding in another order.
+    fn varies(&self) -> bool {
+        spread(self.originals()) > 0.0
+    }
+
+    /// Whether epochs have to be cut short to see one end: the script has a loader, and its compared steps end none.
+    pub(super) fn cuts_epochs(&self) -> bool {
+        let has_loader = |note: &Note| note.loaders.iter().any(|loader| loader.batches > 0);
+        let ends_none = |note: &Note| note.epoch_ends.iter().all(|end| *end >= note.losses.len() as u64);
+        self.originals().first().is_some_and(|note| has_loader(note) && ends_none(note))
     }
 
     /// Whether loading in the script's own process draws random numbers.
@@ -74,6 +89,11 @@ impl Search<'_> {
         let mut ways = vec![];
         if self.is_compiled_anew(own) && self.has_dropout() && !self.knows(Way::OtherDropout(1)) {
             ways.push(Way::OtherDropout(1));
+        }
+        if link.moves_loading {
+            let cuts_epochs = self.cuts_epochs();
+            let lacks_reference = cuts_epochs && self.is_compared_across(&link) && self.across(0).is_empty();
+            ways.extend(vec![Way::Proof { cuts_epochs }; 1 + usize::from(lacks_reference)]);
         }
         if link.moves_loading && self.draws_loading() {
             ways.extend((self.other_loadings.len() as u32 + 1..=OTHER_LOADINGS).map(Way::OtherLoading));
@@ -101,6 +121,91 @@ impl Search<'_> {
             moved: self.moved_by(&link.ways),
             other_loadings,
             proofs: link.comparable.as_ref().map_or_else(|| runs.notes.clone(), |note| vec![note.clone()]),
+            rereads: false,
+        }
+    }
+
+    /// The runs of a link so far, and the run that read its batches again.
+    pub(super) fn proofs(&self, link: &Link) -> Vec<Proof> {
+        let mut proofs = vec![self.proof(link)];
+        if link.rereads {
+            let own = self.across(link.own);
+            let references = match self.is_compared_across(link) {
+                true if own.iter().all(|note| self.has_whole_epochs(note)) => self.originals().to_vec(),
+                true => self.across(0),
+                false => vec![],
+            };
+            proofs.push(Proof { references, proofs: own, rereads: true, other_loadings: vec![], ..proofs[0].clone() });
+        }
+        proofs
+    }
+
+    /// The kept variant and the unmodified script over an epoch's end; `None` if that was not run, or has been compared.
+    pub(super) fn proof_across(&self) -> Option<Proof> {
+        let (references, proofs) = (self.across(0), self.across(self.best));
+        let is_known = self.links.iter().any(|link| link.own == self.best && link.moves_loading && link.over == 0);
+        let is_run = !references.is_empty() && !proofs.is_empty();
+        (is_run && !is_known).then(|| Proof { references, proofs, ..self.proof_of_patch(self.best) })
+    }
+
+    /// Makes the runs over an epoch's end that the kept variant lacks, while there is time. Not where losses differ for
+    /// other reasons: workers that draw other numbers, or compiled dropout that had to be drawn in the script's order.
+    pub(super) fn prove_across(&mut self) {
+        if self.is_across_comparable() {
+            for which in [0, self.best] {
+                self.run_proof(which, true);
+            }
+        }
+    }
+
+    pub(super) fn is_across_comparable(&self) -> bool {
+        let draws = self.draws_loading() && self.links.iter().any(|link| link.moves_loading);
+        let is_other_dropout = self.has_dropout() && self.links.iter().any(|link| link.comparable.is_some());
+        self.best != 0 && self.cuts_epochs() && !draws && !is_other_dropout
+    }
+
+    /// Whether a proof of the link ends epochs where runs of the unmodified script do.
+    fn has_whole_epochs(&self, note: &Note) -> bool {
+        self.originals().first().is_some_and(|own| note.epoch_ends == own.epoch_ends[..] || !self.cuts_epochs())
+    }
+
+    /// Whether losses of a link that moves loading can be compared over an epoch's end: workers that draw have others.
+    fn is_compared_across(&self, link: &Link) -> bool {
+        self.measured[link.over].variant.is_empty() && !self.draws_loading()
+    }
+
+    /// Seconds of the runs over an epoch's end that the kept variant lacks.
+    pub(super) fn across_seconds(&self) -> f64 {
+        let lacking = [0, self.best].into_iter().filter(|which| self.across(*which).is_empty());
+        if self.is_across_comparable() { lacking.map(|which| self.cost(which)).sum() } else { 0.0 }
+    }
+
+    fn across(&self, which: usize) -> Vec<Note> {
+        self.across.iter().filter(|(known, _)| *known == which).map(|(_, note)| note.clone()).collect()
+    }
+
+    /// Whether the variant's run that reads batches again is available; makes it if not.
+    fn run_proof(&mut self, which: usize, cuts_epochs: bool) -> bool {
+        if self.across.iter().any(|(known, _)| *known == which) {
+            return true;
+        }
+        let variant = self.measured[which].variant.clone();
+        let Some(note) = self.extra(which, &variant, Way::Proof { cuts_epochs }) else { return false };
+        self.across.push((which, note));
+        true
+    }
+
+    /// Reads batches of workers again, over an epoch's end. A script that does not expect an end there is run with whole
+    /// epochs.
+    fn prove_batches(&mut self, link: &mut Link) {
+        let cuts_epochs = self.cuts_epochs();
+        let is_cut = cuts_epochs && self.run_proof(link.own, true);
+        if !is_cut && !self.run_proof(link.own, false) {
+            link.lacks_time = true;
+            return;
+        }
+        if is_cut && self.is_compared_across(link) && !self.run_proof(0, true) {
+            link.lacks_time = true;
         }
     }
 
@@ -126,6 +231,7 @@ impl Search<'_> {
             moved: self.moved_by(&ways),
             other_loadings,
             proofs: self.measured[patch].notes.clone(),
+            rereads: false,
         }
     }
 
@@ -139,7 +245,14 @@ impl Search<'_> {
         match link.class >= Class::Rounding {
             true if self.is_compiled_anew(own) => self.prove_compiled(&mut link),
             true => self.prove_rounding(&mut link),
+            // Rounding may be what makes the script's own runs differ.
+            false if self.varies() => self.prove_rounding(&mut link),
             false => {}
+        }
+        let proof = self.proof(&link);
+        if link.moves_loading && proof.holds() && proof.gates().iter().all(|gate| gate.answer != Answer::Fail) {
+            link.rereads = true;
+            self.prove_batches(&mut link);
         }
         link
     }
@@ -187,6 +300,9 @@ impl Search<'_> {
 
     /// Adds one perturbed run after another, until losses and gradients are within their effect.
     fn prove_moved(&mut self, link: &mut Link, most: u32, way: impl Fn(u32) -> Way) {
+        if self.proof(link).varies_unexplained() {
+            return;
+        }
         for way in (1..=most).map(way) {
             let excess = self.proof(link).excess();
             let is_measured =
@@ -231,6 +347,10 @@ impl Search<'_> {
             return None;
         }
         match self.started(variant, way, within) {
+            // A script of one epoch ends where that is cut: what it did until then is compared.
+            Ran::Measured(note) if matches!(way, Way::Proof { .. }) => {
+                (note.exception.is_none() && note.error.is_none() && !note.losses.is_empty()).then_some(*note)
+            }
             Ran::Measured(note) if note.obstacle().is_none() => Some(*note),
             _ => None,
         }

@@ -46,7 +46,8 @@ impl Search<'_> {
                     let now = Compiled { last: seconds, count: before.count + 1, ..before };
                     self.compiled.insert(variant.code(), now);
                 }
-                false if way != Way::Patched => self.longest = self.longest.max(seconds),
+                // Proofs evaluate and save at the ends of epochs.
+                false if !matches!(way, Way::Patched | Way::Proof { .. }) => self.longest = self.longest.max(seconds),
                 _ => {}
             }
         }
@@ -73,10 +74,10 @@ impl Search<'_> {
     }
 
     /// Seconds to reserve for the final comparison if this variant is kept: what it lacks to two processes, and two of
-    /// the patch. The unmodified script needs nothing.
+    /// the patch, and proofs over an epoch's end. The unmodified script needs nothing.
     fn reserve(&self, which: usize) -> f64 {
         let lacks = LEAST.saturating_sub(self.measured[which].logs.len());
-        if which == 0 { 0.0 } else { (lacks + LEAST) as f64 * self.cost(which) }
+        if which == 0 { 0.0 } else { (lacks + LEAST) as f64 * self.cost(which) + self.across_seconds() }
     }
 
     /// Seconds that the first process of a variant may take; all that are left while nothing is kept.
