@@ -28,7 +28,7 @@ enum Document {
 use Document::{Lines, One};
 
 /// Every command, in every form, that prints results. `{}` is a unique number, so that each run has its own folders.
-const RESULTS: [(&str, Document); 31] = [
+const RESULTS: [(&str, Document); 32] = [
     ("train --size nano --batch-size 2 --seq-len 16 --num-steps 8 --log-interval 2 --output-dir t{}", Lines("summary")),
     ("train --size nano --validate-setup", Lines("ready")),
     ("train --size nano --show-tree", One),
@@ -160,7 +160,7 @@ fn a_recording_shown_as_text_leaves_the_scripts_output_where_it_was() {
 }
 
 /// Every command with arguments and its exit code: 0 done, 1 no, 2 bad input, 3 the run itself failed.
-const ENDINGS: [(&str, i32); 72] = [
+const ENDINGS: [(&str, i32); 76] = [
     ("train --size nano --num-steps 2 --output-dir e0", 0),
     ("train --size mini", 2),
     ("train --size nano --num-steps 40 --output-dir e1 --learning-rate 1e30", 3),

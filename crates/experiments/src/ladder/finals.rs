@@ -418,8 +418,8 @@ mod tests {
                 [at]
         };
         assert_eq!(proved(&[0, 1, 2, 3], found), [2, 3]);
-        assert_eq!(proved(&[0, 1], found), [], "a faster median without proof is not recommended");
-        assert_eq!(proved(&[0], found), []);
+        assert!(proved(&[0, 1], found).is_empty(), "a faster median without proof is not recommended");
+        assert!(proved(&[0], found).is_empty());
     }
 
     #[test]

@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn order() -> Vec<&'static str> {
-        let (first, needing): (Vec<_>, Vec<_>) = OFFERED.iter().partition(|pass| pass.needs.is_empty());
+        let (first, needing): (Vec<&Offered>, Vec<&Offered>) = OFFERED.iter().partition(|pass| pass.needs.is_empty());
         first.iter().chain(&needing).map(|pass| pass.name).collect()
     }
 

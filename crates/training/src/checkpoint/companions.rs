@@ -1,10 +1,10 @@
 //! The files beside a model that training leaves as they are: its tokenizer, its chat template and how it generates.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 
 use super::CheckpointError;
 

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 
 use super::companions::{self, Companions};
 use super::journal::{self, Moments, next_path};
