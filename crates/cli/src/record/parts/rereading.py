@@ -25,6 +25,8 @@ import sys
 import time
 
 PRINTS = SHARED.part("prints")
+# Elsewhere samples are read in the script's process itself: macOS has forks, but its libraries do not survive them.
+CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 IS_ON = os.environ.get("HEADROOM_MEASURE_REREAD") == "1"
 # Samples of a batch that are read again if the whole batch would take longer than this.
 SAMPLES = 4
@@ -127,8 +129,8 @@ class Reader:
     def __init__(self, loader):
         self.loader = loader
         # Workers that the script itself asked for, before a remedy changed it.
-        workers, persistent = getattr(loader, "_headroom_own", (0, False))
-        self.follows = "now" if not workers else "start" if persistent else "epoch"
+        workers, persistent = getattr(loader, "_headroom_own", (loader.num_workers, loader.persistent_workers))
+        self.follows = "now" if not workers or not CAN_FORK else "start" if persistent else "epoch"
         self.server = None
         self.at_start = {}
         self.named = set()
@@ -306,7 +308,7 @@ class Server:
 
 def in_a_fork(function):
     """The function's result from a fork of this process; without forks, from the process itself."""
-    if not hasattr(os, "fork"):
+    if not CAN_FORK:
         kept = states()
         try:
             return function()

@@ -5,6 +5,7 @@ use crate::gates::Answer;
 use crate::remedies::Class;
 use crate::script::gates::{Proof, spread};
 use crate::script::note::Note;
+use crate::script::rereading::loading;
 use crate::script::{Ran, Variant, Way};
 
 /// Runs of the unmodified script with other random numbers in data loading, for a remedy that moves loading to workers.
@@ -204,7 +205,9 @@ impl Search<'_> {
             link.lacks_time = true;
             return;
         }
-        if is_cut && self.is_compared_across(link) && !self.run_proof(0, true) {
+        // A run of the unmodified script would change nothing for batches that are wrong.
+        let is_wrong = loading(&self.across(link.own)).answer == Answer::Fail;
+        if is_cut && !is_wrong && self.is_compared_across(link) && !self.run_proof(0, true) {
             link.lacks_time = true;
         }
     }
