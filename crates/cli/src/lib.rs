@@ -69,6 +69,7 @@ Exit codes:
   1          the answer is no: a finding at least as severe as --fail-on, a failed gate, a regression
   2          bad input or usage
   3          the run itself failed: full disk, device lost, loss not finite, a failed script
+  129        ended by the terminal's hangup
   130, 143   interrupted by Ctrl-C or by a request to terminate
 
 Results go to standard output, progress and errors to standard error. `--json` is `--format json` on every command.";

@@ -1,5 +1,7 @@
 //! This machine: its processor, its memory, and this process's use of them.
 
+pub mod isolation;
+
 use std::fs;
 
 #[derive(Clone, Debug, PartialEq)]
