@@ -8,6 +8,7 @@ mod eval;
 mod explain;
 mod failure;
 mod generate;
+mod isolation;
 mod k1;
 mod kept;
 mod lint;
@@ -127,6 +128,11 @@ impl Command {
 
 /// Runs the command this process was started with.
 pub fn main() -> ExitCode {
+    // Before any thread starts: the launcher must have a single one.
+    #[cfg(target_os = "linux")]
+    if let Some(code) = isolation::launched(std::env::args_os()) {
+        return code;
+    }
     signals::report_file_size_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
     let when = colour::asked_for(&words);

@@ -17,6 +17,8 @@ mod gates;
 mod generation;
 mod home;
 mod interruption;
+#[cfg(target_os = "linux")]
+mod isolation;
 mod kept_files;
 mod limits;
 mod long_runs;
