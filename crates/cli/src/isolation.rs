@@ -14,6 +14,7 @@ mod launcher;
 mod layers;
 #[cfg(target_os = "linux")]
 mod mounts;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "other systems have no launcher to be given orders"))]
 mod spec;
 #[cfg(target_os = "linux")]
 mod tree;
@@ -25,7 +26,9 @@ use headroom_record::atomic::FileError;
 pub use home::Home;
 #[cfg(target_os = "linux")]
 pub use launcher::launched;
-use spec::{Cache, Layers, Means, Report, Spec};
+#[cfg(target_os = "linux")]
+use spec::Spec;
+use spec::{Cache, Layers, Means, Report};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
