@@ -55,12 +55,13 @@ fn a_script_is_ended_with_the_command() {
     // Inside, the script has another number: it is found by its words.
     let own = format!("--own-words-of-{}", std::process::id());
     let done = place.shell(&format!(
-        "mkdir seen; export TOLD=$PWD/seen/told; $HEADROOM optimize --allow-write seen -- python3 train.py {own} & own=$!; \
-         while [ ! -s seen/told ]; do sleep 0.05; done; kill -TERM $own; wait $own; code=$?; \
-         pgrep -f -- '^python3 train.py {own}' >/dev/null && echo alive; exit $code",
+        "OWN={own}; mkdir seen; export TOLD=$PWD/seen/told; \
+         $HEADROOM optimize --allow-write seen -- python3 train.py $OWN & own=$!; \
+         while [ ! -s seen/told ]; do sleep 0.05; done; pgrep -f \"train.py $OWN\" >/dev/null && echo found; \
+         kill -TERM $own; wait $own; code=$?; pgrep -f \"train.py $OWN\" >/dev/null && echo alive; exit $code",
     ));
     assert_eq!(done.code, Some(143), "{}", done.stderr);
-    assert!(!done.stdout.contains("alive"), "{}", done.stdout);
+    assert_eq!(done.stdout.trim(), "found", "and not alive afterwards");
     let said = "no process is left running, and none of your files was changed apart from";
     assert!(done.stderr.contains(said), "{}", done.stderr);
 }
