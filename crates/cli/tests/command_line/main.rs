@@ -18,6 +18,8 @@ mod generation;
 mod home;
 mod interruption;
 #[cfg(target_os = "linux")]
+mod isolated_processes;
+#[cfg(target_os = "linux")]
 mod isolation;
 mod kept_files;
 mod limits;
