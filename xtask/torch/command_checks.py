@@ -43,14 +43,15 @@ def check_scripts_that_cannot_be_helped_get_a_plain_answer(place):
 
 
 def check_a_large_file_that_the_script_writes_over_stays_as_it_was(place):
-    """In its copy it is a link to the user's own, while it is recorded and while it is measured."""
+    """Under layers it is written at its own path; in a copy it is a link to the user's own, which the hook replaces."""
     content = bytes(range(256)) * (9 << 12)
-    options = f"{SHORT} --dry-run"
     command = "writes.py --steps 400 --collate-seconds 0.01"
-    work, record, printed = place.optimize(
-        "writes", options, command, beside=lambda work: (work / "large.bin").write_bytes(content)
-    )
-    assert record["dry_run"] and (work / "large.bin").read_bytes() == content, printed
+    for way in ["overlay", "landlock", "copy"]:
+        options = f"{SHORT} --dry-run --isolation {way}"
+        work, record, printed = place.optimize(
+            f"writes-{way}", options, command, beside=lambda work: (work / "large.bin").write_bytes(content)
+        )
+        assert record["dry_run"] and (work / "large.bin").read_bytes() == content, printed
 
 
 def check_workers_that_would_miss_a_level_per_epoch_are_refused(place):

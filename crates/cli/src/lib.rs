@@ -8,6 +8,7 @@ mod eval;
 mod explain;
 mod failure;
 mod generate;
+mod isolation;
 mod k1;
 mod kept;
 mod lint;
@@ -75,6 +76,7 @@ Exit codes:
   1          the answer is no: a finding at least as severe as --fail-on, a failed gate, a regression
   2          bad input or usage
   3          the run itself failed: full disk, device lost, loss not finite, a failed script
+  129        ended by the terminal's hangup
   130, 143   interrupted by Ctrl-C or by a request to terminate
 
 Results go to standard output, progress and errors to standard error. `--json` is `--format json` on every command.";
@@ -132,6 +134,11 @@ impl Command {
 
 /// Runs the command this process was started with.
 pub fn main() -> ExitCode {
+    // Before any thread starts: the launcher must have a single one.
+    #[cfg(target_os = "linux")]
+    if let Some(code) = isolation::launched(std::env::args_os()) {
+        return code;
+    }
     signals::report_file_size_limit();
     let words: Vec<OsString> = std::env::args_os().collect();
     let when = colour::asked_for(&words);

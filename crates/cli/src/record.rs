@@ -1,13 +1,13 @@
 //! `headroom record -- python train.py …`: traces some steps of an unmodified PyTorch script.
 
+mod shield;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::atomic::Ordering;
-use std::thread::sleep;
-use std::time::{Duration, SystemTime};
+use std::process::{ExitCode, ExitStatus};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
@@ -15,14 +15,15 @@ use headroom_record::reading;
 use headroom_record::timestamp::utc_iso;
 use headroom_trace::GzipRatio;
 use serde::Deserialize;
-use signal_hook::consts::SIGTERM;
+use shield::{Asked, Shield};
 
 use crate::analyze::{self, About, Format, SeveralRuns, read_traces};
 use crate::failure::RunFailed;
+use crate::isolation::IsolationArguments;
 use crate::output;
 use crate::serve::is_trace_name;
 use crate::shown::Shown;
-use crate::signals::{self, Interrupt};
+use crate::signals;
 use crate::study::state::compact;
 use crate::train::folder::{make_folders, remove_folders};
 
@@ -50,9 +51,14 @@ pub struct Arguments {
     /// Steps to record with the light profiler, and again with everything
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// End the script once the steps are timed and recorded
+    /// End the script once the steps are timed and recorded; everything else that it writes is thrown away
     #[arg(long)]
     stop: bool,
+    /// Throw away everything that the script writes, apart from the recording
+    #[arg(long)]
+    isolated: bool,
+    #[command(flatten)]
+    isolation: IsolationArguments,
     /// Scripts to join with the trace: findings then name source lines
     #[arg(long, value_name = "PATH")]
     source: Vec<PathBuf>,
@@ -81,29 +87,35 @@ pub struct Note {
 }
 
 pub const HOOK: &str = include_str!("record/sitecustomize.py");
+pub const SURROUNDINGS: &str = include_str!("record/parts/surroundings.py");
 
 /// Messages of PyTorch's profiler below this level are not printed.
 const PROFILER_LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
 /// Files that the drivers of NVIDIA's and AMD's GPUs make.
 const GPU_FILES: [&str; 2] = ["/dev/nvidiactl", "/dev/kfd"];
-/// Interval between checks on the script.
-const GLANCE: Duration = Duration::from_millis(20);
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let interrupt = signals::listen_for_two(|| {})?;
     let folder = Folder::claim(arguments.output_dir.as_deref(), arguments.overwrite)?;
-    let hooks = tempfile::tempdir().context("cannot make a temporary folder for the hook")?;
-    std::fs::write(hooks.path().join("sitecustomize.py"), HOOK).context("cannot write the hook")?;
-    // Next to the hook, so that only traces are written to the user's folder.
-    let notes = hooks.path().join("notes");
-    std::fs::create_dir(&notes).context("cannot make a temporary folder for the hook's notes")?;
+    let asked = Asked { stop: arguments.stop, isolated: arguments.isolated };
+    let shield = Shield::new(&asked, &arguments.isolation, &folder.path)?;
+    let hooks = shield.hooks();
+    std::fs::create_dir_all(&hooks).context("cannot make a temporary folder for the hook")?;
+    std::fs::write(hooks.join("sitecustomize.py"), HOOK).context("cannot write the hook")?;
+    if shield.is_there() {
+        // Keeps trackers offline, and the user's files from being written through links of a copy.
+        let parts = hooks.join("headroom-parts");
+        std::fs::create_dir_all(&parts).context("cannot make a temporary folder for the hook")?;
+        std::fs::write(parts.join("surroundings.py"), SURROUNDINGS).context("cannot write the hook")?;
+    }
+    // Not in the user's folder, where only traces are written.
+    let notes = shield.notes();
+    std::fs::create_dir_all(&notes).context("cannot make a temporary folder for the hook's notes")?;
 
-    let mut command = Command::new(&arguments.command[0]);
-    command.args(&arguments.command[1..]);
-    command.env("PYTHONPATH", python_path(hooks.path())?);
+    let mut command = shield.command(&arguments.command)?;
+    command.env("PYTHONPATH", python_path(&hooks)?);
     command.env("HEADROOM_RECORD_FOLDER", &folder.path);
     command.env("HEADROOM_RECORD_NOTES", &notes);
-    command.env("HEADROOM_RECORD_COMMAND", std::process::id().to_string());
     command.env("HEADROOM_RECORD_WARMUP", arguments.warmup_steps.to_string());
     command.env("HEADROOM_RECORD_TIMED", arguments.timed_steps.to_string());
     command.env("HEADROOM_RECORD_STEPS", arguments.steps.to_string());
@@ -120,15 +132,18 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let program = arguments.command[0].to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("cannot start `{program}`"))?;
-    let status = wait(&mut child, &interrupt)?;
+    let status = shield.wait(&mut child, &interrupt)?;
+    let status = shield.ended(status).with_context(|| format!("cannot start `{program}`"))?;
     let notes = read_notes(&notes)?;
     let traces: BTreeSet<PathBuf> = notes.iter().filter_map(|note| note.trace.clone()).collect();
     let traces: Vec<PathBuf> = traces.into_iter().collect();
     if interrupt.signal() != 0 {
-        output::note(&match traces.first() {
-            Some(trace) => format!("interrupted; what was recorded before is in {}", trace.display()),
-            None => "interrupted; nothing was recorded".to_string(),
-        });
+        let left = match traces.first() {
+            Some(trace) => format!("what was recorded before is in {}", trace.display()),
+            None => "nothing was recorded".to_string(),
+        };
+        let claim = shield.claim().map_or(String::new(), |claim| format!("; {claim}"));
+        output::note(&format!("interrupted; {left}{claim}"));
         folder.keep_if(!traces.is_empty(), &traces);
         return Ok(interrupt.exit_code());
     }
@@ -162,42 +177,6 @@ pub fn python_path(hooks: &Path) -> Result<OsString> {
         folders.extend(std::env::split_paths(&existing));
     }
     std::env::join_paths(folders).context("the temporary folder's name is not valid in PYTHONPATH")
-}
-
-/// Waits for the script and forwards requests to stop, so that no process started here is left running.
-fn wait(child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
-    let mut told = false;
-    loop {
-        if let Some(status) = child.try_wait().context("cannot wait for the script")? {
-            return Ok(status);
-        }
-        // Ctrl-C on a terminal also reaches the script, and forwarding it would interrupt the script twice.
-        let due = interrupt.signal() == SIGTERM || interrupt.give_up.load(Ordering::Relaxed);
-        if interrupt.is_asked() && due && !told {
-            told = true;
-            send(child, interrupt.signal());
-        }
-        if interrupt.is_asked_twice() {
-            let _ = child.kill();
-        }
-        sleep(GLANCE);
-    }
-}
-
-/// Signals the process; one that has already ended needs no signal.
-#[cfg(unix)]
-fn send(child: &mut Child, signal: i32) {
-    use rustix::process::{Pid, Signal, kill_process};
-    let signal = if signal == SIGTERM { Signal::TERM } else { Signal::INT };
-    if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(process, signal);
-    }
-}
-
-/// Kills the script: other systems have no such request.
-#[cfg(not(unix))]
-fn send(child: &mut Child, _signal: i32) {
-    let _ = child.kill();
 }
 
 /// The folder of one recording, without other traces.
@@ -378,6 +357,8 @@ mod tests {
             timed_steps: 8,
             steps: 3,
             stop: false,
+            isolated: false,
+            isolation: IsolationArguments::default(),
             source: vec![],
             shown: Format::Text.into(),
             command: vec![],

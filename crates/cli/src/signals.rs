@@ -1,4 +1,4 @@
-//! Handles Ctrl-C, the request to terminate, and the file size limit.
+//! Handles Ctrl-C, the request to terminate, the terminal's hangup, and the file size limit.
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -27,7 +27,8 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// The exit code that shells know: 130 for Ctrl-C, 143 for a request to terminate; success without a request.
+    /// The exit code that shells know: 129 for a hangup, 130 for Ctrl-C, 143 for a request to terminate; success without a
+    /// request.
     pub fn exit_code(&self) -> ExitCode {
         match self.signal() {
             0 => ExitCode::SUCCESS,
@@ -116,6 +117,10 @@ fn listen_and(
 #[cfg(unix)]
 fn arriving() -> std::io::Result<impl Iterator<Item = i32> + Send + 'static> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    // Under `nohup` a run is meant to go on.
+    if !headroom_engine::machine::isolation::hangup_is_ignored() {
+        signals.add_signal(signal_hook::consts::SIGHUP)?;
+    }
     Ok(std::iter::from_fn(move || signals.forever().next()))
 }
 

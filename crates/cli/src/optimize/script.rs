@@ -6,11 +6,11 @@ mod hook_parts;
 mod measurements;
 mod processes;
 mod proposal;
-mod scratch;
 mod telling;
 
 use crate::analyze::{self, thresholds};
 use crate::failure::RunFailed;
+use crate::isolation::Isolation;
 use crate::output;
 use crate::registry::{About, Entry};
 use crate::signals;
@@ -29,7 +29,6 @@ use measurements::Measurements;
 pub use measurements::PRINTED_FILE;
 use processes::{Measuring, Processes};
 use proposal::Proposal;
-use scratch::Original;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,6 +49,12 @@ pub struct Shared {
 const REPEATS: Repeats = Repeats { originals: 2, most: 4, finals: 4 };
 
 pub fn run(arguments: ScriptArguments, shared: Shared, entry: &mut Entry) -> Result<ExitCode> {
+    if arguments.in_place {
+        bail!(
+            "--in-place is gone: a search runs the script many times, and never on your own files\n  help: --allow-write PATH \
+             lets it write to a folder of yours"
+        );
+    }
     let results = shared.output_dir.clone().unwrap_or_else(|| results_folder(&arguments.command));
     let results = std::path::absolute(results)?;
     let made = make_folders(&results)?;
@@ -77,15 +82,12 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let began = Instant::now();
     let interrupt = signals::listen_for_two(|| {})?;
     let folder = std::env::current_dir().context("cannot find the working folder")?;
-    let original = match arguments.in_place {
-        true => None,
-        false => Some(Original::new(folder.clone(), results)?),
-    };
+    let isolation = Isolation::begin(&folder, &[results.to_path_buf()], &arguments.isolation)?;
+    isolation.remarks.iter().for_each(|remark| output::note(remark));
     let measuring = Measuring { warmup: arguments.warmup_steps, timed: arguments.steps, seed: shared.seed };
     let command = arguments.command.clone();
     let kept = Measurements::in_folder(results)?;
-    let mut processes =
-        Processes::new(command, (folder.clone(), original), measuring, arguments.time_limit, (&interrupt, kept))?;
+    let mut processes = Processes::new(command, isolation, measuring, arguments.time_limit, (&interrupt, kept))?;
     begin_row(entry, results, arguments);
     let tell = |text: &str| output::note(&format!("[{:5.1} s] {text}", began.elapsed().as_secs_f64()));
 
@@ -93,7 +95,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let recording = results.join(RECORDING);
     let analysis = recorded(&mut processes, &recording, &tell);
     if interrupt.signal() != 0 {
-        return interrupted(entry, &interrupt);
+        return interrupted(entry, &interrupt, &processes);
     }
     let (analysis, measured) = analysis?;
     if !arguments.dry_run {
@@ -111,7 +113,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     };
     let begun = Search::begin(&mut processes, repeats, measured, &mut told);
     if interrupt.signal() != 0 {
-        return interrupted(entry, &interrupt);
+        return interrupted(entry, &interrupt, &processes);
     }
     let mut search = begun.map_err(|why| not_measured(why, arguments.warmup_steps + arguments.steps))?;
     let first = search.originals()[0].clone();
@@ -132,16 +134,12 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let rows = search.try_all(tried);
     let script = main_script(&arguments.command).unwrap_or_default();
     let mut proposal = Proposal::of(search.kept(), search.kept_note(), &folder, &script);
-    let files = proposal.files().filter(|_| !arguments.in_place);
     if !search.kept().is_empty() {
         tell("racing the kept remedies, the unchanged script and a patched copy in turns");
     }
-    let found = search.finish(rows, files);
-    if let Some(spoiled) = processes.spoiled() {
-        bail!("{spoiled}");
-    }
+    let found = search.finish(rows, proposal.files());
     if interrupt.signal() != 0 {
-        return interrupted(entry, &interrupt);
+        return interrupted(entry, &interrupt, &processes);
     }
     let found = found.map_err(|why| not_measured(why, arguments.warmup_steps + arguments.steps))?;
     let mut record = about.script_record(&found.originals, &found.rows, left, Some(&found));
@@ -193,9 +191,9 @@ fn is_ours(recording: &Path) -> bool {
     recording.join(OURS).exists() || recording.with_file_name(VALIDATION_FILE).exists()
 }
 
-fn interrupted(entry: &mut Entry, interrupt: &signals::Interrupt) -> Result<ExitCode> {
+fn interrupted(entry: &mut Entry, interrupt: &signals::Interrupt, processes: &Processes) -> Result<ExitCode> {
     entry.interrupted();
-    output::note("interrupted; no process is left running, and none of your files was changed");
+    output::note(&format!("interrupted; no process is left running, and {}", processes.claim()));
     Ok(interrupt.exit_code())
 }
 

@@ -466,24 +466,6 @@ def watch_steps():
     when_loaded("torch.autograd.profiler", watch_profilers)
 
 
-def end_with_the_command():
-    """On Linux, ends the script when the command that started it is killed. Elsewhere the script lives on."""
-    try:
-        import ctypes
-        import signal
-
-        command = os.environ.get("HEADROOM_RECORD_COMMAND") or os.environ.get("HEADROOM_MEASURE_COMMAND")
-        command = int(command or "0")
-        if not sys.platform.startswith("linux") or os.getppid() != command:
-            return
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-        if os.getppid() != command:
-            os.kill(os.getpid(), signal.SIGTERM)
-    except Exception:  # noqa: BLE001
-        # Only a convenience: the script runs the same without it.
-        pass
-
-
 class Loader(importlib.abc.Loader):
     def __init__(self, loader, loaded):
         self.loader = loader
@@ -542,7 +524,6 @@ def begin():
     wanted = os.environ.get("HEADROOM_MEASURE_NOTES") or os.environ.get("HEADROOM_REMEDIES")
     if not FOLDER and not wanted:
         return
-    end_with_the_command()
     if os.environ.get("HEADROOM_BYTECODE"):
         keep_bytecode(os.environ["HEADROOM_BYTECODE"])
     sys.meta_path.insert(0, Finder())

@@ -181,13 +181,15 @@ fn listen(mut words: impl Read) -> Vec<String> {
 
 /// Exit codes of a command that was asked to stop.
 fn is_interrupted(status: ExitStatus) -> bool {
-    matches!(status.code(), Some(130 | 143))
+    matches!(status.code(), Some(129 | 130 | 143))
 }
 
 fn how_it_died(status: ExitStatus, last_words: &[String]) -> ChildEnd {
     let error = last_words.iter().position(|line| line.starts_with("error: "));
     match (status.code(), error) {
-        _ if is_interrupted(status) => ChildEnd::Killed("told to stop (Ctrl-C or a request to terminate)".into()),
+        _ if is_interrupted(status) => {
+            ChildEnd::Killed("told to stop (a hangup, Ctrl-C or a request to terminate)".into())
+        }
         (Some(_), Some(line)) => ChildEnd::Failed(last_words[line..].join("\n")),
         (Some(code), None) => ChildEnd::Failed(format!("it ended with code {code}")),
         (None, _) => ChildEnd::Killed(format!("killed ({status}): by hand, or because memory ran out")),

@@ -270,13 +270,13 @@ fn every_command_ends_with_the_exit_codes_that_are_documented() {
         assert!(covered.contains(&(name.into(), 1)), "{name} can say no");
     }
     let long = format!("train {SMALL} --num-steps 1000000 --output-dir long");
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, code) in [("HUP", 129), ("INT", 130), ("TERM", 143)] {
         let run = place.start(&format!("{long}-{signal}"));
         run.has_written(&place.path(&format!("long-{signal}/progress.jsonl")));
         assert_eq!(run.signal(signal).code, Some(code), "{signal}");
     }
     let help = place.succeeds("--help").stdout;
-    for code in ["0 ", "1 ", "2 ", "3 ", "130, 143 "] {
+    for code in ["0 ", "1 ", "2 ", "3 ", "129 ", "130, 143 "] {
         assert!(help.contains(&format!("\n  {code}")), "{code} is explained in the help: {help}");
     }
 }

@@ -18,6 +18,10 @@ mod gates;
 mod generation;
 mod home;
 mod interruption;
+#[cfg(target_os = "linux")]
+mod isolated_processes;
+#[cfg(target_os = "linux")]
+mod isolation;
 mod kept_files;
 mod limits;
 mod long_runs;

@@ -1,5 +1,6 @@
 //! The command line of a script's optimisation.
 
+use crate::isolation::IsolationArguments;
 use crate::optimize::phase_3::Precisions;
 use headroom_experiments::remedies::{REMEDIES, named};
 use std::ffi::OsString;
@@ -35,8 +36,10 @@ pub struct ScriptArguments {
     /// Write the patch into the script's files, if every gate passed
     #[arg(long, requires = "command", conflicts_with = "dry_run")]
     pub(super) apply: bool,
-    /// Run in the working folder itself, not in copies: everything that the script writes lands there, many times
-    #[arg(long, requires = "command")]
+    #[command(flatten)]
+    pub(super) isolation: IsolationArguments,
+    /// Gone: a script is never run on the user's own files
+    #[arg(long, hide = true)]
     pub(super) in_place: bool,
     /// The script's command: python train.py …, accelerate launch …, torchrun …
     #[arg(last = true, value_name = "COMMAND")]

@@ -89,6 +89,10 @@ pub struct Printed {
 }
 
 impl Printed {
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The end of a sentence: where the output is, its last lines, and the help. Empty if nothing was printed.
     pub fn told(&self, help: &str) -> String {
         let lines: Vec<&str> = self.text.lines().filter(|line| !line.trim().is_empty()).collect();

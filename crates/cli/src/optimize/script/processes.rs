@@ -1,8 +1,8 @@
-//! Runs the script in separate processes, each in its own folder, and reads what the hook recorded.
+//! Runs the script in separate processes, shielded from the user's files, and reads what the hook recorded.
 
 use super::hook_parts::PARTS;
 use super::measurements::{Measurements, Printed};
-use super::scratch::{Original, Scratch};
+use crate::isolation::{self, Isolation, end_all, lead_a_group};
 use crate::printed::{Capture, MOST_OUTPUT};
 use crate::record::{HOOK, python_path};
 use crate::signals::Interrupt;
@@ -49,34 +49,27 @@ pub struct Measuring {
 
 pub struct Processes<'a> {
     command: Vec<OsString>,
-    /// `None` where the script runs in the user's own folder.
-    original: Option<Original>,
-    folder: PathBuf,
-    home: tempfile::TempDir,
+    isolation: Isolation,
     measuring: Measuring,
     ends: Instant,
     interrupt: &'a Interrupt,
     measurements: Measurements,
     /// Time of the slowest process of the unchanged script.
     own: Option<Duration>,
-    /// Texts that replace the user's in a patched copy, by path in the working folder.
+    /// Texts that replace the user's in a patched run, by path in the working folder.
     changed: Vec<(PathBuf, String)>,
-    /// Set when a user's file was changed: nothing more is run.
-    spoiled: Option<String>,
     offered: bool,
 }
 
 impl<'a> Processes<'a> {
     pub fn new(
         command: Vec<OsString>,
-        (folder, original): (PathBuf, Option<Original>),
+        isolation: Isolation,
         measuring: Measuring,
         limit: Duration,
         (interrupt, measurements): (&'a Interrupt, Measurements),
     ) -> Result<Processes<'a>> {
-        let home = tempfile::Builder::new().prefix("headroom-optimize-").tempdir();
-        let home = home.context("cannot make a temporary folder for copies of the working folder")?;
-        let hooks = home.path().join("hook");
+        let hooks = isolation.hook();
         let parts = hooks.join("headroom-parts");
         let remedies = parts.join("remedies");
         fs::create_dir_all(&remedies).map_err(FileError::new("make the folder", &remedies))?;
@@ -90,16 +83,13 @@ impl<'a> Processes<'a> {
         }
         Ok(Processes {
             command,
-            original,
-            folder,
-            home,
+            isolation,
             measuring,
             ends: Instant::now() + limit,
             interrupt,
             measurements,
             own: None,
             changed: vec![],
-            spoiled: None,
             offered: false,
         })
     }
@@ -111,9 +101,9 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// Why nothing more may be run, if so.
-    pub fn spoiled(&self) -> Option<&str> {
-        self.spoiled.as_deref()
+    /// What holds for the user's files after the processes so far.
+    pub fn claim(&self) -> String {
+        self.isolation.claim()
     }
 
     /// Measures the unchanged script and records it into a folder, in one process. Returns the traces by rank, and the
@@ -132,9 +122,6 @@ impl<'a> Processes<'a> {
         self.offered = note.as_ref().is_some_and(|note| note.offered.is_some());
         if let Ok(traces) = traces_of(&ended, &place) {
             return Ok((traces, note.filter(|_| self.offered)));
-        }
-        if let Some(spoiled) = &self.spoiled {
-            return Err(spoiled.clone());
         }
         if let Ended::TooLong(_) = ended {
             return Err(ended.words(&place));
@@ -164,26 +151,20 @@ impl<'a> Processes<'a> {
         within: f64,
         wanted: impl FnOnce(&mut Command, &Path),
     ) -> Result<(Ended, Place)> {
-        let mut place = self.place(way == Way::Patched)?;
-        let mut words = self.command.iter().map(|word| place.word(self.original.as_ref(), word));
-        let mut command = Command::new(words.next().context("the command is empty")?);
-        command.args(words).current_dir(&place.folder);
+        let changed = if way == Way::Patched { &self.changed[..] } else { &[] };
+        let mut place = Place::made(self.isolation.place(changed)?)?;
+        let mut command = self.isolation.command(&place.isolated, &self.command)?;
         let (reader, writer) = std::io::pipe().context("cannot make a pipe for the script's output")?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         command.env("PYTHONPATH", self.python_path(&place)?);
         // Makes the order of string sets stable, and writes nothing beside the user's modules.
         command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
-        // An interrupted script leaves its temporary files in a folder that is removed.
-        let temporary = place.root.join("tmp");
-        fs::create_dir_all(&temporary).map_err(FileError::new("make the folder", &temporary))?;
-        command.env("TMPDIR", &temporary);
-        let cache = self.home.path().join("compiled");
+        let shared = self.isolation.shared();
         for variable in ["TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"] {
-            command.env(variable, cache.join(variable));
+            command.env(variable, shared.join("compiled").join(variable));
         }
-        command.env("HEADROOM_BYTECODE", self.home.path().join("bytecode"));
+        command.env("HEADROOM_BYTECODE", shared.join("bytecode"));
         command.env("HEADROOM_REMEDIES", variant.asked());
-        command.env("HEADROOM_SCRATCH", &place.root);
         wanted(&mut command, &place.notes());
         lead_a_group(&mut command);
         let began = Instant::now();
@@ -195,47 +176,28 @@ impl<'a> Processes<'a> {
         drop(command);
         let status = self.wait(&mut child, began + limit)?;
         let ended = match status {
-            Some(status) => Ended::By(status),
+            Some(status) => {
+                Ended::By(place.isolated.ended(status).with_context(|| format!("cannot start `{program}`"))?)
+            }
             None if self.interrupt.is_asked() => Ended::Interrupted,
             None => Ended::TooLong(limit),
         };
         if variant.is_empty() && matches!(ended, Ended::By(_)) {
             self.own = Some(self.own.unwrap_or_default().max(began.elapsed()));
         }
-        if let Some(scratch) = &place.scratch
-            && let Err(error) = scratch.check()
-        {
-            self.spoiled = Some(error.to_string());
-        }
-        // The script runs in a copy: its own folder is the one that the user knows.
-        let printed = output.end(GRACE).text().replace(&format!("{}/", place.folder.display()), "");
+        // Where the script runs in a copy, its own folder is the one that the user knows.
+        let printed = output.end(GRACE).text().replace(&format!("{}/", place.isolated.folder.display()), "");
         let is_failure = matches!(ended, Ended::By(status) if !status.success());
         place.printed = self.measurements.printed(&printed, is_failure.then_some((variant, way)));
         Ok((ended, place))
     }
 
-    fn place(&self, patched: bool) -> Result<Place> {
-        let Some(original) = &self.original else {
-            let aside = tempfile::Builder::new().prefix("run-").tempdir_in(self.home.path())?;
-            let root = aside.path().to_path_buf();
-            return Place::made(self.folder.clone(), root, None, Some(aside));
-        };
-        let scratch = original.copy(self.home.path())?;
-        for (path, text) in self.changed.iter().filter(|_| patched) {
-            let place = scratch.folder.join(path);
-            // A link would lead to the user's own file.
-            let _ = fs::remove_file(&place);
-            fs::write(&place, text).map_err(FileError::new("write", &place))?;
-        }
-        let root = scratch.aside().to_path_buf();
-        Place::made(scratch.folder.clone(), root, Some(scratch), None)
-    }
-
-    /// The hook's folder first. Folders from the user's own variable are mapped into the copy if they are in the
-    /// working folder.
+    /// The hook's folder first. Folders from the user's own variable are mapped into a copy if they are in the working
+    /// folder.
     fn python_path(&self, place: &Place) -> Result<OsString> {
-        let path = python_path(&self.home.path().join("hook"))?;
-        let folders = std::env::split_paths(&path).map(|folder| place.word(self.original.as_ref(), folder.as_os_str()));
+        let path = python_path(&self.isolation.hook())?;
+        let folders = std::env::split_paths(&path);
+        let folders = folders.map(|folder| self.isolation.word(&place.isolated, folder.as_os_str()));
         std::env::join_paths(folders).context("a folder's name is not valid in PYTHONPATH")
     }
 
@@ -247,7 +209,7 @@ impl<'a> Processes<'a> {
     fn wait(&self, child: &mut Child, until: Instant) -> Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = child.try_wait().context("cannot wait for the script")? {
-                // Ends everything that it left running.
+                // Where no launcher has done so, ends everything that it left running.
                 end_group(child);
                 return Ok(Some(status));
             }
@@ -258,9 +220,8 @@ impl<'a> Processes<'a> {
                 while child.try_wait().context("cannot wait for the script")?.is_none() && Instant::now() < patience {
                     sleep(GLANCE);
                 }
+                end_all(child);
                 end_group(child);
-                let _ = child.kill();
-                let _ = child.wait();
                 return Ok(None);
             }
             sleep(GLANCE);
@@ -302,9 +263,6 @@ impl Runner for Processes<'_> {
             Ok(ran) => ran,
             Err(error) => return Ran::Failed(error),
         };
-        if let Some(spoiled) = &self.spoiled {
-            return Ran::Failed(spoiled.clone());
-        }
         if let Ended::TooLong(limit) = ended {
             return Ran::TooLong(limit);
         }
@@ -317,7 +275,7 @@ impl Runner for Processes<'_> {
     }
 
     fn seconds_left(&self) -> f64 {
-        match self.interrupt.is_asked() || self.spoiled.is_some() {
+        match self.interrupt.is_asked() {
             true => 0.0,
             false => self.ends.saturating_duration_since(Instant::now()).as_secs_f64(),
         }
@@ -344,13 +302,11 @@ fn limit(own: Option<Duration>, left: Duration, within: f64) -> Duration {
 fn record_into(command: &mut Command, into: &Path, notes: &Path) {
     command.env("HEADROOM_RECORD_FOLDER", into);
     command.env("HEADROOM_RECORD_NOTES", notes);
-    command.env("HEADROOM_RECORD_COMMAND", std::process::id().to_string());
     command.env("HEADROOM_RECORD_STOP", "1");
 }
 
 fn measure(command: &mut Command, notes: &Path, measuring: Measuring) {
     command.env("HEADROOM_MEASURE_NOTES", notes);
-    command.env("HEADROOM_MEASURE_COMMAND", std::process::id().to_string());
     command.env("HEADROOM_MEASURE_WARMUP", measuring.warmup.to_string());
     command.env("HEADROOM_MEASURE_TIMED", measuring.timed.to_string());
     command.env("HEADROOM_MEASURE_SECONDS", TIMED_SECONDS);
@@ -371,36 +327,21 @@ fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// Where one process runs.
+/// Where one process runs, and what it leaves there.
 struct Place {
-    folder: PathBuf,
-    /// Holds everything beside the copy.
-    root: PathBuf,
-    scratch: Option<Scratch>,
-    _aside: Option<tempfile::TempDir>,
+    isolated: isolation::Place,
     printed: Printed,
 }
 
 impl Place {
-    fn made(
-        folder: PathBuf,
-        root: PathBuf,
-        scratch: Option<Scratch>,
-        aside: Option<tempfile::TempDir>,
-    ) -> Result<Place> {
-        let place = Place { folder, root, scratch, _aside: aside, printed: Printed::default() };
+    fn made(isolated: isolation::Place) -> Result<Place> {
+        let place = Place { isolated, printed: Printed::default() };
         fs::create_dir_all(place.notes()).map_err(FileError::new("make the folder", &place.notes()))?;
         Ok(place)
     }
 
     fn notes(&self) -> PathBuf {
-        self.root.join("notes")
-    }
-
-    /// A word of the command: a path in the working folder is mapped into the copy.
-    fn word(&self, original: Option<&Original>, word: &std::ffi::OsStr) -> OsString {
-        let place = |original| self.scratch.as_ref()?.place_of(original, Path::new(word));
-        original.and_then(place).map_or_else(|| word.to_os_string(), PathBuf::into_os_string)
+        self.isolated.aside().join("notes")
     }
 }
 
@@ -427,10 +368,14 @@ impl Ended {
             Ended::Interrupted => return "interrupted".into(),
         };
         let help = match self {
-            Ended::By(status) if !status.success() => "\n  help: the script must run without `headroom optimize` first",
-            _ => "",
+            Ended::By(status) if !status.success() => {
+                let advice = place.isolated.advice(place.printed.text());
+                let advice = advice.unwrap_or("the script must run without `headroom optimize` first".into());
+                format!("\n  help: {advice}")
+            }
+            _ => String::new(),
         };
-        how + &place.printed.told(help)
+        how + &place.printed.told(&help)
     }
 }
 
@@ -442,11 +387,6 @@ fn read_all<T: DeserializeOwned>(folder: &Path, begin: &str) -> Vec<T> {
     };
     let files = entries.flatten().map(|entry| entry.path()).filter(is_one);
     files.filter_map(|file| serde_json::from_slice(&reading::read(&file, reading::RECORD).ok()?).ok()).collect()
-}
-
-#[cfg(unix)]
-fn lead_a_group(command: &mut Command) {
-    std::os::unix::process::CommandExt::process_group(command, 0);
 }
 
 #[cfg(unix)]
@@ -466,9 +406,6 @@ fn signal_group(child: &Child, signal: rustix::process::Signal) {
         let _ = kill_process_group(group, signal);
     }
 }
-
-#[cfg(not(unix))]
-fn lead_a_group(_command: &mut Command) {}
 
 #[cfg(not(unix))]
 fn end_group(_child: &Child) {}

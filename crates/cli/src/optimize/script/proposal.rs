@@ -1,4 +1,4 @@
-//! The patch of the kept remedies: written, run in a copy, and offered to the user.
+//! The patch of the kept remedies: written, run shielded, and offered to the user.
 
 use crate::optimize::patch::{Changed, Patch, patch};
 use anyhow::Result;

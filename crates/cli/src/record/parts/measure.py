@@ -25,9 +25,8 @@ Variables (only the first is needed to measure; without it, HEADROOM_REMEDIES al
   HEADROOM_MEASURE_OTHER_DROPOUT    seed offset for the random numbers of dropout alone [0: unchanged]
   HEADROOM_MEASURE_FALLBACK_RANDOM  1: compiled code draws random numbers as uncompiled code does
   HEADROOM_BYTECODE                 folder for bytecode if the installed torch has none
-  HEADROOM_SCRATCH                  folder with the copy of the working folder: links that lead out of it are not
-                                    written
-  HEADROOM_MEASURE_COMMAND          process id of the command: the script ends when it is killed (Linux)
+  HEADROOM_SCRATCH                  folder of this process; where it holds a copy of the working folder, links that lead
+                                    out of it are not written
   HEADROOM_REMEDIES                 names in order, separated by commas, each with an optional value: `tf32,loader-workers=4`
   HEADROOM_REMEDIES_OFFER           1: the note also says for every remedy whether it applies (`offered`)
 In any case trackers are set offline, and browsers and windows are disabled (`surroundings.py`).

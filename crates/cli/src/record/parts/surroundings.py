@@ -2,8 +2,9 @@
 
 HF_HUB_OFFLINE is left as it is: a script may have to download its model.
 
-HEADROOM_SCRATCH is the folder with the copy of the working folder. Large files in it are links to the user's own. A
-link that is about to be written is removed first if the file is rewritten, or replaced by a copy if it is modified.
+HEADROOM_SCRATCH is the folder of this process. Where it holds a copy of the working folder, large files in it are links to
+the user's own. A link that is about to be written is removed first if the file is rewritten, or replaced by a copy if it is
+modified.
 """
 import functools
 import os
