@@ -69,7 +69,7 @@ fn settings_that_are_fifos_devices_or_folders_are_refused_by_name() {
     at_once(&place, "train --config .").is_error(2, "folder", &["it is a folder, not a file"]);
     File::create(place.path("large.toml")).unwrap().set_len(1 << 30).unwrap();
     at_once(&place, "train --config large.toml").is_error(2, "large", &["(1 GiB), and at most 4 MiB"]);
-    // What is sent through a pipe that the user names is read.
+    // A pipe that the user names is read.
     let line = format!("printf 'num-steps = 2\\n' | $HEADROOM train {SMALL} --config /dev/stdin --output-dir a");
     let piped = place.shell(&line);
     assert_eq!(piped.code, Some(0), "{}", piped.stderr);
