@@ -82,7 +82,7 @@ fn may_print(file: &TextFile) -> bool {
 /// The engine reads what the system and itself wrote: `/proc` and compiled kernels. Build scripts and `xtask` read this
 /// repository.
 fn may_read(file: &TextFile) -> bool {
-    let is_test = file.is_test() || file.path.ends_with("_tests.rs");
+    let is_test = file.is_test() || file.path.ends_with("_tests.rs") || file.path.contains("examples/");
     is_test
         || ["crates/engine/", "xtask/"].iter().any(|folder| file.path.starts_with(folder))
         || file.path.ends_with("/build.rs")
