@@ -105,7 +105,7 @@ fn frames_beyond_the_limit_end_the_editors_connection_with_a_reason() {
     for (sent, reason) in [
         ("Content-Length: 18446744073709551615\r\n\r\n", "18446744073709551615 bytes is announced"),
         ("Content-Length: 99999999999999999999\r\n\r\n", "not a number of bytes"),
-        (&"A: b\r\n".repeat(100_000), "does not end within 8192 bytes"),
+        ("A: b\r\n".repeat(100_000).as_str(), "does not end within 8192 bytes"),
         ("Content-Length: 2\r\n\r\n{}", "not JSON-RPC"),
     ] {
         let mut command = place.command("lsp");
