@@ -34,7 +34,7 @@ use clap::{Parser, Subcommand};
 pub enum Outcome {
     Passed,
     Failed,
-    /// What it takes cannot be had here; said aloud, and counted.
+    /// It needs something that cannot be had here; said aloud, and counted.
     Skipped,
 }
 

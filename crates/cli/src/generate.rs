@@ -11,11 +11,11 @@ use headroom_engine::machine::Machine;
 use headroom_graph::Precision;
 use headroom_graph::passes::PassList;
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use headroom_training::checkpoint::{Checkpoint, GENERATION_FILE};
 use headroom_training::generate::{Generator, Sampling, Settings, Vocabulary};
 use serde::Serialize;
 use serde_json::Value;
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -200,7 +200,7 @@ fn end_tokens(checkpoint: &Checkpoint) -> anyhow::Result<Vec<i64>> {
     let path = checkpoint.folder().join(GENERATION_FILE);
     let settings: Option<Value> = match path.is_file() {
         true => {
-            let bytes = fs::read(&path).map_err(FileError::new("read", &path))?;
+            let bytes = reading::read(&path, reading::CHECKPOINT).map_err(FileError::new("read", &path))?;
             Some(serde_json::from_slice(&bytes).with_context(|| format!("{} does not parse", path.display()))?)
         }
         false => None,

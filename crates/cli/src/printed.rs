@@ -1,4 +1,4 @@
-//! What a process printed, in bounded memory: the first and last parts of its output, and lines of bounded length.
+//! A process's output in bounded memory: its first and last parts, and lines of bounded length.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -25,7 +25,7 @@ pub fn without_output(error: &str) -> &str {
 pub struct HeadAndTail {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// Of each of the two.
+    /// The most bytes of each of the two.
     most: usize,
     bytes: u64,
 }
@@ -100,7 +100,7 @@ impl Capture {
         Capture { so_far, reader }
     }
 
-    /// What was printed. Waits for the end of the output, but no longer than `patience`: a process that outlived the
+    /// The output. Waits for its end, but no longer than `patience`: a process that outlived the
     /// one that was started may hold the other end.
     pub fn end(self, patience: Duration) -> HeadAndTail {
         let until = Instant::now() + patience;

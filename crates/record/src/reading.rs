@@ -100,7 +100,7 @@ fn check(kind: FileType, is_stream: bool) -> io::Result<()> {
 
 const FIFO: &str = "FIFO";
 
-/// What it is if it is not a plain file.
+/// The kind of something that is not a plain file.
 fn name_of(kind: FileType) -> Option<&'static str> {
     #[cfg(unix)]
     {

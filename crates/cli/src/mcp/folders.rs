@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::serve::bytes_of_traces;
 
 const GIB: u64 = 1 << 30;
-/// Of one call. A run of many ranks is a folder, which counts once.
+/// The most traces of one call. A run of many ranks is a folder, which counts once.
 const MOST_TRACES: usize = 64;
 /// Traces in memory take about half of their text; a call may take a machine's attention, not all of its memory.
 const MOST_TRACE_BYTES: u64 = 8 * GIB;

@@ -40,7 +40,7 @@ fn age(text: &str) -> anyhow::Result<Duration> {
     Ok(Duration::from_secs(count.checked_mul(seconds).with_context(not_an_age)?))
 }
 
-/// What a run may be removed for.
+/// The reasons to remove a run.
 struct Limits {
     /// As the registry writes times, which sort as text.
     begun_before: Option<String>,

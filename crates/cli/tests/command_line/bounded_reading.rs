@@ -69,7 +69,7 @@ fn settings_that_are_fifos_devices_or_folders_are_refused_by_name() {
     at_once(&place, "train --config .").is_error(2, "folder", &["it is a folder, not a file"]);
     File::create(place.path("large.toml")).unwrap().set_len(1 << 30).unwrap();
     at_once(&place, "train --config large.toml").is_error(2, "large", &["(1 GiB), and at most 4 MiB"]);
-    // What is sent through a pipe that the user names is read.
+    // A pipe that the user names is read.
     let line = format!("printf 'num-steps = 2\\n' | $HEADROOM train {SMALL} --config /dev/stdin --output-dir a");
     let piped = place.shell(&line);
     assert_eq!(piped.code, Some(0), "{}", piped.stderr);
@@ -105,7 +105,7 @@ fn frames_beyond_the_limit_end_the_editors_connection_with_a_reason() {
     for (sent, reason) in [
         ("Content-Length: 18446744073709551615\r\n\r\n", "18446744073709551615 bytes is announced"),
         ("Content-Length: 99999999999999999999\r\n\r\n", "not a number of bytes"),
-        (&"A: b\r\n".repeat(100_000), "does not end within 8192 bytes"),
+        ("A: b\r\n".repeat(100_000).as_str(), "does not end within 8192 bytes"),
         ("Content-Length: 2\r\n\r\n{}", "not JSON-RPC"),
     ] {
         let mut command = place.command("lsp");

@@ -227,7 +227,7 @@ fn memory_is_given_back_after_clients_that_do_not_read() {
     const READERS: usize = 120;
     const MOST_MEBIBYTES: u64 = 200;
     with_a_run(&[], |folder, server| {
-        // Of a size that an allocator keeps for itself once it was freed.
+        // A size that an allocator keeps for itself once it was freed.
         fs::write(folder.join("runs/one/report.html"), vec![b'x'; 8 << 20]).unwrap();
         let (host, cookie, id) = (server.host(), server.cookie(), server.id("one"));
         let whole = server.get(&format!("/runs/{id}/files/report.html"));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The measurements' folder inside the results folder.
 const MEASUREMENTS: &str = "optimize-processes";
 
-/// What failing processes printed, with secrets masked; only the user may read it.
+/// The output of failing processes, with secrets masked; only the user may read it.
 pub const PRINTED_FILE: &str = "printed.txt";
 
 pub struct Measurements {
@@ -29,7 +29,7 @@ impl Measurements {
         fs::create_dir_all(&folder).map_err(FileError::new("make the folder", &folder))?;
         clear(&folder)?;
         let printed = results.join(PRINTED_FILE);
-        // Of an earlier optimization; one that cannot be removed cannot be written either, which is told then.
+        // Left by an earlier optimization; one that cannot be removed cannot be written either, which is told then.
         let _ = fs::remove_file(&printed);
         Ok(Measurements { folder, printed, processes: 0 })
     }
@@ -59,7 +59,7 @@ impl Measurements {
         Ok(())
     }
 
-    /// What a process printed, with secrets masked; that of a failing one is added to the file for it.
+    /// The output of a process with secrets masked; that of a failing one is added to the file for it.
     pub fn printed(&self, text: &str, failed: Option<(&Variant, Way)>) -> Printed {
         let text = Secrets::of_environment().masked(text);
         let file = failed.filter(|_| !text.trim().is_empty()).and_then(|(variant, way)| {
