@@ -23,6 +23,7 @@ use anyhow::{Context, Result, bail};
 use caches::resolved;
 use copies::{Original, Snapshot};
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 pub use home::Home;
 #[cfg(target_os = "linux")]
 pub use launcher::launched;
@@ -321,7 +322,7 @@ fn ordered(_root: &Path, _report: &Path, folder: &Path, words: &[OsString], _mea
 
 /// The script's own end, from the launcher's report. Without one, the launcher's end is the script's.
 fn script_status(report: &Path, status: ExitStatus) -> Result<ExitStatus> {
-    let told = fs::read(report).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let told = reading::read(report, reading::RECORD).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
     match told {
         Some(Report::Ended { status, .. }) => Ok(of_raw(status)),
         Some(Report::NotStarted(why)) => bail!("{why}"),

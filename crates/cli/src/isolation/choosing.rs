@@ -5,6 +5,7 @@ use super::copies::{Extent, Limits, Original, Snapshot, shares_blocks};
 use super::{CACHES, HOOK, Home, Isolation, IsolationArguments, SHARED, Way, listed};
 use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
+use headroom_record::reading;
 use headroom_report::numbers::bytes as in_bytes;
 use std::env::home_dir;
 use std::fs;
@@ -144,7 +145,7 @@ impl Isolation {
         }
         place.ended(output.status)?;
         if let Some(Report::Ended { remarks, .. }) =
-            fs::read(place.report()).ok().and_then(|text| serde_json::from_slice(&text).ok())
+            reading::read(&place.report(), reading::RECORD).ok().and_then(|text| serde_json::from_slice(&text).ok())
         {
             self.remarks = remarks;
         }

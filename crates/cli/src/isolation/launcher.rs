@@ -8,6 +8,7 @@ use super::layers::{self, Mounter};
 use super::spec::{Means, Report, Spec};
 use super::tree::{end_descendants, signal_descendants};
 use headroom_engine::machine::isolation::{Namespaces, deny_writing_except, leave_for};
+use headroom_record::reading;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, geteuid, getgid, getpid, getppid, getuid, kill_process, set_child_subreaper,
@@ -65,7 +66,7 @@ pub fn launched(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if stage == PROBE {
         return Some(probe(order.as_os_str(), &command));
     }
-    let spec: Spec = serde_json::from_slice(&fs::read(&order).ok()?).ok()?;
+    let spec: Spec = serde_json::from_slice(&reading::read(&order, reading::RECORD).ok()?).ok()?;
     let report = |report: &Report| {
         // Without an answer, the command takes the launcher's own end for the script's.
         let _ = fs::write(&spec.report, serde_json::to_vec(report).unwrap_or_default());
@@ -252,7 +253,7 @@ fn enter_namespaces() -> Result<(), Report> {
 
 /// Whether this user namespace is the first one: it maps every user to himself.
 fn is_in_initial_user_namespace() -> bool {
-    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let map = reading::read_text(Path::new("/proc/self/uid_map"), reading::SETTINGS).unwrap_or_default();
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 

@@ -7,6 +7,7 @@
 
 use super::mounts::Mounts;
 use super::spec::{Cache, Layers};
+use headroom_record::reading;
 use rustix::fs::{Access, Mode, OFlags, access, open};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
@@ -84,7 +85,7 @@ struct Building<'a> {
 pub fn enter(layers: &Layers, mounter: Mounter) -> Result<Vec<String>, Refused> {
     let slash = Path::new("/");
     let list = Path::new("/proc/self/mountinfo");
-    let text = fs::read(list).map_err(refused("read", list))?;
+    let text = reading::read(list, reading::RECORD).map_err(refused("read", list))?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(refused("keep mounts in this namespace below", slash))?;
     let root = layers.hidden.join("root");
@@ -112,7 +113,7 @@ pub fn enter(layers: &Layers, mounter: Mounter) -> Result<Vec<String>, Refused> 
         building.show_through(path)?;
     }
     for (text, path) in &layers.replaced {
-        let bytes = fs::read(text).map_err(refused("read", text))?;
+        let bytes = reading::read(text, reading::SCRIPT).map_err(refused("read", text))?;
         fs::write(building.inside(path), bytes).map_err(refused("write the patch to", path))?;
     }
     let proc = building.inside(Path::new("/proc"));

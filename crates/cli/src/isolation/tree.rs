@@ -1,7 +1,9 @@
 //! A process with everything that it started: found by the system's table of processes, and ended.
 
+use headroom_record::reading;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -42,7 +44,7 @@ pub fn descendants(of: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
-        let stat = std::fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+        let stat = reading::read(Path::new(&format!("/proc/{process}/stat")), reading::SETTINGS).unwrap_or_default();
         if let Some((state, parent)) = state_and_parent(&stat)
             && !matches!(state, 'Z' | 'X')
         {
