@@ -1,7 +1,6 @@
 //! The tokenizer of text for a model: the one that was asked for, or the model's own.
 
 use crate::kept;
-use crate::train::settings::Resumed;
 use anyhow::{Context, ensure};
 use headroom_training::checkpoint::{Checkpoint, CheckpointError, Companions, STATE_FILE, TOKENIZER_FILE};
 use headroom_training::data::TokenizerSettings;
@@ -52,12 +51,12 @@ impl OwnTokenizer {
         let folder = checkpoint.folder();
         // Weights can be used even if the state beside them cannot be read.
         let state = Some(folder.join(STATE_FILE)).filter(|path| path.exists()).and_then(|_| checkpoint.state().ok());
-        let before = state.and_then(|state| Resumed::of(state).ok()).unwrap_or_default();
+        let noted = |key: &str| state.and_then(|state| state.extra.get(key)?.as_str());
         let beside = Some(folder.join(TOKENIZER_FILE)).filter(|path| path.is_file());
         OwnTokenizer {
             folder: folder.to_path_buf(),
-            path: beside.or(before.tokenizer),
-            is_noted: before.data.is_some(),
+            path: beside.or(noted("tokenizer").map(PathBuf::from)),
+            is_noted: noted("data").is_some(),
         }
     }
 

@@ -30,11 +30,14 @@ const ALLOWED: &[&str] = &[
 /// a problem too.
 const SEVERAL_VERSIONS: &[(&str, &str)] = &[
     ("bitflags", "lsp-types"),
+    ("compact_str", "tokenizers"),
     ("foldhash", "hashbrown of hashlink"),
     ("getrandom", "rand of unicode_names2's build script"),
     ("glam", "nalgebra names every version that it can convert"),
     ("hashbrown", "hashlink, safetensors"),
-    ("rand", "phf_generator and unicode_names2's build script"),
+    ("itertools", "tokenizers and its rayon-cond"),
+    ("rand", "phf_generator and unicode_names2's build script; tokenizers"),
+    ("rand_chacha", "rand of the same"),
     ("rand_core", "rand of the same"),
     ("similar", "insta, for tests"),
     ("syn", "macros of ruff's crates"),

@@ -10,7 +10,7 @@ const WORDS: &str = r#"{
   "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "one": 1, "two": 2, "three": 3}, "unk_token": "<unk>"}
 }"#;
 
-const LINE: &str = "train --init-from hf --batch-size 2 --seq-len 16 --data words.txt --num-steps 2";
+const LINE: &str = "train --init-from hf --batch-size 2 --seq-len 16 --data words.txt";
 
 /// A model as from the Hub, in `hf`, and a text of 600 words.
 fn downloaded() -> Place {
@@ -32,7 +32,7 @@ fn with_tokenizer() -> Place {
 #[test]
 fn text_is_tokenized_by_the_loaded_models_own_tokenizer() {
     let place = with_tokenizer();
-    let done = place.succeeds(&format!("{LINE} --save ck"));
+    let done = place.succeeds(&format!("{LINE} --num-steps 2 --save ck"));
     let said = "text is tokenized by hf/tokenizer.json (4 ids), the model's own";
     assert!(done.stderr.contains(said), "{}", done.stderr);
     let state = place.json("ck/training_state.json");
@@ -61,13 +61,13 @@ fn another_tokenizer_is_said_and_goes_with_the_model() {
     let place = with_tokenizer();
     place.write("hf/merges.txt", "a b");
     place.write("other.json", WORDS.replace("\"three\": 3", "\"three\": 3, \"four\": 4"));
-    let done = place.succeeds(&format!("{LINE} --tokenizer other.json --save other"));
+    let done = place.succeeds(&format!("{LINE} --num-steps 2 --tokenizer other.json --save other"));
     let said = "text is tokenized by other.json (5 ids), not by the model's own hf/tokenizer.json";
     assert!(done.stderr.contains(said), "{}", done.stderr);
     assert_eq!(place.read("other/tokenizer.json"), place.read("other.json"));
     assert!(!place.path("other/merges.txt").exists(), "it belongs to the other tokenizer");
 
-    let done = place.succeeds(&format!("{LINE} --tokenizer bytes --save bytes"));
+    let done = place.succeeds(&format!("{LINE} --num-steps 2 --tokenizer bytes --save bytes"));
     let said = "text is read as bytes (256 ids), not by the model's own hf/tokenizer.json";
     assert!(done.stderr.contains(said), "{}", done.stderr);
     assert!(!place.path("bytes/tokenizer.json").exists());
@@ -78,7 +78,7 @@ fn another_tokenizer_is_said_and_goes_with_the_model() {
 #[test]
 fn a_folder_without_a_tokenizer_says_that_bytes_are_read() {
     let place = downloaded();
-    let done = place.succeeds(LINE);
+    let done = place.succeeds(&format!("{LINE} --num-steps 2"));
     assert!(done.stderr.contains("text is read as bytes (256 ids): hf has no tokenizer.json"), "{}", done.stderr);
     let done = place.succeeds("eval --from hf --data words.txt --batch-size 2 --seq-len 16");
     assert!(done.stderr.contains("text is read as bytes (256 ids): hf has no tokenizer.json"), "{}", done.stderr);
@@ -105,7 +105,7 @@ fn a_tokenizer_that_does_not_fit_the_model_or_the_data_is_refused() {
 fn a_resumed_run_finds_its_tokenizer_in_the_checkpoint() {
     let place = with_tokenizer();
     place.succeeds(&format!("{LINE} --num-steps 4 --save straight"));
-    place.succeeds(&format!("{LINE} --save half"));
+    place.succeeds(&format!("{LINE} --num-steps 2 --save half"));
     fs::remove_file(place.path("hf/tokenizer.json")).unwrap();
     let done = place.succeeds("train --resume half --num-steps 4 --save whole");
     assert!(!done.stderr.contains("trained on other data"), "{}", done.stderr);

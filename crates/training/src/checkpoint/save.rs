@@ -89,7 +89,7 @@ impl Saver {
     /// ranks wrote to the same place.
     pub fn commit_written(&mut self, snapshot: Snapshot) -> Result<(), CheckpointError> {
         let [model, optimizer] = ranges::digests(&self.folder)?;
-        let config = self.write_text(CONFIG_FILE, &snapshot.config.to_json())?;
+        let config = self.write_text(CONFIG_FILE, snapshot.config.to_json())?;
         self.commit(snapshot, Digests { model, optimizer, config, state: None })
     }
 
@@ -100,7 +100,7 @@ impl Saver {
         let digests = Digests {
             model: self.write_parameters(MODEL_FILE, &stored::of_model(tensors, dtype), give)?,
             optimizer: self.write_parameters(OPTIMIZER_FILE, &stored::of_optimizer(tensors, dtype), give)?,
-            config: self.write_text(CONFIG_FILE, &snapshot.config.to_json())?,
+            config: self.write_text(CONFIG_FILE, snapshot.config.to_json())?,
             state: None,
         };
         self.commit(snapshot, digests)

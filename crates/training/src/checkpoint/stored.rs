@@ -157,9 +157,11 @@ mod tests {
             let mut bytes = vec![];
             dtype.encode(elements, &mut bytes).map(|()| bytes)
         };
-        // Between 1 and the next bf16, 1.0078125: ties go to the even one.
-        for (element, want) in [(1.0, 0x3f80_u16), (1.00390625, 0x3f80), (1.0039063, 0x3f81), (-2.0, 0xc000)] {
-            assert_eq!(encoded(SavedDtype::Bf16, &[element]), Ok(want.to_le_bytes().to_vec()), "{element}");
+        // Halfway between 1 and the next bf16, ties go to the even one.
+        for (bits, want) in
+            [(0x3f80_0000, 0x3f80_u16), (0x3f80_8000, 0x3f80), (0x3f80_8001, 0x3f81), (0xc000_0000, 0xc000)]
+        {
+            assert_eq!(encoded(SavedDtype::Bf16, &[f32::from_bits(bits)]), Ok(want.to_le_bytes().to_vec()), "{bits:x}");
         }
         assert_eq!(encoded(SavedDtype::F16, &[1.5]), Ok(vec![0x00, 0x3e]));
         assert_eq!(encoded(SavedDtype::F32, &[1.5]), Ok(1.5f32.to_le_bytes().to_vec()));
