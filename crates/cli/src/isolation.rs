@@ -187,7 +187,7 @@ impl Isolation {
         }
     }
 
-    /// What can be said about the user's files after processes have run: from the mechanism that was tried at the
+    /// States what is known about the user's files after processes have run: from the mechanism that was tried at the
     /// beginning, or else by comparing.
     pub fn claim(&self) -> String {
         let apart = match self.allowed.is_empty() {
@@ -259,7 +259,7 @@ fn denied_path(printed: &str) -> Option<&str> {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.root.starts_with(&self.home) {
-            // What stays goes with the home.
+            // Anything left is removed with the home.
             let _ = home::remove_tree(&self.root);
         }
     }

@@ -264,7 +264,7 @@ struct Check {
 }
 
 impl Check {
-    /// Of Version 1 against itself.
+    /// Version 1 against itself.
     const SAME: Check = Check { loss_difference: 0.0, gradient_difference: 0.0, curve_difference: 0.0, exact: true };
 }
 

@@ -180,7 +180,7 @@ pub fn files_of(folder: &Path) -> [PathBuf; 2] {
 }
 
 fn file_in(folder: &Path) -> Option<PathBuf> {
-    files_of(folder).into_iter().find(|file| file.is_file() && within::allows(file))
+    files_of(folder).into_iter().find(|file| file.exists() && !file.is_dir() && within::allows(file))
 }
 
 /// The configuration of every file: the nearest one, independent of the folder that was asked about.

@@ -10,7 +10,11 @@ use std::thread;
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|word| word.into_string())
+        .collect::<Result<_, _>>()
+        .map_err(|word| format!("{} is not UTF-8", word.display()))?;
     let [text, tokenizer, rest @ ..] = &arguments[..] else {
         return Err("usage: tokenize_rate TEXT TOKENIZER.json [threads] [times]".into());
     };

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// A layer in memory needs at least this much room.
 const ROOM_IN_MEMORY: u64 = 1 << 30;
-/// Of what could be written, this many paths are told.
+/// Number of paths told among those that could be written.
 const MOST_TOLD: usize = 8;
 
 impl Isolation {

@@ -73,7 +73,7 @@ impl Original {
         Original { folder: folder.to_path_buf(), left_out, limits }
     }
 
-    /// What a copy would take.
+    /// Files and bytes of a copy.
     pub fn extent(&self) -> Result<Extent> {
         let mut copying = Copying { original: self, extent: Extent::default() };
         copying.folder(&self.folder, None)?;

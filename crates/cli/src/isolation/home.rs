@@ -47,7 +47,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // What stays behind is removed by the next command.
+        // The next command removes anything left.
         let _ = remove_tree(&self.path);
     }
 }

@@ -48,7 +48,7 @@ const COPIED: u64 = 64 << 20;
 /// A folder with more entries than this is not taken apart into a writable one.
 const MANY: usize = 4096;
 
-/// Whose layers they are: an overlay marks deleted files in another way for an ordinary user.
+/// The user that mounts the layers: an overlay marks deleted files in another way for an ordinary user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mounter {
     Root,

@@ -26,7 +26,7 @@ impl Mounts {
     /// The mount on which a path lies.
     pub fn of(&self, path: &Path) -> Option<&Mount> {
         let around = self.0.iter().filter(|mount| path.starts_with(&mount.place));
-        // Of several at one place the last.
+        // The last one counts where several are mounted at one place.
         around.max_by_key(|mount| mount.place.components().count())
     }
 

@@ -87,7 +87,7 @@ impl Shield {
         }
     }
 
-    /// What holds for the user's files, if the script was shielded.
+    /// States what holds for the user's files, if the script was shielded.
     pub fn claim(&self) -> Option<String> {
         match self {
             Shield::Without(_) => None,

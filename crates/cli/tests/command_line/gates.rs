@@ -107,7 +107,8 @@ fn both_sides_can_be_run_again_in_turns() {
     assert!((value["change"]["ratio"].as_f64().unwrap() - ratio).abs() < 1e-9, "{value}");
     // Runs of the gate are children, so the newest run is still the one that was judged.
     let runs: Value = serde_json::from_str(&place.succeeds("runs list --json").stdout).unwrap();
-    assert_eq!(runs.as_array().unwrap().len(), 8);
+    // Turns that other programs disturbed were taken again.
+    assert!(runs.as_array().unwrap().len() >= 8, "{runs}");
     assert_eq!(runs[0]["parent"], 2, "{}", runs[0]);
     let text = place.succeeds("regress --baseline 1 --rerun 3 --threshold 100000").stdout;
     assert!(text.contains("run again, alternating, 3 times each") && text.contains("against run 2"), "{text}");

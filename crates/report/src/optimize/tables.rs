@@ -20,7 +20,7 @@ pub fn subtitle(record: &ValidationRecord) -> String {
     )
 }
 
-/// What to type, how much faster that is, and how sure. The first line is a command.
+/// The command to type, how much faster it is, and how sure that is. The first line is a command.
 pub fn verdict(record: &ValidationRecord) -> Vec<String> {
     let Some(kept) = record.versions.last().filter(|_| !record.kept.is_empty()) else {
         let mut lines =
@@ -59,7 +59,7 @@ pub fn verdict(record: &ValidationRecord) -> Vec<String> {
     ]
 }
 
-/// What else the measurement says, in a few sentences.
+/// Further results of the measurement, in a few sentences.
 pub fn remarks(record: &ValidationRecord) -> Vec<String> {
     let mut lines: Vec<String> = phase_3::summary(record).into_iter().collect();
     if let Some(best) = record.as_good.first() {

@@ -101,7 +101,7 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// What holds for the user's files after the processes so far.
+    /// States what holds for the user's files after the processes so far.
     pub fn claim(&self) -> String {
         self.isolation.claim()
     }
