@@ -134,7 +134,7 @@ mod tests {
         let left = parent.path().join("headroom-isolated-left");
         let locked_out = left.join("run/layer-1/work/work");
         fs::create_dir_all(&locked_out).unwrap();
-        fs::set_permissions(&locked_out, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&locked_out, fs::Permissions::from_mode(0o0)).unwrap();
         fs::set_permissions(left.join("run"), fs::Permissions::from_mode(0o500)).unwrap();
         fs::write(left.join(LOCK), "").unwrap();
         let young = parent.path().join("headroom-isolated-young");
