@@ -22,6 +22,10 @@ const MENDED: &[(&str, &str)] = &[
         "operator_analysis.operator_stats.cpu_time",
         "the host's time of a launched operator is its span, not its driver calls alone",
     ),
+    ("memory_analysis.schema_version", "version 2 averages live memory over the calls and counts kernel scratch"),
+    ("memory_analysis.avg_memory_mb", "follows from version 2"),
+    ("memory_analysis.peak_to_average", "follows from version 2"),
+    ("memory_analysis.provenance", "follows from version 2"),
 ];
 
 /// Number of keys compared in each stored run; a run with all passes has no speed-up to offer.

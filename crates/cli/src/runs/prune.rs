@@ -89,13 +89,13 @@ pub fn run(registry: &Registry, flags: &Arguments) -> anyhow::Result<()> {
     }
     let kept = all.len() - chosen.len();
     let verb = if flags.dry_run { "would be removed" } else { "removed" };
-    output::note(&format!("{} of {} runs {verb}, {}; {kept} stay", chosen.len(), all.len(), bytes_in_words(bytes)));
     if flags.shown.is_json() {
         let ids: Vec<i64> = chosen.iter().map(|one| one.run.id).collect();
         let told = json!({ "dry_run": flags.dry_run, "forgotten": ids, "bytes": bytes, "kept": kept });
-        output::result(&format!("{told:#}\n"))?;
+        return Ok(output::result(&format!("{told:#}\n"))?);
     }
-    Ok(())
+    let told = format!("{} of {} runs {verb}, {}; {kept} stay\n", chosen.len(), all.len(), bytes_in_words(bytes));
+    Ok(output::result(&told)?)
 }
 
 /// The bytes that removing the run would free.

@@ -267,10 +267,10 @@ impl Contestant for Disturbed {
     }
 }
 
-fn disturbed(of_second: std::ops::Range<usize>, most_rounds: usize) -> Rounds {
+fn disturbed(turns: [std::ops::Range<usize>; 2], most_rounds: usize) -> Rounds {
     let mut rounds = Rounds::new(1);
     let mut all: Vec<(usize, Disturbed)> =
-        [0..0, of_second].map(|disturbed| (rounds.join(), Disturbed { turns: 0, disturbed })).into();
+        turns.map(|disturbed| (rounds.join(), Disturbed { turns: 0, disturbed })).into();
     let patience = Patience { rounds: most_rounds, most_rounds, ..PATIENCE };
     race(&mut rounds, &mut all, &patience, Instant::now() + Duration::from_secs(3600), &mut |_| false).unwrap();
     rounds
@@ -278,7 +278,7 @@ fn disturbed(of_second: std::ops::Range<usize>, most_rounds: usize) -> Rounds {
 
 #[test]
 fn a_disturbed_turn_is_taken_again_whatever_its_time() {
-    let rounds = disturbed(2..4, 6);
+    let rounds = disturbed([0..0, 2..4], 6);
     let found = rounds.speedup(1, 0);
     assert_eq!((found.ratio, found.rounds, rounds.disturbed()), (1.0, 6, 0));
     let repeated: Vec<(usize, usize)> = rounds.repeated().iter().map(|turn| (turn.round, turn.contestant)).collect();
@@ -287,17 +287,17 @@ fn a_disturbed_turn_is_taken_again_whatever_its_time() {
 
 #[test]
 fn rounds_that_stay_disturbed_do_not_count_unless_too_few_are_left() {
-    let rounds = disturbed(0..3, 6);
+    let rounds = disturbed([0..0, 0..3], 6);
     assert_eq!((rounds.dropped(), rounds.speedup(1, 0).rounds, rounds.speedup(1, 0).ratio), (vec![0], 5, 1.0));
     // Two clean rounds say too little, so all count.
-    let rounds = disturbed(0..12, 6);
+    let rounds = disturbed([0..0, 0..12], 6);
     assert_eq!((rounds.disturbed(), rounds.dropped(), rounds.speedup(1, 0).rounds), (4, vec![], 6));
     assert!(rounds.speedup(1, 0).ratio > 1.0);
 }
 
 #[test]
 fn a_steady_load_ends_the_repeating() {
-    let rounds = disturbed(0..1000, 64);
+    let rounds = disturbed([0..1000, 0..1000], 64);
     assert_eq!(rounds.repeated().len(), REPEATS * STEADY, "{:?}", rounds.repeated().len());
     assert_eq!(rounds.disturbed(), 64);
 }

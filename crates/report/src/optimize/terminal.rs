@@ -19,7 +19,13 @@ pub fn terminal(record: &ValidationRecord) -> String {
         notes.iter().for_each(|note| out += &wrapped(&plain(note), "  "));
     };
     section("The ladder: lists of passes against Version 1", &tables::versions(record), &[]);
-    section("Gates: the checks on what was kept", &without(tables::gates(record), "limit"), &[]);
+    let missed: Vec<String> = record
+        .gates
+        .iter()
+        .filter(|(_, gate)| gate.result != "pass")
+        .map(|(name, gate)| format!("{}: {}", name.replace('_', " "), gate.about))
+        .collect();
+    section("Gates: the checks on what was kept", &without(tables::gates(record), "meaning"), &missed);
     let mut findings = without(tables::findings(record), "evidence");
     findings.rows.truncate(FINDINGS);
     section("Bottlenecks of Version 1, by priority", &findings, &[]);
