@@ -236,9 +236,7 @@ impl Place {
     pub fn ended(&self, status: ExitStatus) -> Result<ExitStatus> {
         script_status(&self.report(), status)
     }
-}
 
-impl Place {
     /// Advice for a script that ended because it could not write, from what it printed.
     pub fn advice(&self, printed: &str) -> Option<String> {
         let path = denied_path(printed).filter(|_| self.way != Way::Copy)?;

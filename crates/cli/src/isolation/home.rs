@@ -52,10 +52,15 @@ impl Drop for Home {
     }
 }
 
-/// Removes folders whose command has ended. Those of other users stay, since their locks cannot be opened.
+/// Removes folders of this user whose command has ended. A link of such a name, which anybody may make in a shared folder,
+/// leads elsewhere and stays; so does another user's folder, whose content that user could exchange meanwhile.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+    let is_ours = |entry: &fs::DirEntry| {
+        let has_name = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        has_name && entry.metadata().is_ok_and(|about| about.is_dir() && is_own(&about))
+    };
+    for entry in entries.flatten().filter(is_ours) {
         let path = entry.path();
         match File::options().write(true).open(path.join(LOCK)) {
             Ok(lock) if lock.try_lock().is_ok() => drop(remove_tree(&path)),
@@ -68,6 +73,16 @@ fn sweep(parent: &Path) {
             _ => {}
         }
     }
+}
+
+#[cfg(unix)]
+fn is_own(about: &fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::uid(about) == rustix::process::geteuid().as_raw()
+}
+
+#[cfg(not(unix))]
+fn is_own(_about: &fs::Metadata) -> bool {
+    true
 }
 
 /// Removes a folder whatever the modes of folders in it: scripts and overlays make some that their owner may not enter.
@@ -141,7 +156,12 @@ mod tests {
         fs::create_dir(&young).unwrap();
         let others = parent.path().join("headroom-data");
         fs::create_dir(&others).unwrap();
+        let (far, link) = (tempfile::tempdir().unwrap(), parent.path().join("headroom-isolated-link"));
+        fs::write(far.path().join(LOCK), "").unwrap();
+        fs::write(far.path().join("data"), "kept").unwrap();
+        std::os::unix::fs::symlink(far.path(), &link).unwrap();
         let new = Home::new(parent.path()).unwrap();
+        assert!(far.path().join("data").exists(), "a link was followed");
         assert!(!left.exists() && young.exists() && others.exists());
         assert!(in_use.path().exists() && new.path() != in_use.path());
         let path = new.path().to_path_buf();
