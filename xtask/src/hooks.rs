@@ -67,34 +67,53 @@ fn node_is_there() -> Result<()> {
     crate::browser::install(&["nodejs", "npm"])
 }
 
-/// Lets pre-commit try our hooks on a user's repository; it installs the wheel by itself.
+/// Lets pre-commit run our hooks on a user's repository: docs/ci.md's, which installs the wheel, and the one that
+/// takes the `headroom` on the PATH. The one that compiles is the same command behind another name.
 fn pre_commit(python: &Path, wheel: &Path) -> Result<()> {
+    let root = process::workspace_root();
+    let page = fs::read_to_string(root.join("docs/ci.md"))?;
+    let from_wheel =
+        page.split("```").find_map(|block| block.strip_prefix("yaml\n").filter(|yaml| yaml.contains("repo: local")));
     let place = empty("hooks-try")?;
     let repository = place.join("repository");
     fs::create_dir_all(&repository)?;
     fs::write(repository.join("slow.py"), SLOW)?;
     fs::write(repository.join("plain.py"), "print('nothing to train')\n")?;
+    fs::write(
+        repository.join(".pre-commit-config.yaml"),
+        from_wheel.context("docs/ci.md shows no hook from a wheel")?,
+    )?;
     git(&repository, &["init", "--quiet"])?;
-    git(&repository, &["add", "slow.py", "plain.py"])?;
-    let tried = |file: &str| -> Result<Output> {
+    git(&repository, &["add", "--all"])?;
+    let binaries = process::build_headroom("dev")?.parent().map(Path::to_path_buf).unwrap_or_default();
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(binaries).chain(std::env::split_paths(&old)))?;
+    let tried = |hook: &str, file: &str| -> Result<Output> {
         let mut command = beside(python, "pre-commit");
-        command.current_dir(&repository).arg("try-repo").arg(process::workspace_root());
-        command.args(["headroom-lint", "--verbose", "--files", file]);
-        // The wheel is not on an index yet, so pip finds it here. Environments are created from scratch, as for a new
-        // user.
-        command.env("PRE_COMMIT_HOME", place.join("home")).env("PIP_FIND_LINKS", wheel.parent().unwrap_or(wheel));
-        command.output().context("cannot start pre-commit")
+        command.current_dir(&repository).env("PRE_COMMIT_HOME", place.join("home"));
+        match hook {
+            // Not on an index yet, so pip finds it here.
+            "headroom-lint" => {
+                command.env("PIP_FIND_LINKS", wheel.parent().unwrap_or(wheel)).arg("run");
+            }
+            _ => {
+                command.env("PATH", &path).arg("try-repo").arg(&root);
+            }
+        }
+        command.args([hook, "--verbose", "--files", file]).output().context("cannot start pre-commit")
     };
-    for (file, code, words) in [("slow.py", 1, "TP107"), ("plain.py", 0, "Passed")] {
-        let output = tried(file)?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(
-            output.status.code() == Some(code) && said.contains(words),
-            "the hook on {file} ended with {} and did not say `{words}`:\n{said}{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        println!("hooks: pre-commit try-repo on {file} ends with {code}, as it should");
+    for hook in ["headroom-lint", "headroom-lint-system"] {
+        for (file, code, words) in [("slow.py", 1, "TP107"), ("plain.py", 0, "Passed")] {
+            let output = tried(hook, file)?;
+            let said = String::from_utf8_lossy(&output.stdout);
+            ensure!(
+                output.status.code() == Some(code) && said.contains(words),
+                "the hook {hook} on {file} ended with {} and did not say `{words}`:\n{said}{}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            );
+            println!("hooks: {hook} on {file} ends with {code}, as it should");
+        }
     }
     fs::remove_dir_all(&place)?;
     Ok(())

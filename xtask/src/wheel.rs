@@ -1,6 +1,6 @@
 //! `cargo xtask wheel`: the Python wheel with the binary, and a fresh environment that uses it.
 //!
-//! maturin packs what cargo builds for `crates/cli/pyproject.toml`; the binary itself writes the man pages and
+//! maturin packs what cargo builds for `pyproject.toml`; the binary itself writes the man pages and
 //! completions that are packed beside it.
 
 use std::fs;
@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::{Outcome, process, python};
 
-/// maturin packs this folder, as `crates/cli/pyproject.toml` says.
+/// maturin packs this folder, as `pyproject.toml` says.
 const DATA: &str = "crates/cli/wheel-data/data";
 
 #[derive(Args)]
@@ -48,6 +48,9 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let fresh = Fresh::with(&wheel)?;
     fresh.check()?;
     println!("wheel: installed and used in {:.1} s", begin.elapsed().as_secs_f64());
+    let begin = Instant::now();
+    Fresh::from_sources()?.check()?;
+    println!("wheel: `pip install .` and used in {:.1} s", begin.elapsed().as_secs_f64());
     Ok(Outcome::Passed)
 }
 
@@ -74,7 +77,7 @@ pub fn build(profile: &str, linking: Linking) -> Result<PathBuf> {
     let python = python::environment(if linking == Linking::Zig { "zig-venv" } else { "wheel-venv" }, &packages)?;
     let mut command = Command::new(&python);
     command.current_dir(process::workspace_root());
-    command.args(["-m", "maturin", "build", "--quiet", "--locked", "--manifest-path", "crates/cli/Cargo.toml"]);
+    command.args(["-m", "maturin", "build", "--quiet", "--locked"]);
     command.args(["--profile", profile, "--out"]).arg(&folder);
     match linking {
         Linking::Machine => {}
@@ -116,22 +119,32 @@ fn write_data(headroom: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A new environment that holds the wheel and nothing else.
+/// A new environment that holds headroom and nothing else.
 pub struct Fresh {
     folder: PathBuf,
 }
 
 impl Fresh {
     pub fn with(wheel: &Path) -> Result<Fresh> {
+        // No index is used: the wheel needs no other package.
+        Fresh::by(|pip| pip.arg("--no-index").arg(wheel))
+    }
+
+    /// What `pip install .` gives, compiled as tests are, so that this takes seconds.
+    fn from_sources() -> Result<Fresh> {
+        Fresh::by(|pip| {
+            pip.env("MATURIN_PEP517_ARGS", "--profile dev --locked");
+            pip.env("CARGO_TARGET_DIR", process::target_folder()).arg(process::workspace_root())
+        })
+    }
+
+    fn by(what: impl FnOnce(&mut Command) -> &mut Command) -> Result<Fresh> {
         let folder = process::target_folder().join("fresh-venv");
         python::quietly(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
         let fresh = Fresh { folder };
-        // No index is used: the wheel needs no other package.
-        python::quietly(
-            Command::new(fresh.program("python"))
-                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"])
-                .arg(wheel),
-        )?;
+        let mut pip = Command::new(fresh.program("python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        python::quietly(what(&mut pip))?;
         Ok(fresh)
     }
 

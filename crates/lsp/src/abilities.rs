@@ -1,12 +1,7 @@
 //! Capabilities of the client, and those that the server offers.
 
-use lsp_types::{
-    ClientCapabilities, CodeActionKind, CodeActionOptions, CodeActionProviderCapability, HoverProviderCapability,
-    InlayHintOptions, InlayHintServerCapabilities, MarkupKind, Notebook, NotebookCellSelector,
-    NotebookDocumentSyncOptions, NotebookSelector, OneOf, PositionEncodingKind, SaveOptions, ServerCapabilities,
-    TextDocumentSyncCapability, TextDocumentSyncKind, TextDocumentSyncOptions, TextDocumentSyncSaveOptions,
-    WorkspaceFoldersServerCapabilities, WorkspaceServerCapabilities,
-};
+use lsp_types::CodeActionKind;
+use serde_json::{Value, json};
 
 use crate::text::Encoding;
 
@@ -27,23 +22,23 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(capabilities: &ClientCapabilities) -> Client {
-        let ClientCapabilities { general, workspace, text_document, .. } = capabilities;
-        let workspace = workspace.clone().unwrap_or_default();
-        let texts = text_document.clone().unwrap_or_default();
-        let encodings = general.as_ref().and_then(|general| general.position_encodings.clone()).unwrap_or_default();
-        let hover = texts.hover.and_then(|hover| hover.content_format).unwrap_or_default();
-        let resolved = texts.code_action.and_then(|action| action.resolve_support);
-        let edit = workspace.workspace_edit.unwrap_or_default();
-        let watching = workspace.did_change_watched_files.unwrap_or_default();
+    /// Looks only at what the server asks about: the types of the protocol know hundreds of capabilities, and reading
+    /// them all takes a compiler half a minute.
+    pub fn new(capabilities: &Value) -> Client {
+        let says = |place: &str| capabilities.pointer(place).and_then(Value::as_bool).unwrap_or_default();
+        let lists = |place: &str, word: &str| {
+            let words = capabilities.pointer(place).and_then(Value::as_array);
+            words.is_some_and(|words| words.iter().any(|one| one == word))
+        };
+        let is_utf8 = lists("/general/positionEncodings", "utf-8");
         Client {
-            encoding: if encodings.contains(&PositionEncodingKind::UTF8) { Encoding::Utf8 } else { Encoding::Utf16 },
-            keeps_settings: workspace.configuration.unwrap_or_default(),
-            watches_files: watching.dynamic_registration.unwrap_or_default(),
-            refreshes_hints: workspace.inlay_hint.and_then(|hints| hints.refresh_support).unwrap_or_default(),
-            takes_versioned_edits: edit.document_changes.unwrap_or_default(),
-            resolves_edits: resolved.is_some_and(|support| support.properties.iter().any(|name| name == "edit")),
-            shows_markdown: hover.contains(&MarkupKind::Markdown),
+            encoding: if is_utf8 { Encoding::Utf8 } else { Encoding::Utf16 },
+            keeps_settings: says("/workspace/configuration"),
+            watches_files: says("/workspace/didChangeWatchedFiles/dynamicRegistration"),
+            refreshes_hints: says("/workspace/inlayHint/refreshSupport"),
+            takes_versioned_edits: says("/workspace/workspaceEdit/documentChanges"),
+            resolves_edits: lists("/textDocument/codeAction/resolveSupport/properties", "edit"),
+            shows_markdown: lists("/textDocument/hover/contentFormat", "markdown"),
         }
     }
 }
@@ -53,41 +48,26 @@ pub fn fix_all_kind() -> CodeActionKind {
     CodeActionKind::new("source.fixAll.headroom")
 }
 
-pub fn offered(client: &Client) -> ServerCapabilities {
+/// `ServerCapabilities`, as the protocol spells them.
+pub fn offered(client: &Client) -> Value {
     let encoding = match client.encoding {
-        Encoding::Utf8 => PositionEncodingKind::UTF8,
-        Encoding::Utf16 => PositionEncodingKind::UTF16,
+        Encoding::Utf8 => "utf-8",
+        Encoding::Utf16 => "utf-16",
     };
-    let sync = TextDocumentSyncOptions {
-        open_close: Some(true),
-        change: Some(TextDocumentSyncKind::INCREMENTAL),
-        save: Some(TextDocumentSyncSaveOptions::SaveOptions(SaveOptions { include_text: Some(false) })),
-        ..TextDocumentSyncOptions::default()
-    };
-    let notebooks = NotebookDocumentSyncOptions {
-        notebook_selector: vec![NotebookSelector::ByNotebook {
-            notebook: Notebook::String("jupyter-notebook".to_string()),
-            cells: Some(vec![NotebookCellSelector { language: "python".to_string() }]),
-        }],
-        save: Some(true),
-    };
-    let folders =
-        WorkspaceFoldersServerCapabilities { supported: Some(true), change_notifications: Some(OneOf::Left(true)) };
-    ServerCapabilities {
-        position_encoding: Some(encoding),
-        text_document_sync: Some(TextDocumentSyncCapability::Options(sync)),
-        notebook_document_sync: Some(OneOf::Left(notebooks)),
-        hover_provider: Some(HoverProviderCapability::Simple(true)),
-        code_action_provider: Some(CodeActionProviderCapability::Options(CodeActionOptions {
-            code_action_kinds: Some(vec![CodeActionKind::QUICKFIX, fix_all_kind()]),
-            resolve_provider: Some(true),
-            ..CodeActionOptions::default()
-        })),
-        inlay_hint_provider: Some(OneOf::Right(InlayHintServerCapabilities::Options(InlayHintOptions {
-            resolve_provider: Some(false),
-            ..InlayHintOptions::default()
-        }))),
-        workspace: Some(WorkspaceServerCapabilities { workspace_folders: Some(folders), file_operations: None }),
-        ..ServerCapabilities::default()
-    }
+    const INCREMENTAL: u8 = 2;
+    json!({
+        "positionEncoding": encoding,
+        "textDocumentSync": { "openClose": true, "change": INCREMENTAL, "save": { "includeText": false } },
+        "notebookDocumentSync": {
+            "notebookSelector": [{ "notebook": "jupyter-notebook", "cells": [{ "language": "python" }] }],
+            "save": true,
+        },
+        "hoverProvider": true,
+        "codeActionProvider": {
+            "codeActionKinds": [CodeActionKind::QUICKFIX, fix_all_kind()],
+            "resolveProvider": true,
+        },
+        "inlayHintProvider": { "resolveProvider": false },
+        "workspace": { "workspaceFolders": { "supported": true, "changeNotifications": true } },
+    })
 }

@@ -141,14 +141,14 @@ fn differences(before: &Text, after: &str, encoding: Encoding) -> Vec<TextEdit> 
     let difference = TextDiff::from_lines(before.as_str(), after);
     // The start of every line, and the end of the last.
     let mut offsets = vec![0];
-    for line in (0..).map_while(|line| difference.old_slice(line)) {
+    for line in difference.old_slices() {
         offsets.push(offsets[offsets.len() - 1] + line.len());
     }
     let changed = difference.ops().iter().filter(|op| op.tag() != DiffTag::Equal);
     changed
         .map(|op| TextEdit {
             range: before.range(offsets[op.old_range().start], offsets[op.old_range().end], encoding),
-            new_text: op.new_range().filter_map(|line| difference.new_slice(line)).collect(),
+            new_text: difference.new_slices()[op.new_range()].concat(),
         })
         .collect()
 }

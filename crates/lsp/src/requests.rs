@@ -5,11 +5,12 @@ use lsp_types::request::{
     CodeActionRequest, CodeActionResolveRequest, HoverRequest, Initialize, InlayHintRequest, Request, Shutdown,
 };
 use lsp_types::{
-    CodeAction, CodeActionKind, CodeActionOrCommand, CodeActionParams, HoverParams, InitializeParams, InitializeResult,
-    InlayHint, InlayHintLabel, InlayHintParams, InlayHintTooltip, ServerInfo, Uri, WorkspaceEdit, WorkspaceFolder,
+    CodeAction, CodeActionKind, CodeActionOrCommand, CodeActionParams, HoverParams, InlayHint, InlayHintLabel,
+    InlayHintParams, InlayHintTooltip, Uri, WorkspaceEdit, WorkspaceFolder,
 };
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::abilities::{Client, fix_all_kind, offered};
 use crate::actions::{self, FixAll};
@@ -41,10 +42,21 @@ pub fn answer(server: &mut Server, method: &str, params: Value) -> Result<Value,
     }
 }
 
+/// What is used of `InitializeParams`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Introduction {
+    #[serde(default)]
+    capabilities: Value,
+    /// Where the root is, from clients before folders had names.
+    root_uri: Option<Uri>,
+    workspace_folders: Option<Vec<WorkspaceFolder>>,
+    initialization_options: Option<Value>,
+}
+
 fn initialize(server: &mut Server, params: Value) -> Result<Value, Refusal> {
-    let params: InitializeParams = read(params)?;
+    let params: Introduction = read(params)?;
     server.client = Client::new(&params.capabilities);
-    #[expect(deprecated, reason = "clients before folders had names say where the root is")]
     let root = params.root_uri.map(|uri| WorkspaceFolder { uri, name: "root".to_string() });
     let folders = params.workspace_folders.unwrap_or_else(|| root.into_iter().collect());
     folders.into_iter().for_each(|folder| server.settings.add_folder(folder));
@@ -53,14 +65,10 @@ fn initialize(server: &mut Server, params: Value) -> Result<Value, Refusal> {
         let _ = server.set_options(&options);
     }
     server.stage = Stage::Running;
-    let result = InitializeResult {
-        capabilities: offered(&server.client),
-        server_info: Some(ServerInfo {
-            name: "headroom".to_string(),
-            version: Some(env!("CARGO_PKG_VERSION").to_string()),
-        }),
-    };
-    written(result)
+    Ok(json!({
+        "capabilities": offered(&server.client),
+        "serverInfo": { "name": "headroom", "version": env!("CARGO_PKG_VERSION") },
+    }))
 }
 
 fn hover_at(server: &mut Server, params: HoverParams) -> Result<Value, Refusal> {

@@ -39,7 +39,6 @@ const SEVERAL_VERSIONS: &[(&str, &str)] = &[
     ("rand", "phf_generator and unicode_names2's build script; tokenizers"),
     ("rand_chacha", "rand of the same"),
     ("rand_core", "rand of the same"),
-    ("similar", "insta, for tests"),
     ("syn", "macros of ruff's crates"),
     ("winnow", "toml"),
 ];
