@@ -4,6 +4,7 @@ mod measure;
 mod optimizations;
 mod ranks;
 mod sweeps;
+mod turns;
 
 use crate::failure::RunFailed;
 use crate::output;
@@ -18,8 +19,10 @@ use anyhow::{bail, ensure};
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::memory_available_bytes;
 use headroom_experiments::scale::{growth, limits};
+use headroom_experiments::step_times::Division;
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{FileError, write_atomically, write_json};
+use headroom_record::performance::PREDICTS;
 use headroom_record::provenance::Provenance;
 use headroom_record::scaling::{SCALING_FILE, ScalingPoint, ScalingRecord};
 use headroom_record::timestamp::utc_iso;
@@ -33,6 +36,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 use sweeps::Sweeps;
+use turns::take_turns;
 
 /// Sweep batch and sequence: memory and speed of every point, fitted growth, what fits, and what would save memory.
 #[derive(clap::Args)]
@@ -50,6 +54,8 @@ pub struct Arguments {
     #[arg(long, default_value = "v1", allow_hyphen_values = true)]
     passes: String,
     /// Steps per point; the first two are warm-up
+    ///
+    /// From ten steps on, part of them is taken in turns after the runs: points alternate, and these steps give the times.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(3..))]
     num_steps: u64,
     /// cpu, cuda, cuda:N, or null (computes nothing: times are predicted)
@@ -138,11 +144,16 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             }
         }
     }
-    let (batch_points, sequence_points) = sweeps.split(points);
-    let optimizations = match optimizations(&arguments, &base, &step, &sequence_points, available, &measuring)? {
-        Some(optimizations) => optimizations,
+    let (_, sequence_points) = sweeps.split(&points);
+    let mut found_savings = match optimizations(&arguments, &base, &step, &sequence_points, available, &measuring)? {
+        Some(found) => found,
         None => return Ok(stopped(entry, &interrupt)),
     };
+    let race = match take_turns(&arguments, &base, &step, &mut points, &mut found_savings, &interrupt.stop)? {
+        Some(race) => race,
+        None => return Ok(stopped(entry, &interrupt)),
+    };
+    let (batch_points, sequence_points) = sweeps.split(&points);
     let record = ScalingRecord {
         schema_version: SCHEMA_VERSION,
         timestamp: utc_iso(SystemTime::now()),
@@ -157,7 +168,8 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
         batch_points: batch_points.into_iter().map(|planned| planned.point).collect(),
         sequence_points: sequence_points.into_iter().map(|planned| planned.point).collect(),
         limits: found,
-        optimizations,
+        optimizations: found_savings.rows,
+        race,
         provenance: Provenance::default(),
     }
     .with_provenance();
@@ -200,12 +212,18 @@ fn stopped(entry: &mut Entry, interrupt: &Interrupt) -> ExitCode {
     interrupt.exit_code()
 }
 
+/// The steps of a point in its own process and in each turn; `None` if the process times itself.
+fn division(arguments: &Arguments) -> Option<Division> {
+    let races = arguments.ranks.is_none() && arguments.device != PREDICTS;
+    Division::of(arguments.num_steps, 0).filter(|_| races)
+}
+
 /// The request to the process that runs the steps.
 fn train_request(arguments: &Arguments, shape: Option<BatchShape>) -> anyhow::Result<TrainRequest> {
     Ok(TrainRequest {
         size: arguments.size.clone(),
         passes: arguments.passes.clone(),
-        num_steps: Some(arguments.num_steps),
+        num_steps: Some(division(arguments).map_or(arguments.num_steps, |division| division.run)),
         warmup_steps: Some(WARMUP_STEPS),
         device: arguments.device.clone(),
         precision: arguments.precision.as_deref().map(str::parse).transpose()?,

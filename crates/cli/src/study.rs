@@ -4,15 +4,17 @@
 pub mod child;
 mod collect;
 pub mod plan;
+mod profiles;
 pub mod rates;
 mod request;
 pub mod state;
+mod turns;
 
 use crate::failure::RunFailed;
 use crate::output;
 use crate::registry::{About, Entry, Headline};
 use crate::shown::{Plain, Shown};
-use crate::signals;
+use crate::signals::{self, Interrupt};
 use child::{ChildEnd, run_child, wait_for_orphan};
 use collect::measured_figures;
 use headroom_experiments::study::{size_analysis, version_analysis};
@@ -24,6 +26,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use turns::{Turns, take_turns};
 
 /// Train several sizes and versions, each in its own process, and report how speed and memory grow.
 ///
@@ -34,12 +37,14 @@ pub struct Arguments {
     #[arg(value_name = "SIZE")]
     pub sizes: Vec<String>,
     /// Lists of passes, separated by commas: v1 (the naive graph), v2, all, or such as v2+fuse-loss [default: v2]
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, visible_alias = "passes", value_name = "LIST")]
     pub versions: Option<String>,
-    /// Profile every run: its folder gets traces, tables and a report
+    /// Profile every run: its folder gets traces, tables and a report, and the traces also under pytorch_profiles/
     #[arg(long)]
     pub enable_profilers: bool,
-    /// [default: 50 up to tiny, 15 for small, 10 above]
+    /// Steps of every size and version [default: 50 up to tiny, 15 for small, 10 above]
+    ///
+    /// From ten steps on, part of them is taken in turns after the runs: sizes and versions alternate, and these steps give the times.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub num_steps: Option<u64>,
     /// [default: as the size has it]
@@ -74,6 +79,7 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
     let interrupt = signals::listen(|| {})?;
     let stop = &*interrupt.stop;
     let mut study = Study::open(&arguments)?;
+    output::note(&text::first_line(&study.record.request));
     let request = study.record.request.clone();
     entry.begin(&About {
         folder: Some(&study.folder),
@@ -91,15 +97,12 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             continue;
         }
         if !run_one(&mut study, index, entry.id(), stop)? {
-            entry.interrupted();
-            output::note(&format!(
-                "interrupted; finished runs are saved, `headroom study --resume --output-dir {}` continues",
-                study.folder.display()
-            ));
-            return Ok(interrupt.exit_code());
+            return Ok(stopped(&study, entry, &interrupt));
         }
     }
-    conclude(&mut study, stop)?;
+    if !conclude(&mut study, stop)? {
+        return Ok(stopped(&study, entry, &interrupt));
+    }
     entry.figures(headline(&study.record));
     arguments.shown.print(&study.record, text::terminal)?;
     output::note(&format!("study.json, study.md and study.html are in {}", study.folder.display()));
@@ -116,6 +119,15 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
             Err(RunFailed(format!("{} of {count} runs did not finish: {}", broken.len(), broken.join(", "))).into())
         }
     }
+}
+
+fn stopped(study: &Study, entry: &mut Entry, interrupt: &Interrupt) -> ExitCode {
+    entry.interrupted();
+    output::note(&format!(
+        "interrupted; finished runs are saved, `headroom study --resume --output-dir {}` continues",
+        study.folder.display()
+    ));
+    interrupt.exit_code()
 }
 
 /// Runs one row to its end and saves it; false if the study is to stop.
@@ -161,6 +173,9 @@ fn run_one(study: &mut Study, index: usize, parent: Option<i64>, stop: &AtomicBo
             row.wall_seconds = Some(started.elapsed().as_secs_f64());
             row.measured = measured_figures(&record, &row.planned, study.rates, &folder);
             output::note(&format!("      {}", text::after_run(row)));
+            if study.record.request.enable_profilers {
+                profiles::name_for_course(&folder)?;
+            }
             study.end(index, StudyStatus::Finished, recomputed)?;
         }
         ChildEnd::Finished(record) => {
@@ -180,9 +195,15 @@ fn run_one(study: &mut Study, index: usize, parent: Option<i64>, stop: &AtomicBo
     Ok(true)
 }
 
-/// Analyses each version from the rows and further plans of each size; then writes every file.
-fn conclude(study: &mut Study, stop: &AtomicBool) -> anyhow::Result<()> {
+/// Times all runs in turns, analyses each version from the rows and further plans of each size, and writes every file;
+/// false if the study is to stop.
+fn conclude(study: &mut Study, stop: &AtomicBool) -> anyhow::Result<bool> {
     study.set_scaling_factors();
+    let times = match take_turns(study, stop)? {
+        Turns::Taken(times) => Some(times),
+        Turns::NotTaken => None,
+        Turns::Stopped => return Ok(false),
+    };
     let request = study.record.request.clone();
     let mut analysis = vec![];
     for version in &request.versions {
@@ -197,9 +218,10 @@ fn conclude(study: &mut Study, stop: &AtomicBool) -> anyhow::Result<()> {
         }
         analysis.push(version_analysis(version, &rows, sizes));
     }
-    study.record.conclude(analysis);
+    study.record.conclude(analysis, |of, over| times.as_ref()?.ratio(of, over));
     study.save()?;
-    study.write_reports()
+    study.write_reports()?;
+    Ok(true)
 }
 
 /// The largest finished run stands for the study.

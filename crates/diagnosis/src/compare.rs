@@ -5,7 +5,7 @@ mod limit;
 
 use std::collections::BTreeMap;
 
-use headroom_record::statistics::{MISSED, StepStatistics, ratio_of, student_quantile};
+use headroom_record::statistics::{Interval, MISSED, StepStatistics, ratio_of, trimmed_difference, trimmed_mean};
 
 use crate::analysis::Analysis;
 use crate::measures::per_step::PerStep;
@@ -70,12 +70,11 @@ fn step_seconds(analysis: &Analysis) -> Vec<f64> {
 fn step_change(before: &[f64], after: &[f64]) -> StepChange {
     let (left, right) = (mean(before), mean(after));
     let relative = |seconds: f64| seconds / left.max(f64::MIN_POSITIVE);
-    let interval = welch(before, after).map(|half| [relative(right - left - half), relative(right - left + half)]);
     StepChange {
         before_seconds: left,
         after_seconds: right,
         relative: relative(right - left),
-        interval,
+        interval: relative_interval(before, after, relative(right - left)),
         timed_without_profiler: false,
     }
 }
@@ -113,29 +112,13 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Half-width of the 95% interval of the difference of two means.
-fn welch(before: &[f64], after: &[f64]) -> Option<f64> {
-    let variance_of_mean = |values: &[f64]| {
-        let mean = mean(values);
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (values.len() > 1).then(|| squares / (values.len() - 1) as f64 / values.len() as f64)
-    };
-    let (left, right) = (variance_of_mean(before)?, variance_of_mean(after)?);
-    let sum = left + right;
-    if sum == 0.0 {
-        return Some(0.0);
-    }
-    let freedom = sum * sum
-        / (left * left / (before.len() - 1) as f64 + right * right / (after.len() - 1) as f64).max(f64::MIN_POSITIVE);
-    Some(student_quantile(1.0 - MISSED / 2.0, freedom) * sum.sqrt())
-}
-
-/// 95% interval of a relative change, from the values of each step.
-fn relative_interval(before: &[f64], after: &[f64]) -> Option<[f64; 2]> {
-    let middle = mean(before);
-    let half = welch(before, after).filter(|_| middle != 0.0)?;
+/// 95% interval of a relative change, from the values of each step. Steps that were disturbed move neither end far, but
+/// they move `stated`, the change of the means, which the interval is widened to hold.
+fn relative_interval(before: &[f64], after: &[f64], stated: f64) -> Option<[f64; 2]> {
+    let middle = trimmed_mean(before, MISSED).value;
+    let Interval { low, high, .. } = trimmed_difference(after, before).filter(|_| middle != 0.0)?;
     // No figure here falls below zero.
-    Some([-half, half].map(|side| ((mean(after) - middle + side) / middle).max(-1.0)))
+    Some([(low / middle).min(stated), (high / middle).max(stated)].map(|end| end.max(-1.0)))
 }
 
 fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {
@@ -172,8 +155,9 @@ fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {
         let steps = |analysis: &Analysis| each.map(|each| each(analysis)).unwrap_or_default();
         // Where work runs on the host, steps have no busy time of their own.
         let on_device = before.measures.per_step.iter().chain(&after.measures.per_step).all(|step| step.kernels > 0);
-        let interval = relative_interval(&steps(before), &steps(after)).filter(|_| on_device);
-        Change { interval, ..change(name, unit, of(before), of(after)) }
+        let row = change(name, unit, of(before), of(after));
+        let interval = row.relative.and_then(|stated| relative_interval(&steps(before), &steps(after), stated));
+        Change { interval: interval.filter(|_| on_device), ..row }
     };
     // A figure that neither side has (kernels on a host) is left out.
     figures.into_iter().map(row).filter(|row| row.before != 0.0 || row.after != 0.0).collect()
@@ -233,7 +217,8 @@ fn with_intervals(rows: Vec<Change>, before: &Analysis, after: &Analysis) -> Vec
     };
     let row = |row: Change| {
         let (old, new) = (of(&left, &row.name, before), of(&right, &row.name, after));
-        Change { interval: relative_interval(&old, &new), ..row }
+        let interval = row.relative.and_then(|stated| relative_interval(&old, &new, stated));
+        Change { interval, ..row }
     };
     rows.into_iter().map(row).collect()
 }
@@ -273,6 +258,18 @@ mod tests {
         assert!(low > 0.9 && high < 1.1, "{low} {high}");
         assert!(step_change(&[1.0], &[2.0]).interval.is_none());
     }
+
+    #[test]
+    fn one_disturbed_step_does_not_hide_a_change() {
+        let steady: Vec<f64> = (0..15).map(|step| 1.0 + 0.001 * f64::from(step % 3)).collect();
+        let mut slower: Vec<f64> = steady.iter().map(|seconds| 1.2 * seconds).collect();
+        slower[7] = 9.0;
+        let change = step_change(&steady, &slower);
+        let [low, high] = change.interval.expect("there are steps enough");
+        assert!(low > 0.19 && low < 0.21, "{low} to {high}");
+        assert!(change.relative > 0.5 && high >= change.relative, "the mean is moved and stated: {change:?}");
+    }
+
     #[test]
     fn steps_timed_without_a_profiler_are_compared_where_both_recordings_have_them() {
         let timed = |seconds: f64, steps: usize| TrueStep {

@@ -1,9 +1,6 @@
 //! This machine: its processor, its memory, and this process's use of them.
 
-mod interference;
 pub mod isolation;
-
-pub use interference::{InterferenceWatch, Work};
 
 use std::fs;
 

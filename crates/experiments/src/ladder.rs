@@ -3,6 +3,7 @@
 //! kept.
 
 mod checkpointing;
+mod equals;
 mod finals;
 mod forecast;
 mod layout;
@@ -11,6 +12,8 @@ mod rung;
 mod search;
 
 pub use checkpointing::Checkpointing;
+#[doc(hidden)]
+pub use equals::proved_among_equals;
 pub use finals::Conduct;
 pub use layout::LayoutFacts;
 pub use points::Point;
@@ -115,7 +118,7 @@ pub fn climb(
     let started = Instant::now();
     let until = |share: f64| started + wanted.patience.time.mul_f64(share);
     watcher.doing("profiling Version 1");
-    let climber = Climber { step, setting };
+    let climber = Climber { step, setting, lists: Lists::AsNamed };
     let (mut baseline, curve) = climber.warm(&PassList::none())?;
     let mut recording = baseline.record_steps(RECORDED)?;
     let mut calibration = Calibration::default();
@@ -125,30 +128,8 @@ pub fn climb(
     let profile = baseline_profile(&baseline, &recording, wanted.rates, &step.model)?;
     let (baseline_seconds, baseline_by_op) = median_step(&baseline, &recording);
 
-    watcher.doing("probing fused kernels on one layer");
-    climber.probe(&mut calibration)?;
-    let mut forecasts = Forecasts::new(calibration.clone());
-    let mut checks = Checks::new(step, setting)?;
-    let mut finals = Finals::new(&climber, wanted.patience, wanted.min_speedup, wanted.room);
-    let first = finals.enter(&PassList::none())?;
-    finals.hold(first, baseline, curve);
-    finals.record(first)?;
-    let order = climber.chain_by_prediction(calibration, &mut forecasts, &mut finals, watcher)?;
-    finals.enter(&PassList::version_2())?;
-    for list in search::all_but_one() {
-        finals.enter(&list)?;
-    }
-    if wanted.ablation == Ablation::Yes {
-        for pass in &OFFERED {
-            finals.enter(&PassList::all().without(pass.name))?;
-        }
-    }
-    let screening = Patience { rounds: SCREENED_ROUNDS, most_rounds: 2 * wanted.patience.rounds, ..wanted.patience };
-    finals.screen(&screening, until(SCREENED_UNTIL), watcher)?;
-    let nominated = finals.enter(&search::helpful(&order, |list| finals.speed(list)))?;
-    finals.prove(&[nominated], &mut checks, until(PROVED_UNTIL), watcher)?;
-
-    finals.release();
+    let Selection { mut finals, mut checks, forecasts, order, screening } =
+        select(&climber, wanted, started, (baseline, curve), calibration, watcher)?;
     let (kept, list, validation) = first_that_passes(&finals, &climber, wanted, watcher)?;
     let way = chain(&list, &order);
     finals.measure_way(&way, &screening, until(1.0), watcher)?;
@@ -196,6 +177,52 @@ pub fn climb(
     })
 }
 
+/// The race up to its proof: what may be recommended is decided here.
+struct Selection<'a> {
+    finals: Finals<'a>,
+    checks: Checks<'a>,
+    forecasts: Forecasts,
+    /// Passes in the order of their predicted savings.
+    order: Vec<&'static str>,
+    screening: Patience,
+}
+
+/// Enters the lists, screens them, and lets the most promising ones race against Version 1.
+fn select<'a>(
+    climber: &'a Climber<'a>,
+    wanted: &Wanted,
+    started: Instant,
+    (baseline, curve): (Bench, Vec<f32>),
+    mut calibration: Calibration,
+    watcher: &mut dyn Watcher,
+) -> Result<Selection<'a>, ExperimentError> {
+    let until = |share: f64| started + wanted.patience.time.mul_f64(share);
+    watcher.doing("probing fused kernels on one layer");
+    climber.probe(&mut calibration)?;
+    let mut forecasts = Forecasts::new(calibration.clone());
+    let mut checks = Checks::new(climber.step, climber.setting)?;
+    let mut finals = Finals::new(climber, wanted.patience, wanted.min_speedup, wanted.room);
+    let first = finals.enter(&PassList::none())?;
+    finals.hold(first, baseline, curve);
+    finals.record(first)?;
+    let order = climber.chain_by_prediction(calibration, &mut forecasts, &mut finals, watcher)?;
+    finals.enter(&PassList::version_2())?;
+    for list in search::all_but_one() {
+        finals.enter(&list)?;
+    }
+    if wanted.ablation == Ablation::Yes {
+        for pass in &OFFERED {
+            finals.enter(&PassList::all().without(pass.name))?;
+        }
+    }
+    let screening = Patience { rounds: SCREENED_ROUNDS, most_rounds: 2 * wanted.patience.rounds, ..wanted.patience };
+    finals.screen(&screening, until(SCREENED_UNTIL), watcher)?;
+    let nominated = finals.enter(&search::helpful(&order, |list| finals.speed(list)))?;
+    finals.prove(&[nominated], &mut checks, until(PROVED_UNTIL), watcher)?;
+    finals.release();
+    Ok(Selection { finals, checks, forecasts, order, screening })
+}
+
 /// The proved list with the largest gain that passes every other gate too; Version 1 if there is none.
 fn first_that_passes(
     finals: &Finals,
@@ -241,12 +268,29 @@ fn median_step(
 struct Climber<'a> {
     step: &'a StepConfig,
     setting: &'a Setting,
+    lists: Lists,
+}
+
+/// What a list of passes runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lists {
+    AsNamed,
+    /// Version 1, whatever the list is called: nothing that is proved then is true.
+    AllVersion1,
 }
 
 impl Climber<'_> {
+    /// What runs under the name of a list.
+    fn variant(&self, list: &PassList) -> Variant {
+        match self.lists {
+            Lists::AsNamed => Variant::of(list),
+            Lists::AllVersion1 => Variant::baseline(),
+        }
+    }
+
     /// A model after its warm-up, and the losses of those steps.
     fn warm(&self, list: &PassList) -> Result<(Bench, Vec<f32>), ExperimentError> {
-        let mut bench = Bench::new(self.step, &Variant::of(list), Keep::OnlyTheLoss, self.setting)?;
+        let mut bench = Bench::new(self.step, &self.variant(list), Keep::OnlyTheLoss, self.setting)?;
         let curve = bench.losses(bench.warm_up_steps())?;
         Ok((bench, curve))
     }

@@ -16,6 +16,7 @@ pub mod prediction;
 pub mod remedies;
 pub mod scale;
 pub mod script;
+pub mod step_times;
 pub mod study;
 pub mod turns;
 pub mod validation;

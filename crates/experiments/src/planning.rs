@@ -44,6 +44,7 @@ impl PlannedStep {
             batch_size: batch_size as u64,
             seq_len: seq_len as u64,
             num_steps: 0,
+            steps_per_turn: 0,
             kernels_per_step: self.training.program.kernels() as u64,
             recomputed_layers: step.recomputed_layers as u64,
             planned_memory_mb: self.need.total() as f64 / MIB,

@@ -7,12 +7,13 @@ mod savings;
 pub use savings::{How, Saving, savings};
 
 use crate::components::largest;
-use crate::growth::{class, exponent};
+use crate::growth::{class, exponent, exponent_of_measured};
 use crate::planning::{MIB, PlannedStep, fits, largest_where};
 use headroom_graph::GraphError;
 use headroom_graph::cost::Rates;
 use headroom_record::memory::peak_to_average;
 use headroom_record::scaling::{ComponentGrowth, Growth, Limits, ScalingPoint};
+use headroom_record::statistics::Interval;
 use headroom_record::study::Components;
 use headroom_training::data::BatchShape;
 use headroom_training::program::StepConfig;
@@ -77,6 +78,13 @@ pub fn growth(points: &[PlannedPoint], axis: fn(&ScalingPoint) -> u64) -> Growth
         .iter()
         .filter_map(|planned| planned.point.samples_per_sec.map(|speed| (axis(&planned.point) as f64, speed)))
         .collect();
+    // Of a race only, whose times have an interval each.
+    let timed: Option<Vec<(f64, Interval)>> = points
+        .iter()
+        .filter(|planned| planned.point.samples_per_sec.is_some())
+        .map(|planned| Some((axis(&planned.point) as f64, speed(&planned.point)?)))
+        .collect();
+    let speed = timed.and_then(|timed| exponent_of_measured(&timed));
     let names = ["parameters", "activations", "attention"];
     let components = names.map(|name| {
         let size = |planned: &PlannedPoint| part(&planned.point.largest_by_component, name);
@@ -95,9 +103,18 @@ pub fn growth(points: &[PlannedPoint], axis: fn(&ScalingPoint) -> u64) -> Growth
         class: class(exponent_beyond).into(),
         peak_exponent: fit(&|planned| planned.point.peak_memory_mb),
         speed_exponent: exponent(&measured),
+        speed_exponent_low: speed.map(|found| found.low),
+        speed_exponent_high: speed.map(|found| found.high),
         // Tiled attention has no quadratic tensors at all.
         components: components.into_iter().filter(|growth| growth.last_mb > 0.0).collect(),
     }
+}
+
+/// Samples per second with the interval that follows from the step's.
+fn speed(point: &ScalingPoint) -> Option<Interval> {
+    let (low, high) = (point.step_seconds_low?, point.step_seconds_high?);
+    let at = |seconds: f64| point.batch_size as f64 / seconds;
+    (low > 0.0).then(|| Interval { value: at(point.step_seconds.unwrap_or(low)), low: at(high), high: at(low) })
 }
 
 /// Parameters with their gradients and optimizer state, attention's quadratic tensors, or everything else.

@@ -1,11 +1,12 @@
 //! Conclusions of a study over sizes: whether speed falls with size, where the device saturates, where attention
 //! dominates memory, memory relative to parameters, and which batch to choose.
 
-use crate::growth::exponent;
+use crate::growth::{exponent, exponent_of_fit, exponent_of_measured};
 use crate::planning::{PlannedStep, fits, largest_where};
 use headroom_graph::GraphError;
 use headroom_graph::cost::Rates;
 use headroom_record::flops::is_possible_mfu;
+use headroom_record::statistics::Interval;
 use headroom_record::study::{SizeAnalysis, StudyRow, VersionAnalysis};
 use headroom_training::data::BatchShape;
 use headroom_training::program::StepConfig;
@@ -34,17 +35,80 @@ pub fn version_analysis(version: &str, rows: &[&StudyRow], sizes: Vec<SizeAnalys
             rows.iter().filter_map(|row| value(row).map(|value| (parameters(row), value))).collect();
         exponent(&points)
     };
-    let used = |row: &StudyRow| row.measured.mfu_percent.filter(|percent| is_possible_mfu(*percent));
-    let best = rows.iter().filter_map(|row| used(row)).max_by(f64::total_cmp);
-    let saturated = rows.iter().find(|row| used(row).zip(best).is_some_and(|(mfu, best)| mfu >= SATURATED * best));
+    // Intervals of the race, if every row that has a speed was in it.
+    let speeds: Option<Vec<(&StudyRow, Interval)>> =
+        rows.iter().filter(|row| row.measured.samples_per_sec.is_some()).map(|row| Some((*row, speed(row)?))).collect();
+    let growth_of_speed = |per_sample: fn(&StudyRow) -> f64| {
+        let of = |(row, speed): &(&StudyRow, Interval)| (parameters(row), speed.map(|speed| speed * per_sample(row)));
+        exponent_of_measured(&speeds.as_ref()?.iter().map(of).collect::<Vec<_>>())
+    };
+    let (samples, tokens) = (growth_of_speed(|_| 1.0), growth_of_speed(|row| row.planned.seq_len as f64));
+    let planned: Vec<(f64, f64)> = rows.iter().map(|row| (parameters(row), row.planned.planned_memory_mb)).collect();
+    let memory = exponent_of_fit(&planned);
+    let saturation = Saturation::of(rows);
+    let name = |row: Option<&StudyRow>| row.map(|row| row.size.clone());
     VersionAnalysis {
         version: version.into(),
         throughput_exponent: over_parameters(|row| row.measured.samples_per_sec),
+        throughput_exponent_low: samples.map(|found| found.low),
+        throughput_exponent_high: samples.map(|found| found.high),
         token_exponent: over_parameters(|row| row.measured.tokens_per_sec),
-        saturates_at: saturated.map(|row| row.size.clone()),
-        best_mfu_percent: best,
-        memory_exponent: over_parameters(|row| Some(row.planned.planned_memory_mb)),
+        token_exponent_low: tokens.map(|found| found.low),
+        token_exponent_high: tokens.map(|found| found.high),
+        saturates_at: name(saturation.at),
+        saturates_at_low: name(saturation.at_low),
+        saturates_at_high: name(saturation.at_high),
+        best_mfu_percent: saturation.best.and_then(|best| best.measured.mfu_percent),
+        best_mfu_percent_low: saturation.best.and_then(|best| best.measured.mfu_percent_low),
+        best_mfu_percent_high: saturation.best.and_then(|best| best.measured.mfu_percent_high),
+        memory_exponent: exponent(&planned),
+        memory_exponent_low: memory.map(|found| found.low),
+        memory_exponent_high: memory.map(|found| found.high),
         sizes,
+    }
+}
+
+/// Samples per second with their interval, if the race gave one.
+fn speed(row: &StudyRow) -> Option<Interval> {
+    let measured = &row.measured;
+    Some(Interval {
+        value: measured.samples_per_sec?,
+        low: measured.samples_per_sec_low?,
+        high: measured.samples_per_sec_high?,
+    })
+}
+
+/// The size from which on the device is well used, and those between which that size lies with certainty.
+struct Saturation<'a> {
+    best: Option<&'a StudyRow>,
+    at: Option<&'a StudyRow>,
+    /// The first that may reach the share of the best, and the first that surely does.
+    at_low: Option<&'a StudyRow>,
+    at_high: Option<&'a StudyRow>,
+}
+
+impl<'a> Saturation<'a> {
+    fn of(rows: &[&'a StudyRow]) -> Saturation<'a> {
+        let used: Vec<(&StudyRow, f64)> = rows
+            .iter()
+            .filter_map(|row| Some((*row, row.measured.mfu_percent.filter(|percent| is_possible_mfu(*percent))?)))
+            .collect();
+        let best = used.iter().copied().max_by(|left, right| left.1.total_cmp(&right.1)).map(|(row, _)| row);
+        let first = |of: fn(&StudyRow) -> Option<f64>, than: Option<f64>| {
+            let than = SATURATED * than?;
+            used.iter().map(|(row, _)| *row).find(|row| of(row).is_some_and(|percent| percent >= than))
+        };
+        let of_best = |of: fn(&StudyRow) -> Option<f64>| best.and_then(of);
+        let low: fn(&StudyRow) -> Option<f64> = |row| row.measured.mfu_percent_low;
+        let high: fn(&StudyRow) -> Option<f64> = |row| row.measured.mfu_percent_high;
+        let all_known = used.iter().all(|(row, _)| low(row).is_some() && high(row).is_some());
+        Saturation {
+            best,
+            at: first(|row| row.measured.mfu_percent, of_best(|row| row.measured.mfu_percent)),
+            at_low: first(high, of_best(low)).filter(|_| all_known),
+            // The best one reaches its own share, however wide its interval.
+            at_high: first(low, of_best(high)).or(best).filter(|_| all_known),
+        }
     }
 }
 

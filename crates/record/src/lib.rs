@@ -1,4 +1,5 @@
-//! Records of a run: plain data with the provenance of every figure, and how it is written to disk.
+//! Records of a run: plain data with the provenance of every figure, and how it is written to disk. The statistics of
+//! times, and the turns in which times are taken, are here too, for everything that measures.
 
 pub mod atomic;
 pub mod attribution;
@@ -7,6 +8,7 @@ pub mod device;
 pub mod flops;
 mod gate;
 pub mod intensity;
+pub mod interference;
 pub mod k1;
 pub mod k1_speed;
 pub mod k1_tree;
@@ -18,6 +20,7 @@ pub mod phase_3;
 pub mod precisions;
 pub mod progress;
 pub mod provenance;
+pub mod race;
 pub mod rank_scaling;
 pub mod reading;
 pub mod registry;
@@ -30,6 +33,7 @@ pub mod study;
 pub mod temporary;
 pub mod timeline;
 pub mod timestamp;
+pub mod turns;
 pub mod validation;
 pub mod workshop;
 

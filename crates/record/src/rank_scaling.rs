@@ -2,6 +2,7 @@
 //! predicted.
 
 use crate::provenance::{Origin, Provenance};
+use crate::race::MembersRace;
 use crate::statistics::Interval;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,9 @@ pub struct RankScalingRecord {
     pub batch_size: u64,
     pub seq_len: u64,
     pub points: Vec<RankPoint>,
+    /// How the runs took turns.
+    #[serde(default)]
+    pub race: Option<MembersRace>,
     pub provenance: Provenance,
 }
 
@@ -102,6 +106,9 @@ impl RankScalingRecord {
                 provenance.set(&format!("points.{key}"), Origin::Computed);
             }
         }
+        if self.race.is_some() {
+            provenance.set("race", Origin::Measured);
+        }
         self.provenance = provenance;
         self
     }
@@ -159,6 +166,7 @@ mod tests {
                 batch_size: 8,
                 seq_len: 64,
                 points,
+                race: Some(MembersRace { rounds: 3, ..MembersRace::default() }),
                 provenance: Provenance::default(),
             }
             .with_provenance();

@@ -2,6 +2,7 @@
 //! memory.
 
 use crate::provenance::{Origin, Provenance};
+use crate::race::MembersRace;
 use crate::statistics::StepStatistics;
 use crate::study::Components;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,10 @@ pub struct ScalingRecord {
     pub limits: Limits,
     /// Largest saving first, according to the plan.
     pub optimizations: Vec<Optimization>,
+    /// How the step times were taken in turns, one entry per group that fits into memory together. Empty if each run
+    /// timed itself.
+    #[serde(default)]
+    pub race: Vec<MembersRace>,
     pub provenance: Provenance,
 }
 
@@ -50,7 +55,7 @@ pub struct ScalingPoint {
     pub predicted_step_seconds: f64,
     /// Measured if it fits; predicted under the null device.
     pub step_seconds: Option<f64>,
-    /// 95% confidence interval of the median step.
+    /// 95% confidence interval of the step: of the mean over a race's rounds, or of the median of the run's own steps.
     #[serde(default)]
     pub step_seconds_low: Option<f64>,
     #[serde(default)]
@@ -72,8 +77,12 @@ pub struct Growth {
     pub class: String,
     /// Exponent of the whole peak, including the fixed part.
     pub peak_exponent: Option<f64>,
-    /// Exponent of samples per second.
+    /// Exponent of samples per second, with its 95% confidence interval if all points were timed in turns.
     pub speed_exponent: Option<f64>,
+    #[serde(default)]
+    pub speed_exponent_low: Option<f64>,
+    #[serde(default)]
+    pub speed_exponent_high: Option<f64>,
     pub components: Vec<ComponentGrowth>,
 }
 
@@ -115,7 +124,7 @@ pub struct Optimization {
     pub measured_before_mb: Option<f64>,
     pub measured_after_mb: Option<f64>,
     pub measured_saved_mb: Option<f64>,
-    /// Step time with it divided by step time without it.
+    /// Step time with it divided by step time without it, over the rounds that both were in.
     pub step_ratio: Option<f64>,
     /// 95% confidence interval of that ratio; `None` if either run has too few steps.
     #[serde(default)]
@@ -177,6 +186,9 @@ impl ScalingRecord {
                     provenance.set(&format!("{points}.{key}"), times);
                 }
             }
+        }
+        if !self.race.is_empty() {
+            provenance.set("race", Origin::Measured);
         }
         if !self.optimizations.is_empty() {
             provenance.set("optimizations", Origin::Computed);
@@ -262,6 +274,8 @@ mod tests {
             class: "linear".into(),
             peak_exponent: Some(0.5),
             speed_exponent: None,
+            speed_exponent_low: None,
+            speed_exponent_high: None,
             components: vec![],
         };
         assert_eq!((point.statistics().median, point.statistics().ci95_low), (Some(0.1), None));
@@ -292,6 +306,11 @@ mod tests {
                     sequence_searched_to: 1,
                 },
                 optimizations,
+                race: vec![MembersRace {
+                    members: vec!["batch 1 × seq 2".into()],
+                    rounds: 5,
+                    ..MembersRace::default()
+                }],
                 provenance: Provenance::default(),
             }
             .with_provenance();

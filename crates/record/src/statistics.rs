@@ -123,6 +123,16 @@ pub fn trimmed_mean(values: &[f64], missed: f64) -> Interval {
     Interval { value, low: value - half, high: value + half }
 }
 
+/// The difference of the trimmed means of two samples that were not taken together, with its 95% interval; `None` if
+/// either has fewer than two values. The distance to either end is the root of the sum of squares of the two distances.
+pub fn trimmed_difference(of: &[f64], less: &[f64]) -> Option<Interval> {
+    let (own, other) = (trimmed_mean(of, MISSED), trimmed_mean(less, MISSED));
+    let value = own.value - other.value;
+    let low = value - (own.value - own.low).hypot(other.high - other.value);
+    let high = value + (own.high - own.value).hypot(other.value - other.low);
+    (low.is_finite() && high.is_finite()).then_some(Interval { value, low, high })
+}
+
 /// A known lower bound on the noise, whatever a few values say: the standard deviation, and the degrees of freedom it
 /// is known with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -271,6 +281,23 @@ mod tests {
         assert!((after.value - before.value).abs() < 0.01 && after.high < 1.05, "{after:?}");
         assert!(trimmed_mean(&values, 0.01).high > after.high);
         assert_eq!(trimmed_mean(&[1.0], 0.05).high, f64::INFINITY);
+    }
+
+    #[test]
+    fn a_difference_of_trimmed_means_is_as_unsure_as_both_together() {
+        let (of, less) = ([3.0, 3.1, 2.9, 3.0, 3.2], [1.0, 1.3, 0.7, 1.1, 0.9]);
+        let found = trimmed_difference(&of, &less).unwrap();
+        let half = |values: &[f64]| {
+            let ends = trimmed_mean(values, MISSED);
+            (ends.high - ends.low) / 2.0
+        };
+        assert!((found.value - (trimmed_mean(&of, MISSED).value - 1.0)).abs() < 1e-9, "{found:?}");
+        assert!((found.high - found.value - half(&of).hypot(half(&less))).abs() < 1e-9, "{found:?}");
+        assert!((found.value - found.low - (found.high - found.value)).abs() < 1e-9, "{found:?}");
+        assert_eq!(trimmed_difference(&[1.0], &less), None);
+        // Counts that never vary leave no doubt.
+        let exact = trimmed_difference(&[4.0; 6], &[5.0; 6]).unwrap();
+        assert_eq!((exact.low, exact.value, exact.high), (-1.0, -1.0, -1.0));
     }
 
     #[test]

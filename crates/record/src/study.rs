@@ -3,7 +3,8 @@
 use crate::SCHEMA_VERSION;
 use crate::intensity::Bound;
 use crate::provenance::{Origin, Provenance};
-use crate::statistics::{StepStatistics, ratio_of};
+use crate::race::MembersRace;
+use crate::statistics::{Interval, StepStatistics, ratio_of};
 use serde::{Deserialize, Serialize};
 
 pub const STUDY_FILE: &str = "study.json";
@@ -22,6 +23,10 @@ pub struct StudyRecord {
     /// Every later version against the first, per size, once every run has ended.
     #[serde(default)]
     pub comparisons: Vec<VersionComparison>,
+    /// How the step times were taken in turns, one entry per group that fits into memory together. Empty if each run
+    /// timed itself: with too few steps, or where nothing is computed.
+    #[serde(default)]
+    pub race: Vec<MembersRace>,
     pub provenance: Provenance,
 }
 
@@ -112,7 +117,11 @@ pub struct PlannedFigures {
     pub parameters: u64,
     pub batch_size: u64,
     pub seq_len: u64,
+    /// Steps of the run by itself.
     pub num_steps: u64,
+    /// Steps of each turn after the runs; zero if the run times itself.
+    #[serde(default)]
+    pub steps_per_turn: u64,
     pub kernels_per_step: u64,
     pub recomputed_layers: u64,
     /// All memory reserved.
@@ -170,8 +179,14 @@ impl Components {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredFigures {
     pub samples_per_sec: Option<f64>,
+    /// 95% confidence interval, if the step was timed in turns.
+    #[serde(default)]
+    pub samples_per_sec_low: Option<f64>,
+    #[serde(default)]
+    pub samples_per_sec_high: Option<f64>,
     pub tokens_per_sec: Option<f64>,
-    /// Median without warm-up, with its 95% confidence interval.
+    /// Mean over the rounds of the race, with its 95% confidence interval; the median of the run's own steps without
+    /// warm-up, if there was no race.
     pub step_seconds: Option<f64>,
     pub step_seconds_low: Option<f64>,
     pub step_seconds_high: Option<f64>,
@@ -184,35 +199,80 @@ pub struct MeasuredFigures {
     /// Peak memory relative to the first size of the same version.
     pub scaling_factor: Option<f64>,
     pub mfu_percent: Option<f64>,
+    /// 95% confidence interval, if the step was timed in turns.
+    #[serde(default)]
+    pub mfu_percent_low: Option<f64>,
+    #[serde(default)]
+    pub mfu_percent_high: Option<f64>,
     pub bound: Option<Bound>,
     pub final_loss: Option<f64>,
 }
 
-/// Trends across the sizes of one version.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+impl MeasuredFigures {
+    /// Takes the step's time from a race. A step has `samples` of `tokens` each, and `mfu_at_one_second` is the MFU if
+    /// it took one second.
+    pub fn set_step(&mut self, step: Interval, samples: f64, tokens: f64, mfu_at_one_second: f64) {
+        let finite = |value: f64| value.is_finite().then_some(value);
+        (self.step_seconds, self.step_seconds_low) = (Some(step.value), finite(step.low));
+        self.step_seconds_high = finite(step.high).filter(|high| *high < f64::MAX);
+        // The slowest step is the lowest speed.
+        let at = |seconds: Option<f64>, of: f64| seconds.filter(|seconds| *seconds > 0.0).map(|seconds| of / seconds);
+        let (low, value, high) = (self.step_seconds_high, self.step_seconds, self.step_seconds_low);
+        self.samples_per_sec = at(value, samples);
+        (self.samples_per_sec_low, self.samples_per_sec_high) = (at(low, samples), at(high, samples));
+        self.tokens_per_sec = at(value, samples * tokens);
+        self.mfu_percent = at(value, mfu_at_one_second);
+        (self.mfu_percent_low, self.mfu_percent_high) = (at(low, mfu_at_one_second), at(high, mfu_at_one_second));
+    }
+}
+
+/// Trends across the sizes of one version. Intervals are 95% confidence intervals. Those of speeds come from the race,
+/// and are missing without one; that of memory comes from the scatter around the fit, from three sizes on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VersionAnalysis {
     pub version: String,
     /// `samples_per_sec` scales as parameters to this power; `None` with fewer than two sizes.
     pub throughput_exponent: Option<f64>,
+    #[serde(default)]
+    pub throughput_exponent_low: Option<f64>,
+    #[serde(default)]
+    pub throughput_exponent_high: Option<f64>,
     /// The same for tokens: sizes differ in tokens per sample.
     pub token_exponent: Option<f64>,
+    #[serde(default)]
+    pub token_exponent_low: Option<f64>,
+    #[serde(default)]
+    pub token_exponent_high: Option<f64>,
     /// The smallest size that reaches nine tenths of the best MFU.
     pub saturates_at: Option<String>,
+    /// The smallest size that may do so, and the smallest that surely does, by the intervals of MFU.
+    #[serde(default)]
+    pub saturates_at_low: Option<String>,
+    #[serde(default)]
+    pub saturates_at_high: Option<String>,
     pub best_mfu_percent: Option<f64>,
+    #[serde(default)]
+    pub best_mfu_percent_low: Option<f64>,
+    #[serde(default)]
+    pub best_mfu_percent_high: Option<f64>,
     /// Planned memory scales as parameters to this power.
     pub memory_exponent: Option<f64>,
+    #[serde(default)]
+    pub memory_exponent_low: Option<f64>,
+    #[serde(default)]
+    pub memory_exponent_high: Option<f64>,
     pub sizes: Vec<SizeAnalysis>,
 }
 
-/// Step time of one version divided by that of the first, each from one run.
+/// Step time of one version divided by that of the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VersionComparison {
     pub size: String,
     pub version: String,
     pub against: String,
     pub step_ratio: f64,
-    /// From the spread of the steps within each run, so it does not cover drift between runs. `None` if a run has fewer
-    /// than six counted steps.
+    /// Paired over the rounds of the race, if both were in one. Otherwise from the spread of each one's steps, which
+    /// does not cover drift between runs; `None` if a run has fewer than six counted steps.
     pub ci95_low: Option<f64>,
     pub ci95_high: Option<f64>,
     /// `faster`, `slower`, `within the noise` or `no interval`.
@@ -220,8 +280,8 @@ pub struct VersionComparison {
 }
 
 impl VersionComparison {
-    /// `None` if one of them has no step time.
-    fn of(first: &StudyRow, other: &StudyRow) -> Option<VersionComparison> {
+    /// `paired` is the ratio over the rounds that both were in. `None` if one of them has no step time.
+    fn of(first: &StudyRow, other: &StudyRow, paired: Option<Interval>) -> Option<VersionComparison> {
         let statistics = |row: &StudyRow| StepStatistics {
             median: row.measured.step_seconds,
             ci95_low: row.measured.step_seconds_low,
@@ -229,8 +289,9 @@ impl VersionComparison {
             ..StepStatistics::default()
         };
         let (before, after) = (statistics(first), statistics(other));
-        let step_ratio = after.median? / before.median?;
-        let interval = ratio_of(&after, &before);
+        let alone = after.median? / before.median?;
+        let interval = paired.or_else(|| ratio_of(&after, &before));
+        let step_ratio = paired.map_or(alone, |paired| paired.value);
         let verdict = match interval {
             None => "no interval",
             Some(found) if found.holds(1.0) => "within the noise",
@@ -273,24 +334,31 @@ impl StudyRecord {
             runs,
             analysis: vec![],
             comparisons: vec![],
+            race: vec![],
             provenance: Provenance::default(),
         };
         record.provenance = record.origins();
         record
     }
 
-    pub fn conclude(&mut self, analysis: Vec<VersionAnalysis>) {
+    /// `paired` is the step time of a row relative to another's, by their places, where one race had both.
+    pub fn conclude(&mut self, analysis: Vec<VersionAnalysis>, paired: impl Fn(usize, usize) -> Option<Interval>) {
         self.analysis = analysis;
-        self.comparisons = self.compared();
+        self.comparisons = self.compared(paired);
         self.provenance = self.origins();
     }
 
-    fn compared(&self) -> Vec<VersionComparison> {
+    fn compared(&self, paired: impl Fn(usize, usize) -> Option<Interval>) -> Vec<VersionComparison> {
         let Some((first, others)) = self.request.versions.split_first() else { return vec![] };
-        let row =
-            |version: &String, size: &String| self.runs.iter().find(|row| row.version == *version && row.size == *size);
+        let at = |version: &String, size: &String| {
+            self.runs.iter().position(|row| row.version == *version && row.size == *size)
+        };
         let pairs = others.iter().flat_map(|other| self.request.sizes.iter().map(move |size| (other, size)));
-        pairs.filter_map(|(other, size)| VersionComparison::of(row(first, size)?, row(other, size)?)).collect()
+        let compare = |(version, size)| {
+            let (one, other) = (at(first, size)?, at(version, size)?);
+            VersionComparison::of(&self.runs[one], &self.runs[other], paired(other, one))
+        };
+        pairs.filter_map(compare).collect()
     }
 
     fn origins(&self) -> Provenance {
@@ -304,12 +372,14 @@ impl StudyRecord {
         ]);
         if !self.runs.is_empty() {
             provenance.set("runs", Origin::Computed);
-            for key in ["batch_size", "seq_len", "num_steps", "process_id", "starts"] {
+            for key in ["batch_size", "seq_len", "num_steps", "steps_per_turn", "process_id", "starts"] {
                 provenance.set(&format!("runs.{key}"), Origin::Assumed);
             }
             let measured = [
                 "wall_seconds",
                 "samples_per_sec",
+                "samples_per_sec_low",
+                "samples_per_sec_high",
                 "tokens_per_sec",
                 "step_seconds",
                 "step_seconds_low",
@@ -319,6 +389,9 @@ impl StudyRecord {
             for key in measured {
                 provenance.set(&format!("runs.{key}"), times);
             }
+        }
+        if !self.race.is_empty() {
+            provenance.set("race", Origin::Measured);
         }
         if !self.comparisons.is_empty() {
             provenance.set("comparisons", times);
@@ -331,119 +404,4 @@ impl StudyRecord {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::provenance::check_provenance;
-
-    fn timed(version: &str, (median, low, high): (f64, Option<f64>, Option<f64>)) -> StudyRow {
-        StudyRow {
-            size: "tiny".into(),
-            version: version.into(),
-            status: StudyStatus::Finished,
-            folder: None,
-            process_id: None,
-            starts: 1,
-            wall_seconds: None,
-            note: None,
-            planned: PlannedFigures::default(),
-            measured: MeasuredFigures {
-                step_seconds: Some(median),
-                step_seconds_low: low,
-                step_seconds_high: high,
-                ..MeasuredFigures::default()
-            },
-        }
-    }
-
-    #[test]
-    fn components_add_up_and_three_of_them_are_fixed() {
-        let components = Components {
-            parameters: 1.0,
-            gradients: 2.0,
-            optimizer_state: 4.0,
-            activations: 8.0,
-            attention: 16.0,
-            temporaries: 32.0,
-            overhead: 64.0,
-        };
-        assert_eq!((components.total(), components.fixed()), (127.0, 7.0));
-        // The names are those in the file.
-        let written = serde_json::to_value(components).unwrap();
-        for (name, size) in components.entries() {
-            assert_eq!(written[name], size, "{name}");
-        }
-    }
-
-    #[test]
-    fn versions_are_compared_with_an_interval_that_says_when_it_is_noise() {
-        let compare = |first, other| VersionComparison::of(&timed("v1", first), &timed("v2", other)).unwrap();
-        // Eight steps between 1 and 2 seconds: 1.51 times as long is noise.
-        let noise = compare((1.0, Some(0.8), Some(1.9)), (1.51, Some(0.9), Some(2.0)));
-        assert_eq!((noise.step_ratio, noise.verdict.as_str()), (1.51, "within the noise"));
-        assert!(noise.ci95_low.unwrap() < 1.0 && noise.ci95_high.unwrap() > 1.51);
-        let faster = compare((1.0, Some(0.99), Some(1.01)), (0.8, Some(0.79), Some(0.82)));
-        assert_eq!(faster.verdict, "faster");
-        assert!(faster.ci95_low.unwrap() > 0.78 && faster.ci95_high.unwrap() < 0.83);
-        assert_eq!(compare((1.0, None, None), (2.0, Some(1.9), Some(2.1))).verdict, "no interval");
-    }
-
-    #[test]
-    fn every_figure_has_its_origin_before_and_after_the_analysis() {
-        let row = StudyRow {
-            size: "tiny".into(),
-            version: "v1".into(),
-            status: StudyStatus::Finished,
-            folder: Some("performance_results_tiny".into()),
-            process_id: Some(1),
-            starts: 1,
-            wall_seconds: Some(1.0),
-            note: None,
-            planned: PlannedFigures::default(),
-            measured: MeasuredFigures {
-                mfu_percent: Some(50.0),
-                step_seconds: Some(1.0),
-                ..MeasuredFigures::default()
-            },
-        };
-        let mut record = StudyRecord::new(
-            "2026-11-15T00:00:00Z".into(),
-            StudyRequest {
-                sizes: vec!["tiny".into()],
-                versions: vec!["v1".into(), "v2".into()],
-                enable_profilers: false,
-                num_steps: Some(5),
-                device: "cpu".into(),
-                precision: None,
-                threads: 2,
-                memory_limit: None,
-                batch_size: None,
-                seq_len: None,
-            },
-            StudyMachine {
-                name: "m".into(),
-                memory_total_mb: 1.0,
-                peak_flops: 1.0,
-                peak_bandwidth: 1.0,
-                peak_source: "s".into(),
-                peak_measured: true,
-            },
-            vec![row, timed("v1", (1.0, Some(0.9), Some(1.1))), timed("v2", (1.5, Some(1.4), Some(1.6)))],
-        );
-        check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
-        record.conclude(vec![VersionAnalysis {
-            version: "v1".into(),
-            throughput_exponent: Some(-1.0),
-            token_exponent: None,
-            saturates_at: None,
-            best_mfu_percent: None,
-            memory_exponent: None,
-            sizes: vec![],
-        }]);
-        let value = serde_json::to_value(&record).unwrap();
-        check_provenance(&value).unwrap();
-        assert_eq!(record.comparisons.len(), 1);
-        assert_eq!(record.provenance.origin_of("runs.mfu_percent"), Some(Origin::Computed));
-        assert_eq!(record.provenance.origin_of("runs.step_seconds"), Some(Origin::Measured));
-        assert_eq!(serde_json::from_value::<StudyRecord>(value).unwrap(), record);
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use crate::numbers::{bytes, grouped, seconds};
 use crate::page::{self, Page};
 use crate::plots::{Bar, COMPONENTS, Full, Series, bars, lines};
 use crate::table::{columns, markdown_list, markdown_table};
+use headroom_record::race::disturbance_of;
 use headroom_record::scaling::{Growth, ScalingPoint, ScalingRecord};
 
 /// Printed before a point is run.
@@ -144,6 +145,7 @@ fn answers(record: &ScalingRecord) -> Vec<String> {
         ),
         None => format!("at batch {}, no sequence fits", limits.at_batch_size),
     });
+    said.extend(disturbance_of(&record.race));
     said
 }
 
@@ -156,7 +158,10 @@ fn grows(axis: &str, growth: &Growth, points: &[ScalingPoint]) -> Option<String>
         .max_by(|left, right| left.0.total_cmp(&right.0))
         .filter(|(exponent, _)| *exponent > 1.5)
         .map_or(String::new(), |(exponent, name)| format!("; {name} grows steepest, as {axis}^{exponent:.2}"));
-    let speed = growth.speed_exponent.map_or(String::new(), |exponent| format!("; samples/s as {axis}^{exponent:.2}"));
+    let ends = growth.speed_exponent_low.zip(growth.speed_exponent_high);
+    let ends = ends.map_or(String::new(), |(low, high)| format!(" [95% between {low:.2} and {high:.2}]"));
+    let speed =
+        growth.speed_exponent.map_or(String::new(), |exponent| format!("; samples/s as {axis}^{exponent:.2}{ends}"));
     Some(format!(
         "memory over {axis}: {} (the part that is not fixed grows as {axis}^{exponent:.2}; the total {:.2}×, from \
          {:.0} to {:.0} MiB){steepest}{speed}",

@@ -1,6 +1,7 @@
 //! A study as text: progress lines, the table, the answers, Markdown and a page.
 
 mod answers;
+mod next_steps;
 mod tables;
 
 use crate::numbers::{bytes, mfu, mfu_cell, rate, seconds};
@@ -8,13 +9,35 @@ use crate::page::{self, Page};
 use crate::plots::{Bar, COMPONENTS, Full, Series, bars, lines};
 use crate::table::{columns, markdown_list, markdown_table};
 use headroom_record::flops::is_possible_mfu;
-use headroom_record::study::{PlannedFigures, StudyRecord, StudyRow, StudyStatus};
+use headroom_record::race::disturbance_of;
+use headroom_record::study::{PlannedFigures, StudyRecord, StudyRequest, StudyRow, StudyStatus};
+use next_steps::{BASELINE, next_steps};
+
+/// The first line of a study: the versions that run, and how to run the course's baseline if it is not among them.
+pub fn first_line(request: &StudyRequest) -> String {
+    let name = |version: &String| match version.as_str() {
+        BASELINE => format!("Version 1 ({BASELINE}, the naive graph and the course's baseline)"),
+        "v2" => "Version 2 (v2)".into(),
+        "all" => "all passes (all)".into(),
+        list => list.to_string(),
+    };
+    let versions: Vec<String> = request.versions.iter().map(name).collect();
+    let baseline = match request.versions.iter().any(|version| version == BASELINE) {
+        true => String::new(),
+        false => format!("; --passes {BASELINE} runs Version 1, the course's baseline"),
+    };
+    format!("{}: {}{baseline}", request.sizes.join(", "), versions.join(", "))
+}
 
 /// Printed before a run: its planned figures.
 pub fn before_run(planned: &PlannedFigures) -> String {
     let total = planned.predicted_step_seconds * planned.num_steps as f64;
+    let later = match planned.steps_per_turn {
+        0 => String::new(),
+        steps => format!(" and later turns of {steps}"),
+    };
     format!(
-        "batch {} × seq {}, {} planned, {} steps, at least {} by the machine's roofs",
+        "batch {} × seq {}, {} planned, {} steps{later}, at least {} by the machine's roofs",
         planned.batch_size,
         planned.seq_len,
         mebibytes(planned.planned_memory_mb),
@@ -49,6 +72,14 @@ pub fn terminal(record: &StudyRecord) -> String {
         out += "\nNot run to the end:\n";
         refused.iter().for_each(|line| out += &format!("  {line}\n"));
     }
+    if let Some(disturbed) = disturbance_of(&record.race) {
+        out += &format!("\n{disturbed}\n");
+    }
+    let next = next_steps(record);
+    if !next.is_empty() {
+        out += "\nNext steps:\n";
+        next.iter().zip(1..).for_each(|(step, number)| out += &format!("  {number}. {}\n", step.replace('`', "")));
+    }
     out
 }
 
@@ -63,12 +94,23 @@ pub fn markdown(record: &StudyRecord) -> String {
     if !refused.is_empty() {
         out += &format!("\n## Not run to the end\n\n{}", markdown_list(&refused));
     }
+    if let Some(disturbed) = disturbance_of(&record.race) {
+        out += &format!("\n{disturbed}\n");
+    }
+    let next = next_steps(record);
+    if !next.is_empty() {
+        out += &format!("\n## Next steps\n\n{}", markdown_list(&next));
+    }
     out + "\nPlots: `study.html`. Every figure with its provenance: `study.json`.\n"
 }
 
 pub fn html(record: &StudyRecord) -> String {
     let mut page = Page::new(&title(record), &subtitle(record).replace('`', ""));
-    page.section("Runs", &(page::table(&tables::runs(record), "dense") + &page::note(RUNS_NOTE)));
+    let mut notes = page::note(if record.race.is_empty() { RUNS_NOTE } else { RACE_NOTE });
+    if let Some(disturbed) = disturbance_of(&record.race) {
+        notes += &page::note(&disturbed);
+    }
+    page.section("Runs", &(page::table(&tables::runs(record), "dense") + &notes));
     let said: String = answers::answers(record)
         .iter()
         .map(|(question, said)| format!("<h3>{}</h3>{}", page::code(question), page::list(said)))
@@ -83,11 +125,20 @@ pub fn html(record: &StudyRecord) -> String {
     if !refused.is_empty() {
         page.section("Not run to the end", &page::list(&refused));
     }
+    let next = next_steps(record);
+    if !next.is_empty() {
+        page.section("Next steps", &page::list(&next));
+    }
     page.finish()
 }
 
 const RUNS_NOTE: &str = "Step times are medians after the warm-up. Memory is the amount that the plan reserves, which \
     a run then uses. MFU counts the FLOPs that the model needs, whatever the passes, against the machine's peak.";
+
+const RACE_NOTE: &str = "Step times were taken in turns after the runs: sizes and versions alternate, disturbed turns are \
+    taken again, and a time is the trimmed mean over the rounds that count, with its 95% interval. Memory is the amount \
+    that the plan reserves, which a run then uses. MFU counts the FLOPs that the model needs, whatever the passes, against \
+    the machine's peak.";
 
 fn title(record: &StudyRecord) -> String {
     format!("Study of {} under {}", record.request.sizes.join(", "), record.request.versions.join(", "))

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use headroom_record::turns::Turn;
 
 use super::contestant::{Answer, Server};
 use super::report::{Gate, Row, Setting};
@@ -33,6 +34,14 @@ impl Peer {
         match self {
             Peer::PyTorch(variant) => variant.to_string(),
             Peer::Ours(variant) => format!("our {variant}"),
+        }
+    }
+
+    /// The name in a line of progress.
+    fn who(self) -> &'static str {
+        match self {
+            Peer::PyTorch(_) => "PyTorch",
+            Peer::Ours(variant) => variant,
         }
     }
 }
@@ -115,8 +124,11 @@ pub fn run(options: &Options) -> Result<Outcome> {
                 Peer::Ours(variant) => Server::start("headroom", &mut our_command(&headroom, threads), size, variant)?,
             };
             let heading = format!("{size} {}", pairing.name);
-            let rounds = race::race(options.rounds.into(), &mut ours, &mut peer, |round, ours, peer| {
-                eprintln!("{}", progress_line(&heading, (round, options.rounds), ours, (pairing.peer, peer)));
+            let rounds = race::race(options.rounds.into(), &mut ours, &mut peer, &|is_ours, answer, turn| {
+                eprintln!(
+                    "{}",
+                    progress_line(&heading, if is_ours { "headroom" } else { pairing.peer.who() }, answer, turn)
+                );
             })?;
             if let Some(version) = rounds.peer.last().and_then(|answer| answer.all["torch"].as_str()) {
                 peer_version = Some(version.to_string());
@@ -159,18 +171,9 @@ fn peer_command(python: &Path, threads: usize) -> Command {
     command
 }
 
-fn progress_line(
-    heading: &str,
-    (round, rounds): (usize, u16),
-    ours: &Answer,
-    (peer, answer): (Peer, &Answer),
-) -> String {
-    let (ours, theirs) = (ours.ms_per_step, answer.ms_per_step);
-    let who = match peer {
-        Peer::PyTorch(_) => "PyTorch",
-        Peer::Ours(variant) => variant,
-    };
-    format!("{heading}: round {round} of {rounds}: headroom {ours:.1} ms, {who} {theirs:.1} ms, {:.2}×", theirs / ours)
+fn progress_line(heading: &str, who: &str, answer: &Answer, turn: &Turn) -> String {
+    let busy = if turn.is_disturbed { ", and other programs were running" } else { "" };
+    format!("{heading}: {who} {:.1} ms{busy}", answer.ms_per_step)
 }
 
 /// The command that repeats this run, without machine-specific paths.
@@ -220,6 +223,17 @@ mod tests {
         assert_eq!(files("docs/cpu"), Ok(vec!["docs/cpu.md".into(), "docs/cpu.json".into()]));
         let refused = "--out cpu.txt: cannot write .txt; use .md, .json, or no ending for both";
         assert_eq!(files("cpu.txt"), Err(refused.to_string()));
+    }
+
+    #[test]
+    fn a_line_of_progress_says_when_other_programs_were_running() {
+        let answer = Answer { ms_per_step: 12.34, peak_mb: 1.0, loss: 1.0, all: serde_json::Value::Null };
+        let line = |is_disturbed| {
+            let turn = Turn { seconds: 0.01234, interference: Some(0.3), is_disturbed };
+            progress_line("tiny v1", Peer::PyTorch("v1-fp32").who(), &answer, &turn)
+        };
+        assert_eq!(line(false), "tiny v1: PyTorch 12.3 ms");
+        assert_eq!(line(true), "tiny v1: PyTorch 12.3 ms, and other programs were running");
     }
 
     #[test]

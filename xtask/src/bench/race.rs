@@ -1,6 +1,9 @@
-//! Two sides alternate, round after round.
+//! Two sides take turns, through the race that everything shares (`headroom_record::turns`).
+
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use headroom_record::turns::{self, Patience, Turn, Work, watched};
 
 use super::contestant::{Answer, Contestant};
 
@@ -9,37 +12,61 @@ use super::contestant::{Answer, Contestant};
 const TURN_MILLISECONDS: f64 = 1500.0;
 const MOST_STEPS: usize = 500;
 
-/// Answers of each side, one entry per round.
+/// The number of rounds ends a race, and no clock.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 pub struct Rounds {
     pub steps: usize,
+    /// Answers of each side, those of turns that were taken again included.
     pub ours: Vec<Answer>,
     pub peer: Vec<Answer>,
+    /// Ours is the first contestant.
+    pub raced: turns::Rounds,
 }
 
-/// Warms both sides up, picks the number of steps, then races; `progress` is called after every round.
-pub fn race(
+/// Warms both sides up, picks the number of steps, then races; `progress` is told every turn of ours or, if `false`, of
+/// the peer.
+pub fn race<'a>(
     rounds: usize,
-    ours: &mut dyn Contestant,
-    peer: &mut dyn Contestant,
-    mut progress: impl FnMut(usize, &Answer, &Answer),
+    ours: &'a mut dyn Contestant,
+    peer: &'a mut dyn Contestant,
+    progress: &'a dyn Fn(bool, &Answer, &Turn),
 ) -> Result<Rounds> {
     let slower = ours.turn(2)?.ms_per_step.max(peer.turn(2)?.ms_per_step);
     let steps = steps_in_a_turn(slower);
-    let mut result = Rounds { steps, ours: Vec::new(), peer: Vec::new() };
-    for round in 0..rounds {
-        // The second side finds caches and clocks as the first left them, so the order alternates too.
-        let (ours_now, peer_now) = if round % 2 == 0 {
-            let ours_now = ours.turn(steps)?;
-            (ours_now, peer.turn(steps)?)
-        } else {
-            let peer_now = peer.turn(steps)?;
-            (ours.turn(steps)?, peer_now)
-        };
-        progress(round + 1, &ours_now, &peer_now);
-        result.ours.push(ours_now);
-        result.peer.push(peer_now);
+    let mut raced = turns::Rounds::new(1);
+    let mut sides = [(true, ours), (false, peer)]
+        .map(|(is_ours, side)| (raced.join(), Side { is_ours, side, steps, answers: vec![], progress }));
+    let patience = Patience { rounds, most_rounds: rounds, time: A_YEAR };
+    turns::race(&mut raced, &mut sides, &patience, Instant::now() + A_YEAR, &mut |_| false)?;
+    let [ours, peer] = sides.map(|(_, side)| side.answers);
+    Ok(Rounds { steps, ours, peer, raced })
+}
+
+/// A side as a contestant. It is another process, so disturbances are read off the whole machine.
+struct Side<'a> {
+    is_ours: bool,
+    side: &'a mut dyn Contestant,
+    steps: usize,
+    answers: Vec<Answer>,
+    progress: &'a dyn Fn(bool, &Answer, &Turn),
+}
+
+impl turns::Contestant for Side<'_> {
+    type Error = anyhow::Error;
+
+    fn turn(&mut self) -> Result<Turn> {
+        let turn = watched(Work::Elsewhere, || -> Result<f64> {
+            let answer = self.side.turn(self.steps)?;
+            let seconds = answer.ms_per_step / 1e3;
+            self.answers.push(answer);
+            Ok(seconds)
+        })?;
+        if let Some(answer) = self.answers.last() {
+            (self.progress)(self.is_ours, answer, &turn);
+        }
+        Ok(turn)
     }
-    Ok(result)
 }
 
 fn steps_in_a_turn(ms_per_step: f64) -> usize {
@@ -66,19 +93,26 @@ mod tests {
 
     #[test]
     fn sides_alternate_and_the_order_flips_every_round() {
-        let log = RefCell::default();
+        let (log, heard) = (RefCell::default(), RefCell::new(vec![]));
         let mut ours = Fake { name: "ours", ms_per_step: 100.0, log: &log };
         let mut peer = Fake { name: "peer", ms_per_step: 150.0, log: &log };
-        let mut heard = Vec::new();
-        let result = race(3, &mut ours, &mut peer, |round, ours, peer| {
-            heard.push((round, ours.ms_per_step, peer.ms_per_step));
+        let result = race(4, &mut ours, &mut peer, &|is_ours, answer, _| {
+            heard.borrow_mut().push((is_ours, answer.ms_per_step));
         });
         let rounds = result.expect("the race ends");
-        let want = ["ours 2", "peer 2", "ours 10", "peer 10", "peer 10", "ours 10", "ours 10", "peer 10"];
-        assert_eq!(*log.borrow(), want);
-        assert_eq!(heard, [(1, 100.0, 150.0), (2, 100.0, 150.0), (3, 100.0, 150.0)]);
-        assert_eq!((rounds.steps, rounds.ours.len(), rounds.peer.len()), (10, 3, 3));
+        // A fake's turn ends at once, so whatever the machine counts meanwhile may be a large share of it. A turn that is
+        // taken again follows itself.
+        let mut order = log.into_inner();
+        order.dedup();
+        assert_eq!(order[..2], ["ours 2", "peer 2"]);
+        // Ours, peer; peer, ours; peer, ours; ours, peer: who ends a round and begins the next one appears once here.
+        assert_eq!(order[2..], ["ours 10", "peer 10", "ours 10", "peer 10", "ours 10", "peer 10"]);
+        assert_eq!((rounds.steps, rounds.raced.count()), (10, 4));
+        assert!(rounds.ours.len() >= 4 && rounds.peer.len() >= 4);
         assert!(rounds.ours.iter().all(|answer| answer.ms_per_step == 100.0), "sides are mixed up");
+        let found = rounds.raced.speedup(0, 1);
+        assert!((found.ratio - 1.5).abs() < 1e-9 && found.half_width() < 1e-9, "{found:?}");
+        assert!(heard.borrow().iter().all(|(is_ours, ms)| *ms == if *is_ours { 100.0 } else { 150.0 }));
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
+use headroom_record::race::{MembersRace, disturbance_of};
+use headroom_record::turns::Speedup;
 use serde_json::{Value, json};
 
 use super::contestant::Answer;
 use super::machine::Machine;
 use super::race::Rounds;
-use super::statistics::{Ratio, Spread, ratio_of_medians, spread};
+use super::statistics::{Spread, spread};
 
 /// One finished size and pairing.
 pub struct Row {
@@ -16,8 +18,9 @@ pub struct Row {
     pub steps: usize,
     pub ours: Side,
     pub peer: Side,
-    /// Speed-up: the peer's time over ours.
-    pub speed: Ratio,
+    /// The peer's time over ours, over the rounds that count.
+    pub speed: Speedup,
+    pub race: MembersRace,
     /// Our peak memory over the peer's.
     pub memory: f64,
 }
@@ -26,7 +29,7 @@ pub struct Side {
     pub variant: String,
     /// Milliseconds per step.
     pub time: Spread,
-    /// One median per round.
+    /// One median per round that counts.
     pub rounds_ms: Vec<f64>,
     pub peak_mb: f64,
     pub loss: f64,
@@ -56,21 +59,22 @@ pub struct Setting {
 }
 
 pub fn row(size: &str, pairing: &str, variants: [&str; 2], rounds: &Rounds) -> Row {
-    let [ours, peer] =
-        [(variants[0], &rounds.ours), (variants[1], &rounds.peer)].map(|(variant, answers)| side(variant, answers));
+    let [ours, peer] = [(variants[0], &rounds.ours, 0), (variants[1], &rounds.peer, 1)]
+        .map(|(variant, answers, side_of)| side(variant, answers, &rounds.raced.times(side_of)));
     Row {
         size: size.to_string(),
         pairing: pairing.to_string(),
         steps: rounds.steps,
-        speed: ratio_of_medians(&peer.rounds_ms, &ours.rounds_ms),
+        speed: rounds.raced.speedup(0, 1),
+        race: MembersRace::of(&rounds.raced, vec!["headroom".into(), "peer".into()]),
         memory: ours.peak_mb / peer.peak_mb,
         ours,
         peer,
     }
 }
 
-fn side(variant: &str, answers: &[Answer]) -> Side {
-    let rounds_ms: Vec<f64> = answers.iter().map(|answer| answer.ms_per_step).collect();
+fn side(variant: &str, answers: &[Answer], seconds: &[f64]) -> Side {
+    let rounds_ms: Vec<f64> = seconds.iter().map(|seconds| 1e3 * seconds).collect();
     Side {
         variant: variant.to_string(),
         time: spread(&rounds_ms),
@@ -80,13 +84,18 @@ fn side(variant: &str, answers: &[Answer]) -> Side {
     }
 }
 
+/// The ends of an interval; a single round has none.
+fn ends(speed: &Speedup) -> String {
+    if speed.rounds < 2 { "no interval".into() } else { format!("{:.2} to {:.2}", speed.low, speed.high) }
+}
+
 /// One line per requirement of a gate on a row that was raced.
 pub fn verdicts(rows: &[Row], gates: &[Gate]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for row in rows {
         for gate in gates.iter().filter(|gate| gate.size == row.size && gate.pairing == row.pairing) {
-            let Ratio { value, low, high } = row.speed;
-            let speed = format!("{value:.2}× (95%: {low:.2} to {high:.2}), at least {:.2}×", gate.speed_at_least);
+            let Speedup { ratio, low, high, .. } = row.speed;
+            let speed = format!("{ratio:.2}× (95%: {}), at least {:.2}×", ends(&row.speed), gate.speed_at_least);
             let memory = format!("{:.2} of the peer's, below {:.2}", row.memory, gate.memory_below);
             // Speed is judged by its whole interval; one that contains the limit is undecided and does not fail the
             // gate.
@@ -113,14 +122,14 @@ pub fn markdown(title: &str, setting: &Setting, rows: &[Row], verdicts: &[Verdic
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{cpu}, {physical_cores} cores ({logical_cores} logical), {threads} threads each side.");
     let _ = writeln!(text, "Headroom {headroom}; {peer}.\n");
-    text += "Times are milliseconds per step, median over rounds (10th to 90th percentile); sides take turns, and the one that waits is stopped.\n\n";
+    text += "Times are milliseconds per step, median over rounds (10th to 90th percentile); sides take turns, and the one that waits is stopped. Ratios are trimmed means over the rounds.\n\n";
     text += "| size | variants | rounds × steps | Headroom | peer | speed ratio (95%) | peak MB | memory ratio |\n";
     text += "|---|---|---|---|---|---|---|---|\n";
     for row in rows {
         let time = |side: &Side| format!("{:.1} ({:.1} to {:.1})", side.time.median, side.time.p10, side.time.p90);
         let _ = writeln!(
             text,
-            "| {} | {} : {} | {} × {} | {} | {} | {:.2} ({:.2} to {:.2}) | {:.0} : {:.0} | {:.2} |",
+            "| {} | {} : {} | {} × {} | {} | {} | {:.2} ({}) | {:.0} : {:.0} | {:.2} |",
             row.size,
             row.ours.variant,
             row.peer.variant,
@@ -128,13 +137,15 @@ pub fn markdown(title: &str, setting: &Setting, rows: &[Row], verdicts: &[Verdic
             row.steps,
             time(&row.ours),
             time(&row.peer),
-            row.speed.value,
-            row.speed.low,
-            row.speed.high,
+            row.speed.ratio,
+            ends(&row.speed),
             row.ours.peak_mb,
             row.peer.peak_mb,
             row.memory,
         );
+    }
+    if let Some(disturbed) = disturbance_of(&rows.iter().map(|row| row.race.clone()).collect::<Vec<_>>()) {
+        let _ = writeln!(text, "\n{disturbed}");
     }
     if !verdicts.is_empty() {
         text.push('\n');
@@ -159,8 +170,8 @@ pub fn to_json(setting: &Setting, rows: &[Row], verdicts: &[Verdict]) -> Value {
             json!({
                 "size": row.size, "pairing": row.pairing, "steps_per_round": row.steps,
                 "headroom": side(&row.ours), "peer": side(&row.peer),
-                "speed_ratio": {"value": row.speed.value, "low": row.speed.low, "high": row.speed.high},
-                "memory_ratio": row.memory,
+                "speed_ratio": {"value": row.speed.ratio, "low": row.speed.low, "high": row.speed.high},
+                "memory_ratio": row.memory, "race": row.race,
             })
         })
         .collect();
@@ -175,6 +186,7 @@ pub fn to_json(setting: &Setting, rows: &[Row], verdicts: &[Verdict]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headroom_record::turns::{self, Turn};
 
     const GATES: &[Gate] = &[Gate { pairing: "v1", size: "tiny", speed_at_least: 1.3, memory_below: 1.0 }];
 
@@ -184,7 +196,11 @@ mod tests {
     }
 
     fn tiny_row(ours: (f64, f64), peer: (f64, f64)) -> Row {
-        let rounds = Rounds { steps: 10, ours: answers(ours.0, ours.1), peer: answers(peer.0, peer.1) };
+        let mut raced = turns::Rounds::new(1);
+        let sides = [raced.join(), raced.join()];
+        let turn = |ms: f64| Turn { seconds: ms / 1e3, interference: None, is_disturbed: false };
+        (0..2).for_each(|_| raced.push(&[(sides[0], turn(ours.0)), (sides[1], turn(peer.0))]));
+        let rounds = Rounds { steps: 10, ours: answers(ours.0, ours.1), peer: answers(peer.0, peer.1), raced };
         row("tiny", "v1", ["v1-fp32", "v1-fp32"], &rounds)
     }
 
@@ -210,9 +226,9 @@ mod tests {
     #[test]
     fn a_row_that_meets_its_gate_passes() {
         check_gates(
-            tiny_row((100.0, 50.0), (130.0, 100.0)),
+            tiny_row((100.0, 50.0), (131.0, 100.0)),
             [
-                "pass: tiny v1: speed 1.30× (95%: 1.30 to 1.30), at least 1.30×",
+                "pass: tiny v1: speed 1.31× (95%: 1.31 to 1.31), at least 1.30×",
                 "pass: tiny v1: peak memory 0.50 of the peer's, below 1.00",
             ],
         );
@@ -232,10 +248,19 @@ mod tests {
     #[test]
     fn a_speed_whose_interval_holds_the_limit_is_not_decided() {
         let mut row = tiny_row((100.0, 50.0), (129.0, 100.0));
-        row.speed = Ratio { value: 1.29, low: 1.2, high: 1.4 };
+        row.speed = Speedup { ratio: 1.29, low: 1.2, high: 1.4, rounds: 9 };
         let found = verdicts(&[row], GATES);
         assert_eq!(found[0].line, "not decided: tiny v1: speed 1.29× (95%: 1.20 to 1.40), at least 1.30×");
         assert!(found[0].holds);
+    }
+
+    #[test]
+    fn one_round_has_no_interval_and_disturbed_ones_are_counted() {
+        let mut row = tiny_row((100.0, 50.0), (129.0, 100.0));
+        row.speed = Speedup { ratio: 1.29, low: 0.0, high: f64::MAX, rounds: 1 };
+        row.race = MembersRace { rounds: 9, disturbed_rounds: 1, dropped_rounds: vec![3], ..row.race };
+        let text = markdown("t", &setting(), &[row], &[]);
+        assert!(text.contains("| 1.29 (no interval) |") && text.contains("1 of 9 rounds do not count."), "{text}");
     }
 
     #[test]
@@ -247,13 +272,13 @@ mod tests {
 
     #[test]
     fn markdown_names_the_setting_and_holds_a_line_a_row_and_verdict() {
-        let rows = [tiny_row((100.0, 50.0), (130.0, 100.0))];
+        let rows = [tiny_row((100.0, 50.0), (131.0, 100.0))];
         let text = markdown("Training on the CPU", &setting(), &rows, &verdicts(&rows, GATES));
         for part in [
             "# Training on the CPU\n\n`cargo xtask bench cpu`, 2026-01-31\n",
             "Some CPU, 2 cores (4 logical), 2 threads each side.\nHeadroom 0.1.0 (commit abc); PyTorch 2.15.0.\n",
-            "| tiny | v1-fp32 : v1-fp32 | 2 × 10 | 100.0 (100.0 to 100.0) | 130.0 (130.0 to 130.0) | 1.30 (1.30 to 1.30) | 50 : 100 | 0.50 |\n",
-            "\n- pass: tiny v1: speed 1.30×",
+            "| tiny | v1-fp32 : v1-fp32 | 2 × 10 | 100.0 (100.0 to 100.0) | 131.0 (131.0 to 131.0) | 1.31 (1.31 to 1.31) | 50 : 100 | 0.50 |\n",
+            "\n- pass: tiny v1: speed 1.31×",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
@@ -264,8 +289,11 @@ mod tests {
     fn json_keeps_every_round() {
         let rows = [tiny_row((100.0, 50.0), (130.0, 100.0))];
         let json = to_json(&setting(), &rows, &verdicts(&rows, GATES));
-        assert_eq!(json["rows"][0]["peer"]["rounds"], json!([130.0, 130.0]));
-        assert_eq!(json["rows"][0]["speed_ratio"]["value"], json!(1.3));
+        let close = |value: &Value, wanted: f64| (value.as_f64().expect("a number") - wanted).abs() < 1e-9;
+        let kept = json["rows"][0]["peer"]["rounds"].as_array().expect("rounds");
+        assert!(kept.len() == 2 && kept.iter().all(|ms| close(ms, 130.0)), "{kept:?}");
+        assert!(close(&json["rows"][0]["speed_ratio"]["value"], 1.3));
+        assert_eq!(json["rows"][0]["race"]["dropped_rounds"], json!([]));
         assert_eq!(json["gates"][1]["pass"], json!(true));
         assert_eq!(json["machine"]["cpu"], json!("Some CPU"));
     }

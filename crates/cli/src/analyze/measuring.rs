@@ -26,7 +26,7 @@ pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
     Ok(traces)
 }
 
-/// Folders in which the course stores traces: ours are in the run's folder itself.
+/// Folders in which the course stores traces. Ours are in the run's folder itself; only a study adds the first one.
 const OF_THE_COURSE: [&str; 2] = ["pytorch_profiles", "pytorch_profiling"];
 
 fn folder_of_traces(path: &Path) -> &Path {

@@ -28,6 +28,8 @@ pub const REPORT_HTML: &str = "report.html";
 /// Paths where the workshop's readers expect the report and the FLOPs.
 pub const REPORT_COPY: &str = "performance_summary_report.md";
 pub const FLOPS_FOLDER: &str = "flops_analysis";
+/// Where the course looks for the traces of a study's run.
+pub const COURSE_FOLDER: &str = "pytorch_profiles";
 
 const NAMED: [&str; 9] = [
     FLOPS_FILE,
@@ -48,10 +50,13 @@ pub fn places(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let small = folder.join(FLOPS_FOLDER);
     let mut places: Vec<_> = NAMED.iter().map(|name| folder.join(name)).collect();
     places.extend(SMALL.iter().map(|name| small.join(name)));
-    for entry in fs::read_dir(folder).map_err(FileError::new("read the folder", folder))? {
-        let entry = entry.map_err(FileError::new("read the folder", folder))?;
-        if is_trace_or_events(&entry.file_name().to_string_lossy()) {
-            places.push(entry.path());
+    let course = folder.join(COURSE_FOLDER);
+    for folder in [folder, course.as_path()].into_iter().filter(|path| *path == folder || path.is_dir()) {
+        for entry in fs::read_dir(folder).map_err(FileError::new("read the folder", folder))? {
+            let entry = entry.map_err(FileError::new("read the folder", folder))?;
+            if is_trace_or_events(&entry.file_name().to_string_lossy()) {
+                places.push(entry.path());
+            }
         }
     }
     Ok(places)
@@ -66,7 +71,9 @@ pub fn clear(folder: &Path) -> Result<(), FileError> {
         }
     }
     // Empty now, unless someone put something else there.
-    let _ = fs::remove_dir(folder.join(FLOPS_FOLDER));
+    for folder in [FLOPS_FOLDER, COURSE_FOLDER].map(|name| folder.join(name)) {
+        let _ = fs::remove_dir(folder);
+    }
     Ok(())
 }
 
@@ -86,7 +93,7 @@ pub fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn is_trace_or_events(name: &str) -> bool {
+pub fn is_trace_or_events(name: &str) -> bool {
     (name.starts_with("trace_step_") && name.ends_with(".json"))
         || name.ends_with(".pt.trace.json")
         || name.starts_with("events.out.tfevents.")

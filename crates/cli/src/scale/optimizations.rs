@@ -8,7 +8,18 @@ use headroom_engine::DeviceSpec;
 use headroom_experiments::scale::{How, PlannedPoint, savings};
 use headroom_record::scaling::Optimization;
 use headroom_record::statistics::ratio_of;
+use headroom_training::data::BatchShape;
 use headroom_training::program::StepConfig;
+
+/// Rows of the table, and what they run.
+#[derive(Default)]
+pub struct FoundSavings {
+    pub rows: Vec<Optimization>,
+    /// By row.
+    pub steps: Vec<StepConfig>,
+    /// The point that they are compared with.
+    pub shape: Option<BatchShape>,
+}
 
 /// Plans at the longest sequence that fits, sorts by savings, then runs. Returns `None` when the command is to stop.
 pub fn optimizations(
@@ -18,12 +29,12 @@ pub fn optimizations(
     sequence_points: &[PlannedPoint],
     available: usize,
     measuring: &Measuring,
-) -> anyhow::Result<Option<Vec<Optimization>>> {
+) -> anyhow::Result<Option<FoundSavings>> {
     let usable = sequence_points.iter().rev().find(|planned| planned.need_bytes <= available);
-    let Some(largest) = usable.or(sequence_points.last()) else { return Ok(Some(vec![])) };
+    let Some(largest) = usable.or(sequence_points.last()) else { return Ok(Some(FoundSavings::default())) };
     let shape = shape_of(&largest.point);
     let before = largest.point.peak_memory_mb;
-    let mut rows = vec![];
+    let mut found = FoundSavings { shape: Some(shape), ..FoundSavings::default() };
     for saving in savings(&StepConfig { shape, ..step.clone() }, settings.threads)? {
         let mut row = Optimization {
             name: saving.name.into(),
@@ -65,7 +76,8 @@ pub fn optimizations(
                 Measured::Stopped => return Ok(None),
             }
         }
-        rows.push(row);
+        found.rows.push(row);
+        found.steps.push(saving.step);
     }
-    Ok(Some(rows))
+    Ok(Some(found))
 }

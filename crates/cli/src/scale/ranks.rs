@@ -14,9 +14,11 @@ use anyhow::{Context, ensure};
 use headroom_engine::DeviceSpec;
 use headroom_engine::machine::Machine;
 use headroom_experiments::scale::ranks::{Crowded, MICRO_BATCHES, Rounds, points};
+use headroom_experiments::turns::{self, Contestant, Patience, Turn, Work, watched};
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{write_atomically, write_json};
 use headroom_record::provenance::Provenance;
+use headroom_record::race::MembersRace;
 use headroom_record::rank_scaling::{RANK_SCALING_FILE, RankScalingRecord};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::scale::ranks as text;
@@ -25,7 +27,7 @@ use headroom_training::program::{Keep, StepConfig, training_program};
 use serde_json::json;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
     let counts = counts(arguments.ranks.as_deref().unwrap_or_default())?;
@@ -62,18 +64,16 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
     });
     let crowded = |ranks: usize| crowded(ranks, threads, &base, shape);
     let runs = Runs { arguments, shape, threads, launcher: &launcher, folder: &folder, parent: entry.id(), interrupt };
-    let mut measured: Vec<Rounds> = counts.iter().map(|&ranks| runs.rounds(ranks)).collect();
-    for rounds in measured.iter_mut().filter(|rounds| rounds.ranks > 1) {
-        rounds.crowded = crowded(rounds.ranks)?;
+    let fits = |ranks: usize| device != DeviceSpec::Cpu || ranks * threads <= cores;
+    let jobs: Vec<Job> = counts.iter().flat_map(|&ranks| jobs(&runs, ranks, fits(ranks))).collect();
+    let places: Vec<Place> = jobs.iter().map(|job| job.place).collect();
+    let Some(raced) = take_turns(jobs, arguments.rounds)? else { return Ok(stopped(entry, interrupt)) };
+    let mut measured = vec![];
+    for &ranks in &counts {
+        let crowded = if ranks > 1 { crowded(ranks)? } else { None };
+        measured.push(Rounds { crowded, ..rounds_of(ranks, shape, &places, &raced) });
     }
-    for round in 1..=arguments.rounds {
-        for rounds in &mut measured {
-            output::note(&format!("[{round}/{}] {} ranks", arguments.rounds, rounds.ranks));
-            if !runs.take_turn(rounds)? {
-                return Ok(stopped(entry, interrupt));
-            }
-        }
-    }
+    let race = MembersRace::of(&raced, places.iter().map(Place::name).collect());
     let mut points = points(&measured);
     if device == DeviceSpec::Cpu {
         for point in points.iter_mut().filter(|point| point.ranks as usize * threads > cores) {
@@ -98,6 +98,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
         batch_size: shape.batch_size as u64,
         seq_len: shape.seq_len as u64,
         points,
+        race: Some(race),
         provenance: Provenance::default(),
     }
     .with_provenance();
@@ -156,33 +157,105 @@ struct Runs<'a> {
     interrupt: &'a Interrupt,
 }
 
-impl Runs<'_> {
-    /// An empty result.
-    fn rounds(&self, ranks: usize) -> Rounds {
-        let divided = self.shape.batch_size.is_multiple_of(ranks).then(|| (self.shape.batch_size / ranks) as u64);
-        Rounds { ranks, strong_batch_size: divided, ..Rounds::default() }
-    }
+/// What a run is, among those that take turns.
+#[derive(Clone, Copy, PartialEq)]
+struct Place {
+    ranks: usize,
+    batch_size: usize,
+    kind: Kind,
+}
 
-    /// Runs every kind for this number of ranks once; `false` if asked to stop.
-    fn take_turn(&self, rounds: &mut Rounds) -> anyhow::Result<bool> {
-        let (ranks, whole) = (rounds.ranks, self.shape.batch_size);
-        let Some(weak) = self.run(ranks, whole, Kind::AsAsked)? else { return Ok(false) };
-        let Some(apart) = self.run(ranks, whole, Kind::WithoutOverlap)? else { return Ok(false) };
-        let Some(accumulated) = self.run(ranks, whole, Kind::Accumulated)? else { return Ok(false) };
-        rounds.weak.push(weak);
-        rounds.without_overlap.push(apart);
-        rounds.accumulated.push(accumulated);
-        let Some(divided) = rounds.strong_batch_size.filter(|_| ranks > 1) else {
-            rounds.strong.extend((ranks == 1).then_some(weak));
-            return Ok(true);
+/// One run that takes turns with the others.
+struct Job<'a> {
+    runs: &'a Runs<'a>,
+    place: Place,
+    /// Whether the machine's cores suffice. If not, ranks wait for each other, which nobody else is to blame for.
+    fits: bool,
+}
+
+/// Why a race ended before its last round.
+enum Ended {
+    Stopped,
+    Failed(anyhow::Error),
+}
+
+impl Contestant for Job<'_> {
+    type Error = Ended;
+
+    fn turn(&mut self) -> Result<Turn, Ended> {
+        output::note(&self.place.name());
+        let Place { ranks, batch_size, kind } = self.place;
+        let run = || {
+            let seconds = self.runs.run(ranks, batch_size, kind).map_err(Ended::Failed)?;
+            seconds.ok_or(Ended::Stopped)
         };
-        let Some(strong) = self.run(ranks, divided as usize, Kind::AsAsked)? else { return Ok(false) };
-        let Some(alone) = self.run(1, divided as usize, Kind::AsAsked)? else { return Ok(false) };
-        rounds.strong.push(strong);
-        rounds.divided_alone.push(alone);
-        Ok(true)
+        match self.fits {
+            true => watched(Work::Elsewhere, run),
+            false => Ok(Turn { seconds: run()?, interference: None, is_disturbed: false }),
+        }
     }
+}
 
+impl Place {
+    fn name(&self) -> String {
+        let kind = self.kind.name().replace('_', " ");
+        format!("{} ranks, batch {}{kind}", self.ranks, self.batch_size)
+    }
+}
+
+/// Every kind of run for one number of ranks.
+fn jobs<'a>(runs: &'a Runs<'a>, ranks: usize, fits: bool) -> Vec<Job<'a>> {
+    let whole = runs.shape.batch_size;
+    let job = |ranks, batch_size, kind| Job { runs, place: Place { ranks, batch_size, kind }, fits };
+    let mut jobs: Vec<Job> =
+        [Kind::AsAsked, Kind::WithoutOverlap, Kind::Accumulated].map(|kind| job(ranks, whole, kind)).into();
+    if let Some(divided) = divided(ranks, runs.shape).filter(|_| ranks > 1) {
+        jobs.push(job(ranks, divided, Kind::AsAsked));
+        jobs.push(job(1, divided, Kind::AsAsked));
+    }
+    jobs
+}
+
+/// A rank's part of the batch; `None` if it cannot be divided.
+fn divided(ranks: usize, shape: BatchShape) -> Option<usize> {
+    shape.batch_size.is_multiple_of(ranks).then(|| shape.batch_size / ranks)
+}
+
+/// Lets all runs alternate; `None` if asked to stop.
+fn take_turns(jobs: Vec<Job>, rounds: u16) -> anyhow::Result<Option<turns::Rounds>> {
+    /// The number of rounds ends the race, and no clock.
+    const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    let mut raced = turns::Rounds::new(1);
+    let mut contestants: Vec<(usize, Job)> = jobs.into_iter().map(|job| (raced.join(), job)).collect();
+    let patience = Patience { rounds: rounds.into(), most_rounds: rounds.into(), time: A_YEAR };
+    match turns::race(&mut raced, &mut contestants, &patience, Instant::now() + A_YEAR, &mut |_| false) {
+        Ok(()) => Ok(Some(raced)),
+        Err(Ended::Stopped) => Ok(None),
+        Err(Ended::Failed(error)) => Err(error),
+    }
+}
+
+/// The times of one number of ranks, in the rounds that count.
+fn rounds_of(ranks: usize, shape: BatchShape, places: &[Place], raced: &turns::Rounds) -> Rounds {
+    let times = |ranks: usize, batch_size: usize, kind: Kind| {
+        let wanted = Place { ranks, batch_size, kind };
+        places.iter().position(|place| *place == wanted).map_or(vec![], |at| raced.times(at))
+    };
+    let whole = |kind: Kind| times(ranks, shape.batch_size, kind);
+    let strong = divided(ranks, shape);
+    Rounds {
+        ranks,
+        weak: whole(Kind::AsAsked),
+        without_overlap: whole(Kind::WithoutOverlap),
+        accumulated: whole(Kind::Accumulated),
+        strong: strong.map_or(vec![], |divided| times(ranks, divided, Kind::AsAsked)),
+        strong_batch_size: strong.map(|divided| divided as u64),
+        divided_alone: strong.filter(|_| ranks > 1).map_or(vec![], |divided| times(1, divided, Kind::AsAsked)),
+        crowded: None,
+    }
+}
+
+impl Runs<'_> {
     /// Median seconds per step, or `None` if asked to stop.
     fn run(&self, ranks: usize, batch_size: usize, kind: Kind) -> anyhow::Result<Option<f64>> {
         let shape = BatchShape { batch_size, ..self.shape };
@@ -249,6 +322,26 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_kind_of_run_takes_turns_and_is_found_again() {
+        let shape = BatchShape { batch_size: 6, seq_len: 64 };
+        assert_eq!([1, 2, 4].map(|ranks| divided(ranks, shape)), [Some(6), Some(3), None]);
+        let mut raced = turns::Rounds::new(1);
+        let kinds = [(1, 6, Kind::AsAsked), (2, 6, Kind::AsAsked), (2, 3, Kind::AsAsked), (1, 3, Kind::AsAsked)];
+        let numbers = kinds.map(|_| raced.join());
+        let turn = |seconds| Turn { seconds, interference: None, is_disturbed: false };
+        (0..3).for_each(|_| raced.push(&numbers.map(|number| (number, turn(1.0 + number as f64)))));
+        let places: Vec<Place> = kinds.map(|(ranks, batch_size, kind)| Place { ranks, batch_size, kind }).into();
+        let (one, two) = (rounds_of(1, shape, &places, &raced), rounds_of(2, shape, &places, &raced));
+        let first = |times: &[f64]| times.first().map(|seconds| seconds.round());
+        assert_eq!((first(&one.weak), first(&one.strong), first(&one.divided_alone)), (Some(1.0), Some(1.0), None));
+        assert_eq!(
+            (first(&two.weak), first(&two.strong), first(&two.divided_alone)),
+            (Some(2.0), Some(3.0), Some(4.0))
+        );
+        assert_eq!((two.weak.len(), two.strong_batch_size, two.accumulated.len()), (3, Some(3), 0));
+    }
 
     #[test]
     fn one_rank_is_always_measured_and_every_number_once() {

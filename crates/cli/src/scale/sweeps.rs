@@ -46,7 +46,7 @@ impl Sweeps {
     }
 
     /// The sweep over batches and the sweep over sequences; the crossing point is in both.
-    pub fn split(&self, points: Vec<PlannedPoint>) -> (Vec<PlannedPoint>, Vec<PlannedPoint>) {
+    pub fn split(&self, points: &[PlannedPoint]) -> (Vec<PlannedPoint>, Vec<PlannedPoint>) {
         let copy =
             |planned: &PlannedPoint| PlannedPoint { point: planned.point.clone(), need_bytes: planned.need_bytes };
         let pick = |wanted: &dyn Fn(BatchShape) -> bool, axis: fn(&ScalingPoint) -> u64| {

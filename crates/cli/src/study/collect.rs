@@ -29,10 +29,10 @@ pub fn measured_figures(
         avg_memory_mb: summary.avg_memory_mb,
         process_peak_memory_mb: summary.process_peak_memory_mb,
         memory_per_token_kb: summary.peak_memory_mb.map(|mb| 1024.0 * mb / tokens),
-        scaling_factor: None,
         mfu_percent: summary.avg_batch_time.map(|time| 100.0 * planned.flops_per_step / time / rates.product_flops),
         bound: Some(profiled_bound(folder).unwrap_or(bound)),
         final_loss: summary.final_loss,
+        ..MeasuredFigures::default()
     }
 }
 

@@ -6,8 +6,10 @@ use crate::train::plan::Planned;
 use crate::train::request::TrainRequest;
 use crate::train::settings::Settings;
 use headroom_experiments::planning::PlannedStep;
+use headroom_experiments::step_times::Division;
 use headroom_experiments::study::Planning;
 use headroom_graph::cost::Rates;
+use headroom_record::performance::PREDICTS;
 use headroom_record::study::{PlannedFigures, StudyRequest, StudyRow};
 use headroom_training::program::{Keep, StepConfig};
 
@@ -22,7 +24,11 @@ pub struct PlannedRun {
 }
 
 pub fn plan_run(request: &StudyRequest, row: &StudyRow, rates: Rates) -> anyhow::Result<PlannedRun> {
-    let num_steps = request.num_steps.unwrap_or_else(|| default_steps(&row.size));
+    let steps = request.num_steps.unwrap_or_else(|| default_steps(&row.size));
+    let least_run = if request.enable_profilers { PROFILED_STEPS } else { 0 };
+    let division = Division::of(steps, least_run).filter(|_| request.device != PREDICTS);
+    let num_steps = division.map_or(steps, |division| division.run);
+    let steps_per_turn = division.map_or(0, |division| division.per_turn);
     let asked = asked(request, row, num_steps)?;
     let (settings, sources) = asked.settings()?;
     let command = if request.enable_profilers { "profile" } else { "train" };
@@ -35,7 +41,8 @@ pub fn plan_run(request: &StudyRequest, row: &StudyRow, rates: Rates) -> anyhow:
         true => PlannedStep::new(&step, settings.threads)?.figures(&step, &rates),
         false => PlannedStep { training: planned.training, need: planned.need }.figures(&step, &rates),
     };
-    Ok(PlannedRun { settings, step, figures: PlannedFigures { num_steps, ..figures }, refusal, arguments })
+    let figures = PlannedFigures { num_steps, steps_per_turn, ..figures };
+    Ok(PlannedRun { settings, step, figures, refusal, arguments })
 }
 
 impl PlannedRun {
@@ -44,6 +51,9 @@ impl PlannedRun {
         Planning { step: &self.step, threads: self.settings.threads, available, rates }
     }
 }
+
+/// A profiled run takes at least these, if it is asked for as many: its warm-up, the recorded steps and one more.
+const PROFILED_STEPS: u64 = 8;
 
 /// Enough steps for an interval after the warm-up, and no more than a person waits for.
 pub fn default_steps(size: &str) -> u64 {

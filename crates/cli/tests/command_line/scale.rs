@@ -41,6 +41,29 @@ fn a_sweep_is_measured_fitted_and_ranked() {
 }
 
 #[test]
+fn points_and_savings_take_turns_and_the_race_is_on_record() {
+    let place = place_with_peaks();
+    let done = place.succeeds("scale --size nano --batch 1,2 --seq 16,32 --num-steps 10 --output-dir s --json");
+    let record: Value = serde_json::from_str(&done.stdout).unwrap();
+    check_provenance(&record).unwrap();
+    let members = record["race"][0]["members"].as_array().unwrap();
+    // The point that savings are compared with is the last one before them.
+    let names: Vec<&str> = members.iter().map(|name| name.as_str().unwrap()).collect();
+    let base = names.iter().position(|name| *name == "batch 1 × seq 32").unwrap();
+    assert!(names[base + 1..].contains(&"flash attention") && base + 1 == names.len() - 3, "{names:?}");
+    for point in record["sequence_points"].as_array().unwrap() {
+        let [low, value, high] = ["_low", "", "_high"].map(|end| point[format!("step_seconds{end}")].as_f64().unwrap());
+        assert!(low <= value && value <= high, "{point}");
+        let speed = point["batch_size"].as_f64().unwrap() / value;
+        assert!((point["samples_per_sec"].as_f64().unwrap() / speed - 1.0).abs() < 1e-9, "{point}");
+    }
+    assert!(record["sequence_scaling"]["speed_exponent_low"].is_f64());
+    let flash =
+        record["optimizations"].as_array().unwrap().iter().find(|row| row["name"] == "flash attention").unwrap();
+    assert!(flash["step_ratio_low"].as_f64().unwrap() <= flash["step_ratio"].as_f64().unwrap(), "{flash}");
+}
+
+#[test]
 fn a_plan_alone_runs_nothing_and_knows_what_fits() {
     let place = place_with_peaks();
     let done = place

@@ -68,6 +68,61 @@ fn every_run_has_its_folder_its_row_and_the_lines_that_the_workshops_loop_greps(
 }
 
 #[test]
+fn times_are_taken_in_turns_and_have_intervals() {
+    let place = place_with_peaks();
+    let line = "study nano --batch-size 2 --seq-len 16 --passes v1,v2 --num-steps 12 --output-dir s";
+    let done = place.succeeds(line);
+    let record = study(&place);
+    check_provenance(&record).unwrap();
+    for run in record["runs"].as_array().unwrap() {
+        // Twelve steps in all: six by itself, one to warm up again, and five turns of one.
+        assert_eq!((run["num_steps"].as_u64(), run["steps_per_turn"].as_u64()), (Some(6), Some(1)), "{run}");
+        let summary = place.json(&format!("s/{}/performance_summary.json", run["folder"].as_str().unwrap()));
+        assert_eq!(summary["training_params"]["num_steps"], 6);
+        for key in ["step_seconds", "samples_per_sec", "mfu_percent"] {
+            let [low, value, high] = ["_low", "", "_high"].map(|end| run[format!("{key}{end}")].as_f64().unwrap());
+            assert!(low <= value && value <= high, "{key}: {low} {value} {high}");
+        }
+    }
+    let race = &record["race"][0];
+    assert_eq!(race["members"], serde_json::json!(["nano v1", "nano v2"]));
+    let rounds = race["rounds"].as_u64().unwrap();
+    assert!((5..=10).contains(&rounds) && race["dropped_rounds"].is_array(), "{race}");
+    let compared = &record["comparisons"][0];
+    assert!(compared["ci95_low"].as_f64().unwrap() <= compared["step_ratio"].as_f64().unwrap(), "{compared}");
+    let first = "nano: Version 1 (v1, the naive graph and the course's baseline), Version 2 (v2)\n";
+    assert!(done.stderr.starts_with(first), "{}", done.stderr);
+    assert!(done.stderr.contains("timing nano v1, nano v2 in turns"), "{}", done.stderr);
+    assert!(!done.stdout.contains("runs followed one another"), "{}", done.stdout);
+    let next = done.stdout.split("Next steps:\n").nth(1).unwrap();
+    assert!(next.contains("headroom optimize --size nano."), "{next}");
+}
+
+#[test]
+fn profiles_are_where_the_course_looks_and_where_they_were() {
+    let place = place_with_peaks();
+    let line = "study nano --batch-size 2 --seq-len 16 --num-steps 10 --enable-profilers --output-dir s";
+    let done = place.succeeds(line);
+    let first = "nano: Version 2 (v2); --passes v1 runs Version 1, the course's baseline\n";
+    assert!(done.stderr.starts_with(first), "{}", done.stderr);
+    let run = study(&place)["runs"][0].clone();
+    assert_eq!(run["num_steps"], 8, "a profiled run keeps the steps that it records");
+    let folder = format!("s/{}", run["folder"].as_str().unwrap());
+    let traces = |folder: &str| {
+        let names = fs::read_dir(place.path(folder)).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.retain(|name| name.ends_with(".pt.trace.json"));
+        names.sort();
+        names
+    };
+    let course = format!("{folder}/pytorch_profiles");
+    assert_eq!((traces(&course).len(), traces(&course)), (1, traces(&folder)));
+    for of in [&folder, &course] {
+        place.succeeds(&format!("analyze {of}"));
+    }
+}
+
+#[test]
 fn what_cannot_fit_is_reported_with_its_need_and_the_rest_is_run() {
     let place = place_with_peaks();
     let done = place.succeeds("study nano medium --num-steps 3 --memory-limit 64MiB --output-dir s");

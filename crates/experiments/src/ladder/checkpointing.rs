@@ -49,7 +49,7 @@ pub(super) fn try_checkpointing(
     calibration.learn(&kept.program, &calls);
     let seconds = |program: &headroom_engine::Program| calibration.predict(program).seconds;
     let predicted = seconds(&kept.program) / seconds(&program(&step, &variant, Keep::OnlyTheLoss)?.program);
-    let (mut bench, _) = Climber { step: &step, setting }.warm(list)?;
+    let (mut bench, _) = Climber { step: &step, ..*climber }.warm(list)?;
     let measured = Clock::start(patience, 1).compare(&mut kept, &mut bench)?;
     let memory = (kept.memory.total(), bench.memory.total());
     let kernels = (kept.kernels(), bench.kernels());

@@ -5,7 +5,7 @@
 use super::forecast::Forecasts;
 use super::rung::{Rung, Verdict, surprise, verdict};
 use super::{Check, Checks, Climber, Watcher};
-use crate::bench::{Bench, ExperimentError, Variant, program};
+use crate::bench::{Bench, ExperimentError, program};
 use crate::turns::{Patience, Repeated, Rounds, Speedup, race};
 use headroom_engine::Program;
 use headroom_graph::passes::{OFFERED, PassList};
@@ -70,7 +70,7 @@ impl<'a> Finals<'a> {
         if let Some(at) = self.find(list) {
             return Ok(at);
         }
-        let program = program(self.climber.step, &Variant::of(list), Keep::OnlyTheLoss)?.program;
+        let program = program(self.climber.step, &self.climber.variant(list), Keep::OnlyTheLoss)?.program;
         let memory = MemoryNeed::of(std::slice::from_ref(&program), self.climber.setting.opening.threads).total();
         let entry = Entry { list: list.clone(), program, memory, curve: vec![], calls: vec![], check: None };
         self.entries.push(entry);

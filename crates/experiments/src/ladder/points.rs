@@ -44,7 +44,7 @@ pub(super) fn at_larger_shape(
 ) -> Result<Vec<Point>, ExperimentError> {
     let [_, shape] = validation_shapes(climber.step);
     let step = StepConfig { shape, ..climber.step.clone() };
-    let climber = Climber { step: &step, setting: climber.setting };
+    let climber = Climber { step: &step, ..*climber };
     let quick = Patience { rounds: LEAST_ROUNDS, most_rounds: 4 * LEAST_ROUNDS, ..*patience };
     let mut finals = Finals::new(&climber, quick, None, room);
     for list in [&PassList::none(), &PassList::version_2(), kept] {

@@ -12,6 +12,8 @@ pub struct Saving {
     /// Command-line flag that enables it; `None` if this device has no kernels for it.
     pub how: Option<How>,
     pub memory_mb: f64,
+    /// The step with it; where this device has no kernels for it, the step without.
+    pub step: StepConfig,
     pub note: Option<String>,
 }
 
@@ -59,7 +61,7 @@ pub fn savings(step: &StepConfig, threads: usize) -> Result<Vec<Saving>, GraphEr
 
 fn saving(name: &'static str, how: How, step: &StepConfig, threads: usize) -> Result<Saving, GraphError> {
     let memory_mb = PlannedStep::new(step, threads)?.need.total() as f64 / MIB;
-    Ok(Saving { name, how: Some(how), memory_mb, note: None })
+    Ok(Saving { name, how: Some(how), memory_mb, step: step.clone(), note: None })
 }
 
 /// A GPU stores bf16. On the CPU values stay in single precision whatever the products use, so the plan is that of a
@@ -80,6 +82,7 @@ fn half_precision(step: &StepConfig, threads: usize) -> Result<Saving, GraphErro
         name: "bf16",
         how: None,
         memory_mb: here - saved,
+        step: step.clone(),
         note: Some("planned for a GPU; the CPU keeps its values in single precision".into()),
     })
 }

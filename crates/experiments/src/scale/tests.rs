@@ -50,6 +50,23 @@ fn materialised_attention_is_quadratic_in_the_sequence_and_the_whole_lies_betwee
 }
 
 #[test]
+fn the_growth_of_speed_has_the_interval_of_its_points() {
+    let mut points = sweep("v1", &[(8, 64), (16, 64), (32, 64)]);
+    for (planned, seconds) in points.iter_mut().zip([0.1, 0.2, 0.4]) {
+        let point = &mut planned.point;
+        (point.step_seconds, point.samples_per_sec) = (Some(seconds), Some(point.batch_size as f64 / seconds));
+        (point.step_seconds_low, point.step_seconds_high) = (Some(seconds / 1.05), Some(seconds * 1.05));
+    }
+    let found = growth(&points, |point| point.batch_size);
+    let (low, high) = (found.speed_exponent_low.unwrap(), found.speed_exponent_high.unwrap());
+    assert!(found.speed_exponent.unwrap().abs() < 1e-9 && low < 0.0 && high > 0.0, "{found:?}");
+    // The outer two points decide the slope: by hand, the root of two times 5%, over four times the batch.
+    assert!((high - 2.0f64.sqrt() * 1.05f64.ln() / 4.0f64.ln()).abs() < 1e-9, "{high}");
+    points[1].point.step_seconds_low = None;
+    assert_eq!(growth(&points, |point| point.batch_size).speed_exponent_low, None);
+}
+
+#[test]
 fn tiled_attention_leaves_nothing_quadratic() {
     let growth = growth(&sweep("v2", &[(4, 64), (4, 128), (4, 256), (4, 512)]), |point| point.seq_len);
     assert!(growth.components.iter().all(|part| part.component != "attention"));

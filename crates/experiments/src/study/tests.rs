@@ -57,6 +57,38 @@ fn speed_that_falls_as_sizes_grow_has_its_exponent_and_the_first_good_size_satur
 }
 
 #[test]
+fn verdicts_have_the_intervals_of_the_race() {
+    let raced = |size: &str, parameters: u64, speed: f64, mfu: f64| {
+        let mut row = row(size, parameters, speed, mfu);
+        (row.measured.samples_per_sec_low, row.measured.samples_per_sec_high) = (Some(speed / 1.1), Some(speed * 1.1));
+        (row.measured.mfu_percent_low, row.measured.mfu_percent_high) = (Some(mfu - 4.0), Some(mfu + 4.0));
+        row
+    };
+    let rows = [
+        raced("tiny", 1_000, 80.0, 20.0),
+        raced("small", 10_000, 8.0, 50.0),
+        raced("medium", 100_000, 0.8, 58.0),
+        raced("large", 1_000_000, 0.08, 60.0),
+    ];
+    let found = version_analysis("v1", &rows.iter().collect::<Vec<_>>(), vec![]);
+    let (low, high) = (found.throughput_exponent_low.unwrap(), found.throughput_exponent_high.unwrap());
+    assert!(low < -1.0 && high > -1.0 && high - low < 0.1, "{low} to {high}");
+    assert!((-1.0 - low - (high + 1.0)).abs() < 1e-9, "{low} to {high}");
+    // Nine tenths of the best lie between 50.4 and 57.6. Small may have 54, and nobody but the best has 57.6 for sure.
+    assert_eq!(found.saturates_at.as_deref(), Some("medium"));
+    assert_eq!(found.saturates_at_low.as_deref(), Some("small"));
+    assert_eq!(found.saturates_at_high.as_deref(), Some("large"));
+    assert_eq!((found.best_mfu_percent_low, found.best_mfu_percent_high), (Some(56.0), Some(64.0)));
+    let memory = (found.memory_exponent_low.unwrap(), found.memory_exponent_high.unwrap());
+    assert!(memory.0 <= 1.0 + 1e-9 && memory.1 >= 1.0 - 1e-9, "{memory:?}");
+    // One size that timed itself leaves the slope without an interval, and the saturation too.
+    let mixed = [rows[0].clone(), row("small", 10_000, 8.0, 50.0)];
+    let found = version_analysis("v1", &mixed.iter().collect::<Vec<_>>(), vec![]);
+    assert!(found.throughput_exponent.is_some() && found.throughput_exponent_low.is_none());
+    assert_eq!((found.saturates_at_low, found.saturates_at_high), (None, None));
+}
+
+#[test]
 fn attentions_squares_take_over_with_length_and_never_when_tiled() {
     let naive = step("nano", "v1");
     let planning = Planning { step: &naive, threads: 2, available: Some(64 << 20), rates: RATES };

@@ -4,6 +4,7 @@ use super::phase_3;
 use crate::numbers::{metric, mfu, mfu_cell, seconds};
 use crate::table::Table;
 use headroom_record::flops::is_possible_mfu;
+use headroom_record::race::disturbance;
 use headroom_record::validation::{ValidationRecord, ValidationRow};
 
 pub use crate::numbers::times;
@@ -106,21 +107,12 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
 /// Says once that the machine was noisy, and what was done about it.
 fn noise(record: &ValidationRecord) -> Option<String> {
     let race = record.race.clone().unwrap_or_default();
-    let busy = race.disturbed_rounds > 0 || !race.repeated_turns.is_empty();
+    let busy = disturbance(race.rounds, race.disturbed_rounds, race.dropped_rounds.len(), race.repeated_turns.len());
     let wide = record.noise_percent > NOISY;
-    let counted = match race.dropped_rounds.len() {
-        0 if race.disturbed_rounds > 0 => {
-            format!("{} of {} rounds were disturbed all the same and count", race.disturbed_rounds, race.rounds)
-        }
-        dropped => format!("{dropped} of {} rounds do not count", race.rounds),
-    };
     match (busy, wide) {
-        (false, false) => None,
-        (true, _) => Some(format!(
-            "Other programs were running: {} turns were taken again, and {counted}.",
-            race.repeated_turns.len()
-        )),
-        (false, true) => Some(format!(
+        (None, false) => None,
+        (Some(busy), _) => Some(busy),
+        (None, true) => Some(format!(
             "The machine was not quiet: the median interval reaches {:.0}% to either side. A pass called `undecided` may be decided \
              on an idle machine, or with more `--time`.",
             record.noise_percent

@@ -4,6 +4,7 @@ use crate::numbers::{grouped, seconds};
 use crate::page::{self, Page};
 use crate::plots::{Series, lines};
 use crate::table::{Table, columns, markdown_list, markdown_table};
+use headroom_record::race::disturbance_of;
 use headroom_record::rank_scaling::{Figure, RankPoint, RankScalingRecord};
 
 pub fn terminal(record: &RankScalingRecord) -> String {
@@ -135,12 +136,12 @@ fn said(record: &RankScalingRecord) -> Vec<String> {
         let words = [&point.limited_by, &point.note].into_iter().flatten();
         words.map(|words| format!("{} ranks: {words}", point.ranks)).collect::<Vec<_>>()
     };
-    let said: Vec<String> = record.points.iter().flat_map(of).collect();
+    let mut said: Vec<String> = record.points.iter().flat_map(of).collect();
     if said.is_empty() {
-        vec!["One rank alone was measured: there is nothing to compare it with.".into()]
-    } else {
-        said
+        said.push("One rank alone was measured: there is nothing to compare it with.".into());
     }
+    said.extend(disturbance_of(record.race.as_slice()));
+    said
 }
 
 /// Milliseconds with half the interval's width.
@@ -194,6 +195,7 @@ mod tests {
             batch_size: 8,
             seq_len: 128,
             points: vec![one, four],
+            race: None,
             provenance: Provenance::default(),
         }
     }

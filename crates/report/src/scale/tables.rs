@@ -15,7 +15,7 @@ pub fn points(points: &[ScalingPoint]) -> Table {
             "× first",
             "KiB/token",
             "attention MiB, at most",
-            "median step",
+            "step",
             "samples/s",
             "process MiB",
             "",

@@ -34,6 +34,8 @@ fn record() -> ScalingRecord {
         class: class.into(),
         peak_exponent: Some(1.2),
         speed_exponent: Some(-1.1),
+        speed_exponent_low: Some(-1.2),
+        speed_exponent_high: Some(-1.0),
         components: vec![ComponentGrowth {
             component: "attention".into(),
             exponent: Some(2.0),
@@ -82,6 +84,7 @@ fn record() -> ScalingRecord {
             optimization("flash attention", Some("--passes v1,+flash-attention"), None),
             optimization("bf16", None, Some("planned for a GPU")),
         ],
+        race: vec![],
         provenance: Provenance::default(),
     }
     .with_provenance()
@@ -105,7 +108,7 @@ fn every_form_says_how_memory_grows_what_fits_and_what_saves() {
     for text in [terminal(&record), markdown(&record), html(&record)] {
         for words in [
             "memory over sequence length: between (the part that is not fixed grows as sequence length^1.60; the total 4.00×",
-            "attention grows steepest, as sequence length^2.00",
+            "attention grows steepest, as sequence length^2.00; samples/s as sequence length^-1.10 [95% between -1.20 and -1.00]",
             "2.0 GiB holds 77 sequences of 64 tokens",
             "at batch 8, sequences of at least 131072 tokens fit",
             "--passes v1,+flash-attention",

@@ -40,32 +40,67 @@ fn throughput(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String
     let (first, last) = (measured.first()?, measured.last()?);
     let grown = last.planned.parameters as f64 / first.planned.parameters as f64;
     let ratio = first.measured.samples_per_sec? / last.measured.samples_per_sec?;
-    let verdict = match exponent {
+    let samples = (analysis.throughput_exponent_low, analysis.throughput_exponent_high);
+    let verdict = match samples {
+        (Some(low), Some(high)) if falls(low) != falls(high) => {
+            format!("not decided between \"{}\" and \"{}\"", falls(high), falls(low))
+        }
+        _ => falls(exponent).to_string(),
+    };
+    let tokens = analysis.token_exponent.map_or(String::new(), |exponent| {
+        let ends = between((analysis.token_exponent_low, analysis.token_exponent_high), "");
+        format!(", tokens/s as parameters^{exponent:.2}{ends}")
+    });
+    Some(format!(
+        "{verdict}: from {} to {}, parameters grow {grown:.1}×, samples/s fall {ratio:.1}× (as parameters^{exponent:.2}{}{tokens})",
+        first.size,
+        last.size,
+        between(samples, "")
+    ))
+}
+
+fn falls(exponent: f64) -> &'static str {
+    match exponent {
         exponent if exponent > -0.1 => "no",
         exponent if exponent > -0.9 => "yes, less than proportionally",
         exponent if exponent > -1.1 => "yes, proportionally",
         _ => "yes, more than proportionally (longer sequences cost too)",
-    };
-    let tokens =
-        analysis.token_exponent.map_or(String::new(), |exponent| format!(", tokens/s as parameters^{exponent:.2}"));
-    Some(format!(
-        "{verdict}: from {} to {}, parameters grow {grown:.1}×, samples/s fall {ratio:.1}× (as parameters^{exponent:.2}{tokens})",
-        first.size, last.size
-    ))
+    }
+}
+
+/// An interval behind its figure; nothing if there is none.
+fn between(ends: (Option<f64>, Option<f64>), of: &str) -> String {
+    match ends {
+        (Some(low), Some(high)) => format!(" [{of}95% between {low:.2} and {high:.2}]"),
+        _ => String::new(),
+    }
 }
 
 fn saturation(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
     let rows = rows(record, &analysis.version);
-    let used = || rows.iter().filter_map(|row| row.measured.mfu_percent.map(|percent| (&row.size, percent)));
-    if let Some((size, percent)) = used().find(|(_, percent)| !is_possible_mfu(*percent)) {
-        return Some(format!("unknown: MFU of {size} is {}", mfu(percent, 1)));
+    let used = || rows.iter().filter_map(|row| row.measured.mfu_percent.map(|percent| (row, percent)));
+    if let Some((row, percent)) = used().find(|(_, percent)| !is_possible_mfu(*percent)) {
+        return Some(format!("unknown: MFU of {} is {}", row.size, mfu(percent, 1)));
     }
     let (size, best) = (analysis.saturates_at.as_ref()?, analysis.best_mfu_percent?);
-    let each: Vec<String> = used().map(|(size, percent)| format!("{size} {percent:.1}%")).collect();
+    let each: Vec<String> = used()
+        .map(|(row, percent)| {
+            let ends = row.measured.mfu_percent_low.zip(row.measured.mfu_percent_high);
+            let ends = ends.map_or(String::new(), |(low, high)| format!(" [{low:.1} to {high:.1}]"));
+            format!("{} {percent:.1}%{ends}", row.size)
+        })
+        .collect();
     if each.len() < 2 {
         return Some(format!("one size shows no trend: MFU of {}", each.join(", ")));
     }
-    Some(format!("from {size} on (nine tenths of the best MFU, {best:.1}%): {}", each.join(", ")))
+    let from = match (&analysis.saturates_at_low, &analysis.saturates_at_high) {
+        (Some(low), Some(high)) if low != high => {
+            format!("from {size} on, by the 95% intervals not before {low} and from {high} on at the latest")
+        }
+        (Some(_), Some(_)) => format!("from {size} on, also by the 95% intervals"),
+        _ => format!("from {size} on"),
+    };
+    Some(format!("{from} (nine tenths of the best MFU, {best:.1}%): {}", each.join(", ")))
 }
 
 fn bounds(record: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
@@ -86,7 +121,9 @@ fn memory(_: &StudyRecord, analysis: &VersionAnalysis) -> Option<String> {
     if each.is_empty() {
         return None;
     }
-    let grows = analysis.memory_exponent.map_or(String::new(), |exponent| format!("as parameters^{exponent:.2}; "));
+    let ends = between((analysis.memory_exponent_low, analysis.memory_exponent_high), "of the fit, ");
+    let grows =
+        analysis.memory_exponent.map_or(String::new(), |exponent| format!("as parameters^{exponent:.2}{ends}; "));
     Some(format!("{grows}peak memory divided by the parameters' bytes: {}", each.join(", ")))
 }
 
@@ -152,7 +189,7 @@ fn versions(record: &StudyRecord) -> Vec<String> {
         ))
     };
     let mut said: Vec<String> = record.comparisons.iter().filter_map(say).collect();
-    if !said.is_empty() && !is_predicted {
+    if !said.is_empty() && !is_predicted && record.race.is_empty() {
         said.push(
             "runs followed one another: the intervals leave out changes of the machine between them (`headroom \
              optimize` alternates its runs)"

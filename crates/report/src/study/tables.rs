@@ -14,7 +14,7 @@ pub fn runs(record: &StudyRecord) -> Table {
             "seq",
             "samples/s",
             "tokens/s",
-            "median step",
+            "step",
             "95%",
             "peak MiB",
             "avg MiB",

@@ -1,6 +1,7 @@
 //! The texts of a study, on a made-up record.
 
 use super::*;
+use headroom_record::race::MembersRace;
 use headroom_record::study::{Components, MeasuredFigures, SizeAnalysis, StudyMachine, StudyRequest, VersionAnalysis};
 
 fn row(size: &str, parameters: u64, speed: f64) -> StudyRow {
@@ -56,7 +57,7 @@ fn record() -> StudyRecord {
         },
         vec![row("tiny", 1_000, 80.0), row("small", 10_000, 8.0), row("large", 100_000, 0.0)],
     );
-    record.conclude(vec![VersionAnalysis {
+    let analysis = VersionAnalysis {
         version: "v1".into(),
         throughput_exponent: Some(-1.0),
         token_exponent: Some(-1.0),
@@ -71,7 +72,9 @@ fn record() -> StudyRecord {
             best_batch: Some(4),
             largest_batch_that_fits: Some(600),
         }],
-    }]);
+        ..VersionAnalysis::default()
+    };
+    record.conclude(vec![analysis], |_, _| None);
     record
 }
 
@@ -105,7 +108,7 @@ fn a_ratio_of_versions_says_when_it_is_noise() {
         measured.step_seconds_high = Some(0.2);
     }
     record.runs.push(new);
-    record.conclude(record.analysis.clone());
+    record.conclude(record.analysis.clone(), |_, _| None);
     for text in [terminal(&record), markdown(&record), html(&record)] {
         assert!(
             text.contains("v2 takes 1.50× the time per step of v1, which is within the noise (95% between "),
@@ -124,4 +127,55 @@ fn the_page_needs_nothing_from_elsewhere_and_shows_names_as_text() {
         assert!(!page.contains(elsewhere), "{elsewhere}");
     }
     assert_eq!(page.matches("<svg").count(), 3);
+}
+
+#[test]
+fn verdicts_are_said_with_intervals_and_disturbed_rounds_are_counted() {
+    let mut record = record();
+    let analysis = &mut record.analysis[0];
+    (analysis.throughput_exponent_low, analysis.throughput_exponent_high) = (Some(-1.02), Some(-0.97));
+    (analysis.saturates_at_low, analysis.saturates_at_high) = (Some("tiny".into()), Some("small".into()));
+    (record.runs[0].measured.mfu_percent_low, record.runs[0].measured.mfu_percent_high) = (Some(48.0), Some(52.0));
+    record.race =
+        vec![MembersRace { rounds: 7, disturbed_rounds: 2, dropped_rounds: vec![1, 4], ..Default::default() }];
+    for text in [terminal(&record), markdown(&record), html(&record)] {
+        for words in [
+            "yes, proportionally: from tiny to small",
+            "(as parameters^-1.00 [95% between -1.02 and -0.97]",
+            "not before tiny and from small on at the latest",
+            "tiny 50.0% [48.0 to 52.0], small 50.0%",
+            "0 turns were taken again, and 2 of 7 rounds do not count",
+        ] {
+            assert!(text.contains(words), "`{words}` is not in\n{text}");
+        }
+        assert!(!text.contains("runs followed one another"), "{text}");
+    }
+    record.analysis[0].throughput_exponent_high = Some(-0.8);
+    let text = terminal(&record);
+    assert!(
+        text.contains("not decided between \"yes, less than proportionally\" and \"yes, proportionally\""),
+        "{text}"
+    );
+}
+
+#[test]
+fn next_steps_are_commands_and_the_first_line_names_the_baseline() {
+    let mut record = record();
+    let last = |record: &StudyRecord| terminal(record).split("Next steps:\n").nth(1).unwrap_or_default().to_string();
+    assert!(last(&record).contains("headroom optimize --size small."), "{}", last(&record));
+    assert!(last(&record).contains("headroom study small --passes v1 --enable-profilers."), "{}", last(&record));
+    assert!(!last(&record).contains("course's baseline"));
+    assert!(markdown(&record).contains("- Measure which optimisations pay: `headroom optimize --size small`."));
+    assert_eq!(
+        first_line(&record.request),
+        "tiny, small, large: Version 1 (v1, the naive graph and the course's baseline)"
+    );
+    record.request.versions = vec!["v2".into()];
+    assert!(last(&record).contains("headroom study tiny small large --passes v1,v2."), "{}", last(&record));
+    record.request.sizes = vec!["tiny".into()];
+    let line = first_line(&record.request);
+    assert_eq!(line, "tiny: Version 2 (v2); --passes v1 runs Version 1, the course's baseline");
+    assert!(last(&record).contains("headroom study tiny small --passes v2."), "{}", last(&record));
+    record.runs.iter_mut().for_each(|row| row.status = StudyStatus::Failed);
+    assert!(!terminal(&record).contains("Next steps"));
 }

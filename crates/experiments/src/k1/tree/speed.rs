@@ -3,8 +3,7 @@
 use super::super::trial::LAST_STEP;
 use super::TreeDesign;
 use crate::bench::ExperimentError;
-use crate::turns::{Clock, Contestant, Patience, Turn, watched};
-use headroom_engine::machine::Work as Runs;
+use crate::turns::{Clock, Contestant, Patience, Turn, Work as Runs, watched};
 use headroom_graph::Rule;
 use headroom_record::k1_speed::{K1ShownSpeed, K1SpeedRow};
 use headroom_training::attribution::square_of;

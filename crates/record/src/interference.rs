@@ -1,7 +1,9 @@
 //! How much of a measurement other programs took: time that threads were ready to run and waited for a core, and time
 //! that the hypervisor gave to other machines.
 
+use crate::reading;
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 /// Where the measured work runs.
@@ -50,14 +52,20 @@ impl Counters {
         let waited: f64 = match work {
             Work::Here => fs::read_dir("/proc/self/task")
                 .ok()?
-                .filter_map(|thread| waited_seconds(&fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?))
+                .filter_map(|thread| waited_seconds(&counters(&thread.ok()?.path().join("schedstat"))?))
                 .sum(),
-            Work::Elsewhere => pressure_seconds(&fs::read_to_string("/proc/pressure/cpu").ok()?)?,
+            Work::Elsewhere => pressure_seconds(&counters(Path::new("/proc/pressure/cpu"))?)?,
         };
         // A thread that has run has waited for at least some nanoseconds: zero means that nobody counts.
         (waited > 0.0).then_some(())?;
-        Some(Counters { waited, stolen: stolen_seconds(&fs::read_to_string("/proc/stat").ok()?)? })
+        Some(Counters { waited, stolen: stolen_seconds(&counters(Path::new("/proc/stat"))?)? })
     }
+}
+
+/// The text of one of the system's files; its counters of interrupts grow with the machine.
+fn counters(path: &Path) -> Option<String> {
+    const MOST_BYTES: u64 = 1 << 20;
+    reading::read_text(path, MOST_BYTES).ok()
 }
 
 /// The second figure of `schedstat`: nanoseconds on a run queue.

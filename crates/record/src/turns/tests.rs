@@ -196,9 +196,23 @@ fn everybody_begins_in_turn_and_both_directions_are_taken() {
     let far = Instant::now() + Duration::from_secs(3600);
     let patience = Patience { rounds: 4, most_rounds: 6, ..PATIENCE };
     let (order, looks, found) = written(&patience, far, 99);
-    assert_eq!(order, "bca bac abc acb cab cba".replace(' ', ""));
+    assert_eq!(order, "abc cba bca acb cab bac".replace(' ', ""));
     assert_eq!(looks, [4]);
     assert!((found.ratio - 2.0).abs() < 1e-12 && found.rounds == 6, "{found:?}");
+}
+
+#[test]
+fn every_place_of_a_round_is_everybodys_equally_often() {
+    for count in 1..=6 {
+        // Who has which place, over as many rounds as it takes for all orders.
+        let mut had = vec![vec![0; count]; count];
+        for round in 1..=2 * count {
+            (0..count).for_each(|turn| had[place(round, turn, count)][turn] += 1);
+        }
+        assert!(had.iter().flatten().all(|times| *times == 2), "{count}: {had:?}");
+    }
+    // Two rounds already cancel a steady drift: each has the same sum of places.
+    assert_eq!([1, 2, 3, 4].map(|round| place(round, 0, 2)), [0, 1, 1, 0]);
 }
 
 #[test]
