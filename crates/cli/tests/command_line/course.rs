@@ -1,0 +1,38 @@
+//! The original course's commands, typed as it prints them: each test holds a figure or a sentence that the course asks
+//! for.
+
+use crate::home::place_with_peaks;
+use crate::place::{Place, SMALL};
+
+#[test]
+fn the_first_line_of_a_run_names_the_version_that_nobody_chose() {
+    let place = place_with_peaks();
+    let done = place.shell("$HEADROOM train --batch-size 8 --seq-len 128 --num-steps 20 > all.txt 2>&1");
+    assert_eq!(done.code, Some(0));
+    let all = String::from_utf8(place.read("all.txt")).unwrap();
+    let first = all.lines().next().unwrap();
+    assert!(first.contains("Version 2") && first.contains("--passes v1"), "{first}");
+    assert!(first.contains("default") && first.contains("baseline"), "{first}");
+
+    let is_said = |line: &str| place.succeeds(&format!("{line} {SMALL} --num-steps 2")).stderr.contains("Version 2");
+    assert!(is_said("train"));
+    assert!(is_said("profile --profile-steps 1"));
+    for chosen in
+        ["train --passes v1", "train --passes v2", "train --passes all", "train --json", "train --format json"]
+    {
+        assert!(!is_said(chosen), "{chosen}");
+    }
+    place.succeeds(&format!("train {SMALL} --passes v1 --num-steps 1 --save ck"));
+    let resumed = place.succeeds("train --resume ck --num-steps 2");
+    assert!(!resumed.stderr.contains("Version 2") && resumed.stdout.contains("v1, fp32"), "{}", resumed.stderr);
+}
+
+#[test]
+fn standard_output_begins_with_the_model_as_before() {
+    let place = Place::new();
+    let text = place.succeeds(&format!("train {SMALL} --num-steps 1")).stdout;
+    assert!(text.starts_with("LLaMA nano · v2, fp32 · 202,048 parameters\n"), "{text}");
+    assert!(!text.contains("Version 2"), "{text}");
+    let objects = place.succeeds(&format!("train {SMALL} --num-steps 1 --json")).objects();
+    assert!(objects[0]["step"] == 1 && objects.last().unwrap()["summary"].is_object(), "{objects:?}");
+}
