@@ -4,6 +4,13 @@
 use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
 
+/// The part of a text from one line's start to another's.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let start = text.find(from).unwrap_or_else(|| panic!("no `{from}` in:\n{text}"));
+    let rest = &text[start..];
+    &rest[..rest.find(to).unwrap_or_else(|| panic!("no `{to}` after `{from}` in:\n{rest}"))]
+}
+
 #[test]
 fn the_first_line_of_a_run_names_the_version_that_nobody_chose() {
     let place = place_with_peaks();
@@ -35,4 +42,31 @@ fn standard_output_begins_with_the_model_as_before() {
     assert!(!text.contains("Version 2"), "{text}");
     let objects = place.succeeds(&format!("train {SMALL} --num-steps 1 --json")).objects();
     assert!(objects[0]["step"] == 1 && objects.last().unwrap()["summary"].is_object(), "{objects:?}");
+}
+
+/// Exercises 1 and 2: utilisation, and `Number of Allocations`.
+#[test]
+fn utilisation_and_allocations_are_in_the_text() {
+    let place = place_with_peaks();
+    let line = "train --batch-size 8 --seq-len 128 --num-steps 8 --passes v1 --profile-memory --profile-dir o";
+    let text = place.succeeds(line).stdout;
+    let share =
+        place.json("o/performance_summary.json")["performance_summary"]["device_utilization_percent"].as_f64().unwrap();
+    let summary = between(&text, "Performance Summary:", "Final loss:");
+    assert!(summary.contains(&format!("\nDevice utilisation: {share:.1}% (share of the time")), "{summary}");
+    assert!(text.contains(&format!("\n  Utilisation  {share:.1}% ")), "{text}");
+
+    let memory = place.json("o/memory_analysis.json");
+    assert_eq!(memory["allocations"], 219);
+    let notes = between(&text, "\nMemory\n", "\nProfile files generated");
+    assert!(notes.contains("\n  219 allocations per step, "), "{notes}");
+}
+
+#[test]
+fn a_run_without_a_profile_shows_its_utilisation() {
+    let place = Place::new();
+    let text = place.succeeds(&format!("train {SMALL} --num-steps 3 --output-dir o")).stdout;
+    let share =
+        place.json("o/performance_summary.json")["performance_summary"]["device_utilization_percent"].as_f64().unwrap();
+    assert!(text.contains(&format!("\nDevice utilisation: {share:.1}% (share of the time")), "{text}");
 }

@@ -56,6 +56,11 @@ pub fn summary(profile: &Profile) -> Table {
         ),
     ]));
     rows.push(row([
+        "Utilisation",
+        &format!("{:.1}%", 100.0 * profile.analysis.measures.breakdown.busy_share),
+        "share of the recorded steps in which the device runs a kernel or an operator",
+    ]));
+    rows.push(row([
         "Peak memory",
         &mib(run.memory_analysis.peak_memory_mb),
         &format!(
@@ -307,6 +312,11 @@ pub fn memory_notes(profile: &Profile) -> Vec<String> {
             mib(memory.reserved_memory_mb),
             memory.peak_to_average,
             memory.fragmentation_percent
+        ),
+        format!(
+            "{} allocations per step, {} together: buffers that become live, all placed before the run.",
+            grouped(memory.allocations),
+            bytes(memory.total_memory_allocated)
         ),
         format!(
             "At most {} in forward, {} in backward, {} in the optimizer.",
