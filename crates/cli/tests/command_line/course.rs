@@ -70,3 +70,36 @@ fn a_run_without_a_profile_shows_its_utilisation() {
         place.json("o/performance_summary.json")["performance_summary"]["device_utilization_percent"].as_f64().unwrap();
     assert!(text.contains(&format!("\nDevice utilisation: {share:.1}% (share of the time")), "{text}");
 }
+
+/// Exercise 3, steps 5 and 6: the ranking, and impact against effort.
+#[test]
+fn a_priority_is_a_flag_to_type_and_low_effort() {
+    let place = place_with_peaks();
+    let line = "profile --batch-size 8 --seq-len 128 --num-steps 8 --passes v1 --profile-dir o";
+    let text = place.succeeds(line).stdout;
+    let ranked = between(&text, "Bottlenecks by priority\n", "  Rank: ");
+    let rows: Vec<&str> = ranked.lines().skip(2).collect();
+    assert_eq!(rows.len(), 7, "{ranked}");
+    assert!(rows.iter().all(|row| row.contains("at most ") && row.contains("--passes v1,+")), "{ranked}");
+    let rest = between(&text, "No flag changes these\n", "\nMemory\n");
+    for row in ["Kernel Launch Overhead", "Memory Fragmentation", "nothing to do: buffers are placed before the run"] {
+        assert!(rest.contains(row) && !ranked.contains(row), "{row}: {ranked}{rest}");
+    }
+
+    let categories = place.json("o/operator_analysis.json")["bottlenecks"]["categories"].clone();
+    for row in categories.as_array().unwrap() {
+        let is_flag = row["remedy"].as_str().unwrap().starts_with("--passes");
+        assert_eq!((row["effort"] == "low", row["speedup_at_most"].is_number()), (is_flag, is_flag), "{row}");
+    }
+
+    for page in ["o/report.md", "o/report.html"] {
+        let page = String::from_utf8(place.read(page)).unwrap();
+        let fields = between(&page, "High impact, low effort", "Furthest from the roof");
+        assert!(!fields.contains("nothing to do") && fields.contains("--passes v1,+fuse-loss"), "{fields}");
+        assert!(page.contains("No flag changes these") && page.contains("219 allocations per step"), "{page}");
+    }
+
+    let applied = place.succeeds(&format!("profile {SMALL} --num-steps 4 --passes all --output-dir all")).stdout;
+    let none = between(&applied, "Bottlenecks by priority\n", "No flag changes these\n");
+    assert!(none.contains("None: no pass") && !none.contains("rank"), "{none}");
+}
