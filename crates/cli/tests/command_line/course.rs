@@ -103,3 +103,12 @@ fn a_priority_is_a_flag_to_type_and_low_effort() {
     let none = between(&applied, "Bottlenecks by priority\n", "No flag changes these\n");
     assert!(none.contains("None: no pass") && !none.contains("rank"), "{none}");
 }
+
+#[test]
+fn help_names_the_courses_learning_rate_beside_the_default() {
+    let help = Place::new().succeeds("train --help").stdout;
+    let rate = between(&help, "--learning-rate", "--lr-schedule").split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["original course trains with 1e-4", "default: 3e-4", "stored PyTorch runs"] {
+        assert!(rate.contains(words), "{words}: {rate}");
+    }
+}
