@@ -140,6 +140,9 @@ pub fn run(mut arguments: Arguments, entry: &mut Entry, company: &mut Option<Ran
         estimate::ranks_line(&settings, &planned, company.map(RankGroup::line)),
     );
     if format == Format::Text {
+        if arguments.machine.passes.is_none() && settings.resume.is_none() {
+            output::note(opening::DEFAULT_PASSES);
+        }
         output::text(&opening)?;
     }
     planned.check_memory(&settings)?;

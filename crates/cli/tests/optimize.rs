@@ -77,6 +77,9 @@ fn everything_is_written_and_agrees() {
     for section in ["Findings", "Passes", "The ladder", "Ablation", "Impact against effort", "Roadmap", "Gates"] {
         assert!(text.contains(&format!("\n## {section}")) && page.contains(&format!("<h2>{section}")), "{section}");
     }
+    for document in [&text, &page] {
+        assert!(document.contains("Here every pass is one flag"), "effort is of writing it by hand:\n{document}");
+    }
     assert!(!text.contains("\n- ") || !text.contains(".\n\n- `"), "bullets stand apart:\n{text}");
     assert!(said(&done).contains("Predicted savings were off by"), "{}", said(&done));
 }

@@ -86,6 +86,8 @@ pub struct Found {
     pub per_step: f64,
     pub evidence: Vec<String>,
     pub advice: String,
+    /// Whether the advice is a flag of the run: then it is low effort, whatever the rule's is elsewhere.
+    pub is_flag: bool,
     pub confidence: Confidence,
     /// The most time that a fix can remove.
     pub removal: Removal,
@@ -108,6 +110,7 @@ impl Found {
             per_step: 0.0,
             evidence: Vec::new(),
             advice: advice.to_string(),
+            is_flag: false,
             confidence: Confidence::High,
             removal: Removal::default(),
             on_device: false,
@@ -226,7 +229,7 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
         sources: Vec::new(),
         evidence: found.evidence.clone(),
         advice: found.advice.clone(),
-        effort: rule.effort,
+        effort: if found.is_flag { Effort::Low } else { rule.effort },
         confidence: found.confidence,
         found,
     }
@@ -272,6 +275,15 @@ mod tests {
         assert_eq!(of(Cause::Recomputed, Some(0.3), high), Severity::Critical);
         assert_eq!(of(Cause::Recomputed, Some(0.3), low), Severity::Medium);
         assert_eq!(of(Cause::Recomputed, Some(0.01), low), Severity::Low);
+    }
+
+    #[test]
+    fn advice_that_is_a_flag_is_low_effort_under_any_rule() {
+        for rule in TRACE_RULES {
+            let of = |is_flag: bool| finding(rule, Found { is_flag, ..Found::new(None, String::new(), "") }).effort;
+            assert_eq!((of(true), of(false)), (Effort::Low, rule.effort), "{}", rule.code);
+        }
+        assert!(TRACE_RULES.iter().any(|rule| rule.effort > Effort::Low));
     }
 
     #[test]

@@ -154,20 +154,29 @@ pub struct BottleneckCategory {
     pub category: String,
     /// Share of the step's wall time; `None` if the category is not about time.
     pub percent_of_time: Option<f64>,
+    /// Difficulty of writing the change by hand, in the workshop's words.
     pub difficulty: String,
+    /// Effort of the remedy: low if it is one flag.
     pub effort: Level,
-    /// Speed-up of the step if the category ran at its floor; `None` if no time can be given.
+    /// Speed-up of the step if the category ran at its floor; `None` if no flag changes it: then it is not a priority.
     pub speedup_at_most: Option<f64>,
     pub impact: Level,
-    /// 1 is the one to do first.
+    /// 1 is the one to do first; rows that no flag changes come last.
     pub priority_rank: u64,
-    /// The change to make, and how to make it here.
+    /// The flag that changes it, or why there is none.
     pub remedy: String,
     /// The passes that it needs, applied or not.
     #[serde(default)]
     pub passes: Vec<String>,
     /// Evidence for the figures.
     pub evidence: String,
+}
+
+impl BottleneckCategory {
+    /// Whether there is something to do about it.
+    pub fn has_remedy(&self) -> bool {
+        self.speedup_at_most.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

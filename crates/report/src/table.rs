@@ -19,6 +19,15 @@ impl Table {
 /// As long as `1,300.2 MFLOP/s`; longer cells are sentences that happen to start with a figure.
 const LONGEST_NUMBER: usize = 16;
 
+/// The table without these columns.
+pub fn without(mut table: Table, columns: &[&str]) -> Table {
+    while let Some(at) = table.head.iter().position(|head| columns.contains(head)) {
+        table.head.remove(at);
+        table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+    }
+    table
+}
+
 /// For a terminal, with numbers right-aligned.
 pub fn columns(table: &Table) -> String {
     let count = table.rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -149,6 +149,8 @@ pub fn summary(record: &PerformanceRecord) -> String {
     line("Training speed:", summary.avg_training_speed.map(|speed| format!("{} samples/sec", rate(speed))));
     let throughput = |(samples, tokens)| format!("{} samples/sec ({} tokens/sec)", rate(samples), rate(tokens));
     line("Throughput:", summary.avg_training_speed.zip(summary.tokens_per_sec).map(throughput));
+    let utilisation = |share: f64| format!("{share:.1}% (share of the time in which a kernel or an operator runs)");
+    line("Device utilisation:", summary.device_utilization_percent.map(utilisation));
     line("Peak memory usage:", peak_memory(record));
     line("Avg time per forward:", in_seconds(summary.avg_forward_time));
     line("Avg time per backward:", in_seconds(summary.avg_backward_time));

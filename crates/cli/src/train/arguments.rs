@@ -136,6 +136,7 @@ pub struct TrainingArguments {
     /// The step at which the run ends: resuming at 10 with 20 runs ten more [default: 50, or as in the resumed run]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub num_steps: Option<u64>,
+    /// The original course trains with 1e-4; this default is the rate of the stored PyTorch runs that tests compare losses with
     /// [default: 3e-4; above a hidden size of 1024 proportionally less, such as 1.5e-4 at 2048]
     #[arg(long)]
     pub learning_rate: Option<f64>,

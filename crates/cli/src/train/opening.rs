@@ -10,6 +10,10 @@ use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::kernels;
 use headroom_training::schedule::Shape;
 
+/// The first line if nobody chose the passes.
+pub const DEFAULT_PASSES: &str =
+    "Version 2 (the default, --passes v2); --passes v1 runs Version 1, the original course's baseline";
+
 /// Describes the run. `ranks` is the line about its ranks, if there are several.
 pub fn describe(settings: &Settings, planned: &Planned, estimate: Option<&Estimate>, ranks: Option<String>) -> String {
     let count = settings.model.parameters();

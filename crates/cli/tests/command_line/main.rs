@@ -8,6 +8,7 @@ mod colour;
 mod commands;
 mod convention;
 mod corpus;
+mod course;
 mod coursework;
 mod data;
 mod determinism;

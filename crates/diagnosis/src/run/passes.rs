@@ -277,7 +277,6 @@ const HIGH_IMPACT: f64 = 0.10;
 struct Row {
     category: &'static str,
     difficulty: &'static str,
-    effort: Level,
     passes: &'static [&'static str],
     belongs: fn(&PlaceStats) -> bool,
     overlap: &'static str,
@@ -288,7 +287,6 @@ const ROWS: [Row; 7] = [
     Row {
         category: "QKV Projections",
         difficulty: "Low-Medium",
-        effort: Level::Low,
         passes: &["fuse-qkv"],
         belongs: |place| kinds::is_qkv(&place.role),
         overlap: "",
@@ -296,7 +294,6 @@ const ROWS: [Row; 7] = [
     Row {
         category: "Attention Computation",
         difficulty: "Medium",
-        effort: Level::Low,
         passes: &["flash-attention", "fuse-rope"],
         belongs: |place| kinds::is_attention(&place.role),
         overlap: "",
@@ -304,7 +301,6 @@ const ROWS: [Row; 7] = [
     Row {
         category: "SwiGLU Gate/Up",
         difficulty: "Low",
-        effort: Level::Low,
         passes: &["fuse-gate-up", "fuse-swiglu"],
         belongs: |place| kinds::is_gate_up(&place.role) || kinds::is_activation(&place.role),
         overlap: "",
@@ -312,66 +308,44 @@ const ROWS: [Row; 7] = [
     Row {
         category: "Softmax Operations",
         difficulty: "Medium-High",
-        effort: Level::High,
         passes: &["flash-attention"],
         belongs: |place| kinds::is_softmax(&place.name),
         overlap: "; already included in the attention row",
     },
-    Row {
-        category: "Optimizer",
-        difficulty: "Low",
-        effort: Level::Low,
-        passes: &["fuse-optimizer"],
-        belongs: is_optimizer,
-        overlap: "",
-    },
-    Row {
-        category: "Norms",
-        difficulty: "Medium",
-        effort: Level::High,
-        passes: &["fuse-norm"],
-        belongs: is_norm,
-        overlap: "",
-    },
+    Row { category: "Optimizer", difficulty: "Low", passes: &["fuse-optimizer"], belongs: is_optimizer, overlap: "" },
+    Row { category: "Norms", difficulty: "Medium", passes: &["fuse-norm"], belongs: is_norm, overlap: "" },
     Row {
         category: "LM Head and Loss",
         difficulty: "Medium",
-        effort: Level::High,
         passes: &["fuse-loss"],
         belongs: |place| kinds::is_loss(&place.role),
         overlap: "",
     },
 ];
 
-/// Savings below this share of the step count as none.
-const WORTH: f64 = 0.0005;
-
-/// A category with the seconds that its missing passes save at most; `None` if no pass is missing.
-struct Judged {
-    saved: Option<f64>,
-    row: BottleneckCategory,
+/// A row's answer: a flag with the seconds that it saves at most, or the reason why no flag changes the row.
+enum Remedy {
+    Flag { flag: String, saved: f64 },
+    NoFlag(&'static str),
 }
 
+/// Rows that a flag changes come first, by its saving; then the others by time, those that are not about time last.
 fn categories(facts: &StepFacts) -> Vec<BottleneckCategory> {
-    let mut rows: Vec<Judged> = ROWS.iter().map(|row| judged(row, facts)).collect();
+    let mut rows: Vec<BottleneckCategory> = ROWS.iter().map(|row| judged(row, facts)).collect();
     rows.push(launch_overhead(facts));
     rows.push(fragmentation(facts));
-    // Rows that a missing pass can improve come first, by quadrant of the matrix, then by saving.
     rows.sort_by(|left, right| {
-        let saved = |one: &Judged| one.saved.unwrap_or(0.0);
-        let key = |one: &Judged| match saved(one) > WORTH * facts.breakdown.wall {
-            true => (false, one.row.impact == Level::Low, one.row.effort),
-            // Rows without a remedy are sorted by time alone; those that cost no time come last.
-            false => (true, one.row.percent_of_time.is_none(), Level::Low),
-        };
-        let time = |one: &Judged| one.row.percent_of_time.unwrap_or(0.0);
-        key(left).cmp(&key(right)).then(saved(right).total_cmp(&saved(left))).then(time(right).total_cmp(&time(left)))
+        let key = |row: &BottleneckCategory| (!row.has_remedy(), row.percent_of_time.is_none());
+        // The speed-up grows with the saving, and is `None` for all rows or for none with the same key.
+        let speedup = |row: &BottleneckCategory| row.speedup_at_most.unwrap_or(1.0);
+        let time = |row: &BottleneckCategory| row.percent_of_time.unwrap_or(0.0);
+        let by_speedup = speedup(right).total_cmp(&speedup(left));
+        key(left).cmp(&key(right)).then(by_speedup).then(time(right).total_cmp(&time(left)))
     });
-    let ranked = rows.into_iter().enumerate();
-    ranked.map(|(rank, one)| BottleneckCategory { priority_rank: rank as u64 + 1, ..one.row }).collect()
+    (1..).zip(rows).map(|(priority_rank, row)| BottleneckCategory { priority_rank, ..row }).collect()
 }
 
-fn judged(row: &Row, facts: &StepFacts) -> Judged {
+fn judged(row: &Row, facts: &StepFacts) -> BottleneckCategory {
     let needed = |place: &&PlaceStats| !facts.instrumentation.contains(&place.name);
     let own: Vec<&PlaceStats> = facts.places.iter().filter(needed).filter(|place| (row.belongs)(place)).collect();
     let time: f64 = own.iter().fold(0.0, |sum, place| sum + place.time);
@@ -383,80 +357,68 @@ fn judged(row: &Row, facts: &StepFacts) -> Judged {
             touched.map(|place| place.time * (1.0 - effect.staying_share(place, facts.causal_share))).sum::<f64>()
         })
         .fold(0.0, |sum, saved| sum + saved);
-    let (effort, remedy, saved) = match facts.passes.flag(row.passes) {
-        Some(flag) => (row.effort, flag, Some(saved)),
-        None if time == 0.0 => (Level::High, "nothing left to fuse".into(), None),
-        None => (Level::High, "its passes are applied: the rest is time in the kernels themselves".into(), None),
+    let remedy = match facts.passes.flag(row.passes) {
+        Some(flag) => Remedy::Flag { flag, saved },
+        None if time == 0.0 => Remedy::NoFlag("nothing left to fuse"),
+        None => Remedy::NoFlag("its passes are applied: the rest is time in the kernels themselves"),
     };
-    let evidence = match saved {
-        Some(saved) => {
+    let evidence = match remedy {
+        Remedy::Flag { saved, .. } => {
             format!("{:.2} ms per step, of which at most {:.2} ms can be saved{}", time * 1e3, saved * 1e3, row.overlap)
         }
-        None => format!("{:.2} ms per step, and no further pass applies{}", time * 1e3, row.overlap),
+        Remedy::NoFlag(_) => format!("{:.2} ms per step, and no further pass applies{}", time * 1e3, row.overlap),
     };
-    let made = category(row.category, Some(time), (row.difficulty, effort), remedy, evidence, facts);
-    let passes = row.passes.iter().map(|pass| pass.to_string()).collect();
-    with_gain(BottleneckCategory { passes, ..made }, saved, facts)
+    let made = category((row.category, row.difficulty), Some(time), remedy, evidence, facts);
+    BottleneckCategory { passes: row.passes.iter().map(|pass| pass.to_string()).collect(), ..made }
 }
 
-fn launch_overhead(facts: &StepFacts) -> Judged {
+fn launch_overhead(facts: &StepFacts) -> BottleneckCategory {
+    let saved = facts.launch_seconds;
     // A replayed graph saves launches, which only a GPU has.
-    let flag = facts.passes.flag(&[GRAPH_REPLAY]).filter(|_| facts.has_gpu);
-    let saved = flag.as_ref().map(|_| facts.launch_seconds);
-    let row = category(
-        "Kernel Launch Overhead",
-        Some(facts.launch_seconds),
-        ("Medium-High", if flag.is_some() { Level::Low } else { Level::High }),
-        flag.unwrap_or_else(|| "fewer, larger kernels: every fusion removes some".into()),
-        format!("{:.2} ms per step between calls and in launching them", facts.launch_seconds * 1e3),
-        facts,
-    );
-    with_gain(BottleneckCategory { passes: vec![GRAPH_REPLAY.into()], ..row }, saved, facts)
+    let remedy = match facts.passes.flag(&[GRAPH_REPLAY]).filter(|_| facts.has_gpu) {
+        Some(flag) => Remedy::Flag { flag, saved },
+        None => Remedy::NoFlag("fewer, larger kernels: every fusion removes some"),
+    };
+    let evidence = format!("{:.2} ms per step between calls and in launching them", saved * 1e3);
+    let row = category(("Kernel Launch Overhead", "Medium-High"), Some(saved), remedy, evidence, facts);
+    BottleneckCategory { passes: vec![GRAPH_REPLAY.into()], ..row }
 }
 
-fn fragmentation(facts: &StepFacts) -> Judged {
-    let row = category(
-        "Memory Fragmentation",
-        None,
-        ("Medium", Level::Low),
-        "nothing to do: buffers are placed before the run".into(),
-        format!(
-            "{:.2}% of the arena is unused space between buffers; it costs memory, not time",
-            facts.fragmentation_percent
-        ),
-        facts,
+fn fragmentation(facts: &StepFacts) -> BottleneckCategory {
+    let evidence = format!(
+        "{:.2}% of the arena is unused space between buffers; it costs memory, not time",
+        facts.fragmentation_percent
     );
-    Judged { saved: None, row }
+    let remedy = Remedy::NoFlag("nothing to do: buffers are placed before the run");
+    category(("Memory Fragmentation", "Medium"), None, remedy, evidence, facts)
 }
 
+/// The row of a category. Its impact follows from the saving. Its effort follows from the remedy: a flag is typed at
+/// once, however hard the same is to write by hand, which is the difficulty.
 fn category(
-    name: &str,
+    (name, difficulty): (&str, &str),
     seconds: Option<f64>,
-    (difficulty, effort): (&str, Level),
-    remedy: String,
+    remedy: Remedy,
     evidence: String,
     facts: &StepFacts,
 ) -> BottleneckCategory {
+    let wall = facts.breakdown.wall;
+    let (effort, saved, remedy) = match remedy {
+        Remedy::Flag { flag, saved } => (Level::Low, Some(saved), flag),
+        Remedy::NoFlag(reason) => (Level::High, None, reason.into()),
+    };
     BottleneckCategory {
         category: name.into(),
-        percent_of_time: seconds.map(|seconds| 100.0 * seconds / facts.breakdown.wall),
+        percent_of_time: seconds.map(|seconds| 100.0 * seconds / wall),
         difficulty: difficulty.into(),
         effort,
-        speedup_at_most: None,
-        impact: Level::Low,
+        speedup_at_most: saved.map(|saved| wall / (wall - saved).max(f64::MIN_POSITIVE)),
+        impact: if saved.is_some_and(|saved| saved / wall >= HIGH_IMPACT) { Level::High } else { Level::Low },
         priority_rank: 0,
         remedy,
         passes: vec![],
         evidence,
     }
-}
-
-fn with_gain(row: BottleneckCategory, saved: Option<f64>, facts: &StepFacts) -> Judged {
-    let wall = facts.breakdown.wall;
-    let Some(seconds) = saved else { return Judged { saved, row } };
-    let impact = if seconds / wall >= HIGH_IMPACT { Level::High } else { Level::Low };
-    let speedup_at_most = Some(wall / (wall - seconds).max(f64::MIN_POSITIVE));
-    Judged { saved, row: BottleneckCategory { speedup_at_most, impact, ..row } }
 }
 
 #[cfg(test)]

@@ -188,3 +188,25 @@ fn an_operator_that_only_watches_the_run_is_not_what_a_pass_shortens() {
         assert_eq!(row(found, "Optimizer").percent_of_time, Some(5.0), "the same share in both");
     });
 }
+
+#[test]
+fn a_row_with_a_flag_is_low_effort_and_ranks_before_rows_without() {
+    // The first three are hard to write by hand, and one flag here.
+    let places = [
+        place("causal_softmax", "layers.*.self_attn", "forward", 0.05, 0.01),
+        place("rms_norm", "norm", "forward", 0.05, 0.01),
+        place("cross_entropy", "loss", "forward", 0.03, 0.01),
+        place("adamw_all", "optimizer", "optimizer", 0.5, 0.1),
+    ];
+    check(&places, &["flash-attention", "fuse-norm", "fuse-loss"], |_, found| {
+        let (with, without): (Vec<_>, Vec<_>) = found.categories.iter().partition(|row| row.has_remedy());
+        let names = |rows: &[&BottleneckCategory]| rows.iter().map(|row| row.category.clone()).collect::<Vec<_>>();
+        // Softmax is a part of attention, with the same time here: the order of the table decides.
+        assert_eq!(names(&with), ["Attention Computation", "Softmax Operations", "Norms", "LM Head and Loss"]);
+        assert!(with.iter().all(|row| row.effort == Level::Low && row.remedy.starts_with("--passes")), "{with:?}");
+        assert!(without.iter().all(|row| !row.remedy.starts_with("--") && row.speedup_at_most.is_none()));
+        assert_eq!(without[0].category, "Optimizer", "the longest of those without a flag");
+        let ranks: Vec<u64> = with.iter().chain(&without).map(|row| row.priority_rank).collect();
+        assert_eq!(ranks, (1..=9).collect::<Vec<u64>>());
+    });
+}

@@ -49,6 +49,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         }
     };
     let mut found = Found::new(Some(share), message, advice);
+    found.is_flag = evidence.run.is_some();
     found.evidence = vec![
         format!("{:.0} launches per step of {}", launches.per_step, call_time(launches)),
         format!("{} of them queue work that is shorter than the launch", percent(launches.shorter_than_launch_share)),

@@ -55,6 +55,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     // times as fast.
     let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16)).max(LEAST_RATIO);
     let mut found = Found::new(Some(cores.without_share_of_steps * (1.0 - ratio)), message, advice);
+    found.is_flag = evidence.run.is_some();
     found.on_device = true;
     found.evidence =
         vec![format!("{} per step in such kernels", shown_time(cores.without_seconds / evidence.view.steps.count()))];

@@ -46,6 +46,7 @@ fn missing(evidence: &Evidence, pass: &str) -> Vec<Found> {
     let message = format!("{}: `{pass}` saves at most {} of the step", effect.fault, percent(share));
     let mut found =
         Found::new(Some(share), message, &format!("`{flag}`; `headroom optimize` measures and verifies it"));
+    found.is_flag = true;
     found.confidence = Confidence::Medium;
     let roof = match run.header.peaks.precision.as_str() {
         "" => "roofline".to_string(),

@@ -192,7 +192,7 @@ fn bottlenecks(operators: &OperatorRecord) -> Vec<Finding> {
         Some(share) => headroom_diagnosis::finding::Severity::of_share(share / 100.0).name(),
         None => "low",
     };
-    let rows = operators.bottlenecks.categories.iter().filter(|row| row.speedup_at_most.is_some());
+    let rows = operators.bottlenecks.categories.iter().filter(|row| row.has_remedy());
     let finding = |row: &headroom_record::operators::BottleneckCategory| Finding {
         code: String::new(),
         name: row.category.clone(),

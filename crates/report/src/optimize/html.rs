@@ -47,7 +47,7 @@ pub fn html(record: &ValidationRecord, others: Option<&PrecisionsRecord>) -> Str
         let said = note(&precisions::summary(others));
         page.section(precisions::TITLE, &(table(&precisions::table(others), "") + &said));
     }
-    page.section("Impact against effort", &matrix(&tables::matrix(record)));
+    page.section(tables::MATRIX, &(matrix(&tables::matrix(record)) + &note(tables::MATRIX_NOTE)));
     page.section("Roadmap", &table(&tables::roadmap(record), "narrow"));
     page.section("Success metrics", &table(&tables::targets(record), "narrow"));
     if !record.reference_points.is_empty() {

@@ -29,7 +29,8 @@ pub fn markdown(record: &ValidationRecord) -> String {
     let quadrant = |(title, items): &(&str, Vec<String>)| {
         format!("**{title}**\n\n{}", if items.is_empty() { "- none\n".into() } else { list(items) })
     };
-    section("Impact against effort", tables::matrix(record).iter().map(quadrant).collect::<Vec<_>>().join("\n"));
+    let quadrants = tables::matrix(record).iter().map(quadrant).collect::<Vec<_>>().join("\n");
+    section(tables::MATRIX, quadrants + &line(tables::MATRIX_NOTE));
     section("Roadmap", table(&tables::roadmap(record)));
     section("Success metrics", table(&tables::targets(record)));
     if !record.reference_points.is_empty() {

@@ -238,6 +238,10 @@ pub fn notes(record: &ValidationRecord) -> Vec<String> {
     record.passes.iter().filter_map(|row| Some(format!("`{}`: {}", row.name, row.note.as_ref()?))).collect()
 }
 
+pub const MATRIX: &str = "Impact against effort by hand";
+pub const MATRIX_NOTE: &str =
+    "Effort is of writing the same by hand, in another trainer. Here every pass is one flag, whatever its field.";
+
 /// Impact is measured: a saving of 5% of the step time or 10% of its memory is high.
 pub fn matrix(record: &ValidationRecord) -> [(&'static str, Vec<String>); 4] {
     let high = |row: &&ValidationRow| {

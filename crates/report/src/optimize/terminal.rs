@@ -1,7 +1,7 @@
 //! The short form of the ladder, for the terminal.
 
 use super::{phase_3, tables};
-use crate::table::{Table, columns};
+use crate::table::{Table, columns, without};
 use crate::wrap::wrapped;
 use headroom_record::validation::ValidationRecord;
 use std::fmt::Write;
@@ -25,8 +25,8 @@ pub fn terminal(record: &ValidationRecord) -> String {
         .filter(|(_, gate)| gate.result != "pass")
         .map(|(name, gate)| format!("{}: {}", name.replace('_', " "), gate.about))
         .collect();
-    section("Gates: the checks on what was kept", &without(tables::gates(record), "meaning"), &missed);
-    let mut findings = without(tables::findings(record), "evidence");
+    section("Gates: the checks on what was kept", &without(tables::gates(record), &["meaning"]), &missed);
+    let mut findings = without(tables::findings(record), &["evidence"]);
     findings.rows.truncate(FINDINGS);
     section("Bottlenecks of Version 1, by priority", &findings, &[]);
     section("Where Version 1's time goes", &tables::operators(record), &[tables::one_step(record)]);
@@ -52,12 +52,4 @@ pub fn terminal(record: &ValidationRecord) -> String {
     }
     remarks.iter().for_each(|line| out += &wrapped(&plain(line), ""));
     out
-}
-
-fn without(mut table: Table, column: &str) -> Table {
-    if let Some(at) = table.head.iter().position(|head| *head == column) {
-        table.head.remove(at);
-        table.rows.iter_mut().for_each(|row| drop(row.remove(at)));
-    }
-    table
 }

@@ -17,11 +17,8 @@ pub fn markdown(profile: &Profile) -> String {
     section("Top operators by self time", &(table(&tables::top_operators(profile)) + &notes));
     section("Patterns", &table(&tables::patterns(profile)));
     section("Memory", &format!("{}\n{}", table(&tables::memory(profile)), list(&tables::memory_notes(profile))));
-    section(
-        "Bottlenecks",
-        &(table(&tables::bottlenecks(profile)) + &noted(tables::RANKING_NOTE) + &noted(tables::BOUND_NOTE)),
-    );
-    section("Impact against effort", &matrix(profile));
+    section("Bottlenecks", &bottlenecks(profile));
+    section("Impact against effort", &(matrix(profile) + &noted(tables::EFFORT_NOTE)));
     section("Furthest from the roof", &table(&tables::targets(profile)));
     section("The original course's classes", &(table(&tables::workshop_classes(profile)) + &noted(tables::CLASS_NOTE)));
     if let Some(nodes) = tables::nodes(profile) {
@@ -37,6 +34,18 @@ pub fn markdown(profile: &Profile) -> String {
 
 fn noted(note: &str) -> String {
     format!("\n{note}\n")
+}
+
+fn bottlenecks(profile: &Profile) -> String {
+    let (ranked, rest) = (tables::bottlenecks(profile), tables::without_remedy(profile));
+    let mut out = match ranked.rows.is_empty() {
+        true => format!("{}\n", tables::NO_PRIORITY),
+        false => table(&ranked) + &noted(tables::RANKING_NOTE) + &noted(tables::BOUND_NOTE),
+    };
+    if !rest.rows.is_empty() {
+        out += &format!("\n{}:\n\n{}", tables::NO_FLAG, table(&rest));
+    }
+    out
 }
 
 fn matrix(profile: &Profile) -> String {

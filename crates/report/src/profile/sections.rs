@@ -20,11 +20,8 @@ pub fn before(profile: &Profile) -> Vec<(&'static str, String)> {
 /// Title and HTML of the sections after the findings.
 pub fn after(profile: &Profile) -> Vec<(&'static str, String)> {
     let mut sections = vec![
-        (
-            "Bottlenecks",
-            table(&tables::bottlenecks(profile), "") + &note(tables::RANKING_NOTE) + &note(tables::BOUND_NOTE),
-        ),
-        ("Impact against effort", quadrants(profile)),
+        ("Bottlenecks", bottlenecks(profile)),
+        ("Impact against effort", quadrants(profile) + &note(tables::EFFORT_NOTE)),
         (
             "Top operators by self time",
             table(&tables::top_operators(profile), "")
@@ -111,14 +108,20 @@ fn memory(profile: &Profile) -> String {
         + &list(&tables::memory_notes(profile))
 }
 
-/// Sets a flag as code, and a sentence as plain text.
-fn remedy(text: &str) -> String {
-    if text.starts_with("--") { format!("`{text}`") } else { text.into() }
+fn bottlenecks(profile: &Profile) -> String {
+    let (ranked, rest) = (tables::bottlenecks(profile), tables::without_remedy(profile));
+    let mut out = match ranked.rows.is_empty() {
+        true => note(tables::NO_PRIORITY),
+        false => table(&ranked, "") + &note(tables::RANKING_NOTE) + &note(tables::BOUND_NOTE),
+    };
+    if !rest.rows.is_empty() {
+        out += &(note(&format!("{}:", tables::NO_FLAG)) + &table(&rest, ""));
+    }
+    out
 }
 
 fn quadrants(profile: &Profile) -> String {
-    let items = tables::matrix(profile).map(|(title, rows)| {
-        (title, rows.iter().map(|row| format!("{}: {}", row.category, remedy(&row.remedy))).collect())
-    });
+    let items = tables::matrix(profile)
+        .map(|(title, rows)| (title, rows.iter().map(|row| format!("{}: `{}`", row.category, row.remedy)).collect()));
     matrix(&items)
 }

@@ -56,6 +56,11 @@ pub fn summary(profile: &Profile) -> Table {
         ),
     ]));
     rows.push(row([
+        "Utilisation",
+        &format!("{:.1}%", 100.0 * profile.analysis.measures.breakdown.busy_share),
+        "share of the recorded steps in which the device runs a kernel or an operator",
+    ]));
+    rows.push(row([
         "Peak memory",
         &mib(run.memory_analysis.peak_memory_mb),
         &format!(
@@ -309,6 +314,11 @@ pub fn memory_notes(profile: &Profile) -> Vec<String> {
             memory.fragmentation_percent
         ),
         format!(
+            "{} allocations per step, {} together: buffers that become live, all placed before the run.",
+            grouped(memory.allocations),
+            bytes(memory.total_memory_allocated)
+        ),
+        format!(
             "At most {} in forward, {} in backward, {} in the optimizer.",
             mib(memory.at_forward_mb),
             mib(memory.at_backward_mb),
@@ -336,15 +346,24 @@ pub fn memory_notes(profile: &Profile) -> Vec<String> {
     notes
 }
 
-pub const RANKING_NOTE: &str =
-    "Rank: first the rows that a missing pass can change, by impact, effort and saving; then the others by time.";
+pub const RANKING_NOTE: &str = "Rank: by the time that the missing passes save at most. Each of them is one flag.";
 
+/// Title of the rows that are not priorities.
+pub const NO_FLAG: &str = "No flag changes these";
+
+/// Instead of an empty list of priorities.
+pub const NO_PRIORITY: &str = "None: no pass that would change the step is missing.";
+
+pub const EFFORT_NOTE: &str =
+    "Effort is of the remedy here: a flag is low effort. Difficulty is of writing the same by hand.";
+
+/// The rows that a flag changes. Those that no flag changes are in [`without_remedy`].
 pub fn bottlenecks(profile: &Profile) -> Table {
-    let rows = profile.run.operator_analysis.bottlenecks.categories.iter().map(|row| {
+    let rows = categories(profile).filter(|row| row.has_remedy()).map(|row| {
         vec![
             row.priority_rank.to_string(),
             row.category.clone(),
-            row.percent_of_time.map_or("not time".into(), |share| format!("{share:.1}%")),
+            share_of_step(row),
             row.difficulty.clone(),
             row.speedup_at_most.map_or("none".into(), |speedup| format!("at most {speedup:.2}×")),
             row.evidence.clone(),
@@ -355,11 +374,25 @@ pub fn bottlenecks(profile: &Profile) -> Table {
     Table { head, rows: rows.collect() }
 }
 
+pub fn without_remedy(profile: &Profile) -> Table {
+    let rows = categories(profile)
+        .filter(|row| !row.has_remedy())
+        .map(|row| vec![row.category.clone(), share_of_step(row), row.evidence.clone(), row.remedy.clone()]);
+    Table { head: vec!["bottleneck", "share of step", "evidence", "why"], rows: rows.collect() }
+}
+
+fn share_of_step(row: &BottleneckCategory) -> String {
+    row.percent_of_time.map_or("not time".into(), |share| format!("{share:.1}%"))
+}
+
+fn categories<'a>(profile: &Profile<'a>) -> impl Iterator<Item = &'a BottleneckCategory> {
+    profile.run.operator_analysis.bottlenecks.categories.iter()
+}
+
 /// The workshop's four quadrants, each with its bottlenecks.
 pub fn matrix<'a>(profile: &Profile<'a>) -> [(&'static str, Vec<&'a BottleneckCategory>); 4] {
     let cell = |impact: Level, effort: Level| {
-        let rows = profile.run.operator_analysis.bottlenecks.categories.iter();
-        rows.filter(|row| row.impact == impact && row.effort == effort).collect()
+        categories(profile).filter(|row| row.has_remedy() && row.impact == impact && row.effort == effort).collect()
     };
     [
         ("High impact, low effort (priority 1)", cell(Level::High, Level::Low)),

@@ -3,7 +3,7 @@
 use super::Profile;
 use super::tables;
 use crate::numbers::seconds;
-use crate::table::{Table, columns};
+use crate::table::{Table, columns, without};
 use crate::targets;
 use std::fmt::Write;
 
@@ -27,8 +27,15 @@ pub fn terminal(profile: &Profile, files: &[String]) -> String {
     let _ = write!(out, "\nTop operators by self time\n{}", columns(&top(profile)));
     let _ = writeln!(out, "  {}", tables::target_note(profile));
     let _ = write!(out, "\nPatterns\n{}", columns(&headless(tables::patterns(profile))));
-    let _ = write!(out, "\nBottlenecks by priority\n{}", columns(&bottlenecks(profile)));
-    let _ = writeln!(out, "  {}", tables::RANKING_NOTE);
+    let ranked = bottlenecks(profile);
+    let _ = match ranked.rows.is_empty() {
+        true => writeln!(out, "\nBottlenecks by priority\n  {}", tables::NO_PRIORITY),
+        false => writeln!(out, "\nBottlenecks by priority\n{}  {}", columns(&ranked), tables::RANKING_NOTE),
+    };
+    let rest = without(tables::without_remedy(profile), &["evidence"]);
+    if !rest.rows.is_empty() {
+        let _ = write!(out, "\n{}\n{}", tables::NO_FLAG, columns(&rest));
+    }
     out += "\nMemory\n";
     for note in tables::memory_notes(profile) {
         let _ = writeln!(out, "  {note}");
@@ -61,11 +68,7 @@ fn top(profile: &Profile) -> Table {
     Table { head, rows: rows.collect() }
 }
 
+/// Evidence and difficulty are only in the full report.
 fn bottlenecks(profile: &Profile) -> Table {
-    let mut table = tables::bottlenecks(profile);
-    // The evidence column is only in the full report.
-    const SHOWN: [usize; 5] = [0, 1, 2, 4, 6];
-    table.head = SHOWN.map(|column| table.head[column]).to_vec();
-    table.rows = table.rows.into_iter().map(|row| SHOWN.map(|column| row[column].clone()).to_vec()).collect();
-    table
+    without(tables::bottlenecks(profile), &["difficulty", "evidence"])
 }
