@@ -1,6 +1,7 @@
 //! `headroom device`: measures this machine's peaks and saves the best ones.
 
 mod link;
+mod rocm;
 
 use crate::ranks::{self, RankGroup};
 use crate::shown::{Plain, Shown};
@@ -14,13 +15,16 @@ use headroom_engine::clock::clock_hertz;
 use headroom_engine::cpu::gemm::SPLIT_PRODUCTS;
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cuda::{self, AttentionShape, SumOrder};
+use headroom_engine::machine::amd::Places;
 use headroom_engine::machine::{LoadWatch, Machine, forget_peak_resident, processor_model};
 use headroom_engine::peaks::{CpuPeaks, measure};
 use headroom_graph::Precision;
 use headroom_record::device::{DatasheetPeak, DeviceRecord, PrecisionPeak};
+use headroom_record::provenance::Origin;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::numbers::{metric, seconds};
 use serde_json::json;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -29,15 +33,20 @@ const RANK_TIMEOUT: u64 = 60;
 
 /// Measures the rate of large GEMMs per precision, memory bandwidth, and the cost of a call. Takes a few seconds. The best
 /// figures so far are saved and used wherever a peak is needed. Under a launcher it measures messages between the ranks instead:
-/// through MPI, or through NCCL with `--device cuda`. `--json` prints the saved record.
+/// through MPI, or through NCCL with `--device cuda`. `--json` prints the saved record. `--device rocm` measures nothing: it lists
+/// AMD's GPUs with memory, clocks and links, says what PyTorch for ROCm lacks here and how to install it, and exits with 1 if
+/// something needed is missing.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Threads to measure with [default: the physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// cpu, cuda or cuda:N
+    /// cpu, cuda, cuda:N, or rocm (lists AMD's GPUs and checks what PyTorch needs there)
     #[arg(long, default_value = "cpu")]
     device: String,
+    /// Read AMD's devices from the system below this folder, for tests
+    #[arg(long, hide = true, value_name = "FOLDER")]
+    system_root: Option<PathBuf>,
     /// Instead of measuring, check every kernel against a reference and steps of these sizes against the CPU
     #[arg(long, value_name = "SIZES", num_args = 0.., value_delimiter = ',')]
     verify: Option<Vec<String>>,
@@ -53,6 +62,11 @@ pub struct Arguments {
 
 /// Runs the command. `company` is filled where this is one of several ranks; the caller leaves the group with `part`.
 pub fn run(arguments: Arguments, company: &mut Option<RankGroup>) -> anyhow::Result<ExitCode> {
+    let places = arguments.system_root.as_deref().map_or_else(Places::of_this_machine, Places::below);
+    let measures = !(arguments.products.is_empty() && arguments.attention.is_empty() && arguments.threads.is_none());
+    if arguments.device == "rocm" && arguments.verify.is_none() && !measures {
+        return rocm::run(&places, arguments.shown);
+    }
     let device: DeviceSpec = arguments.device.parse()?;
     *company = ranks::connected(device, RANK_TIMEOUT)?;
     if let Some(company) = company {
@@ -98,7 +112,14 @@ pub fn run(arguments: Arguments, company: &mut Option<RankGroup>) -> anyhow::Res
         }
         _ => String::new(),
     };
-    arguments.shown.print(&best, |best| table(best) + &more)?;
+    let mut document = serde_json::to_value(&best)?;
+    let amd = rocm::Check::where_present(&places);
+    if let Some(check) = &amd {
+        document["rocm"] = check.document();
+        document["provenance"]["rocm"] = json!(Origin::Measured);
+    }
+    let amd = amd.map_or(String::new(), |check| check.text());
+    arguments.shown.print(&document, |_| table(&best) + &more + &amd)?;
     if let (Some(now), Some(before)) = (now, best.gemm("fp32"))
         && now < 0.98 * before
     {

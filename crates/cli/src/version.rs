@@ -3,6 +3,7 @@
 use headroom_engine::cpu::isa::Isa;
 use headroom_engine::cuda;
 use headroom_engine::machine::Machine;
+use headroom_engine::machine::amd::{self, Places};
 
 /// For `-V`, and the first line of `--version`.
 pub const SHORT: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("HEADROOM_COMMIT"), ")");
@@ -18,6 +19,7 @@ pub fn with_devices(asked: &str) -> String {
     if lines[0].contains('\n') {
         lines.push(format!("cpu: {}", processor()));
         lines.extend(gpus());
+        lines.extend(amd::devices(&Places::of_this_machine()).iter().map(|device| format!("rocm: {}", device.name)));
     }
     lines.join("\n") + "\n"
 }

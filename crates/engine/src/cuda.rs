@@ -15,7 +15,7 @@ mod facts;
 pub mod health;
 mod launch;
 mod level;
-mod library;
+pub(crate) mod library;
 mod link;
 mod load;
 mod lower;

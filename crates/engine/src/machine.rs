@@ -1,5 +1,6 @@
 //! This machine: its processor, its memory, and this process's use of them.
 
+pub mod amd;
 pub mod isolation;
 
 use std::fs;

@@ -49,20 +49,31 @@ impl Opening {
 }
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("there is no device `{0}`\n  help: choose cpu, cuda, cuda:N or null")]
-pub struct UnknownDevice(String);
+pub enum DeviceRefusal {
+    #[error("there is no device `{0}`\n  help: choose cpu, cuda, cuda:N or null")]
+    Unknown(String),
+    #[error(
+        "Headroom cannot compute on `{0}`: it has kernels for CPUs and NVIDIA GPUs, and none for AMD's\n  help: train there \
+         with PyTorch for ROCm, and use `headroom record`, `headroom optimize` and `headroom analyze` on your script; \
+         `headroom device --device rocm` checks the machine; --device cpu works everywhere"
+    )]
+    Amd(String),
+}
 
 impl FromStr for DeviceSpec {
-    type Err = UnknownDevice;
+    type Err = DeviceRefusal;
 
-    fn from_str(name: &str) -> Result<DeviceSpec, UnknownDevice> {
+    fn from_str(name: &str) -> Result<DeviceSpec, DeviceRefusal> {
         match name {
             "cpu" => Ok(DeviceSpec::Cpu),
             "null" => Ok(DeviceSpec::Null),
             "cuda" => Ok(DeviceSpec::Cuda(0)),
             other => match other.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
                 Some(ordinal) => Ok(DeviceSpec::Cuda(ordinal)),
-                None => Err(UnknownDevice(other.into())),
+                None if matches!(other.split(':').next(), Some("rocm" | "hip" | "amd")) => {
+                    Err(DeviceRefusal::Amd(other.into()))
+                }
+                None => Err(DeviceRefusal::Unknown(other.into())),
             },
         }
     }
@@ -130,7 +141,10 @@ mod tests {
             assert!(name.starts_with(device.name()));
         }
         for name in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU"] {
-            assert_eq!(name.parse::<DeviceSpec>(), Err(UnknownDevice(name.into())));
+            assert_eq!(name.parse::<DeviceSpec>(), Err(DeviceRefusal::Unknown(name.into())));
+        }
+        for name in ["rocm", "rocm:1", "hip", "amd:0"] {
+            assert_eq!(name.parse::<DeviceSpec>(), Err(DeviceRefusal::Amd(name.into())));
         }
     }
 

@@ -28,7 +28,7 @@ enum Document {
 use Document::{Lines, One};
 
 /// Every command, in every form, that prints results. `{}` is a unique number, so that each run has its own folders.
-const RESULTS: [(&str, Document); 32] = [
+const RESULTS: [(&str, Document); 33] = [
     ("train --size nano --batch-size 2 --seq-len 16 --num-steps 8 --log-interval 2 --output-dir t{}", Lines("summary")),
     ("train --size nano --validate-setup", Lines("ready")),
     ("train --size nano --show-tree", One),
@@ -39,6 +39,7 @@ const RESULTS: [(&str, Document); 32] = [
     ("k1 --size nano --sources 1 --steps 2 --seeds 2 --eval-batches 1 --output-dir k{}", One),
     ("k1 --model tree --branching 1 --k 1 --steps 2 --seeds 1 --eval-batches 1 --output-dir kt{}", One),
     ("device --threads 1", One),
+    ("device --device rocm", One),
     ("eval --from ck --batches 1", One),
     ("generate --from ck --prompt a --max-tokens 4", One),
     ("analyze trace.json", One),
@@ -160,7 +161,7 @@ fn a_recording_shown_as_text_leaves_the_scripts_output_where_it_was() {
 }
 
 /// Every command with arguments and its exit code: 0 done, 1 no, 2 bad input, 3 the run itself failed.
-const ENDINGS: [(&str, i32); 76] = [
+const ENDINGS: [(&str, i32); 77] = [
     ("train --size nano --num-steps 2 --output-dir e0", 0),
     ("train --size mini", 2),
     ("train --size nano --num-steps 40 --output-dir e1 --learning-rate 1e30", 3),
@@ -177,6 +178,7 @@ const ENDINGS: [(&str, i32); 76] = [
     ("k1 --size nano --sources 1 --steps 2 --seeds 2 --eval-batches 1 --output-dir e6", 0),
     ("k1 --size mini", 2),
     ("device --threads 1", 0),
+    ("device --device rocm --system-root nowhere", 1),
     ("device --device tpu", 2),
     ("device --json > /dev/full", 3),
     ("eval --from ck --batches 1", 0),
@@ -266,7 +268,7 @@ fn every_command_ends_with_the_exit_codes_that_are_documented() {
             assert!(covered.contains(&(name.clone(), code)), "{name} has no line that ends with {code}");
         }
     }
-    for name in ["compare", "lint", "analyze", "optimize", "regress", "workshop"] {
+    for name in ["compare", "lint", "analyze", "optimize", "regress", "workshop", "device"] {
         assert!(covered.contains(&(name.into(), 1)), "{name} can say no");
     }
     let long = format!("train {SMALL} --num-steps 1000000 --output-dir long");

@@ -36,6 +36,7 @@ mod record;
 mod replay;
 mod resume;
 mod resumed_data;
+mod rocm;
 mod run_folder;
 mod runs;
 mod saved_models;

@@ -1,5 +1,6 @@
 //! One fault each: it is found with its share, and comes first if it costs most.
 
+use headroom_diagnosis::measures::kinds::Kind;
 use headroom_diagnosis::measures::steps::MeasuredOn;
 use headroom_diagnosis::{Options, analyze};
 
@@ -66,6 +67,49 @@ fn the_same_fault_on_an_amd_device_is_the_same_finding() {
     assert!(codes(&analysis).contains(&"TR101"), "{:?}", codes(&analysis));
     assert_near(analysis.measures.kernels.per_step, 10.0);
     assert!(analysis.measures.launches.per_step > 9.0);
+}
+
+#[test]
+fn kernels_of_rocms_libraries_are_told_by_their_kinds() {
+    // Names as in public traces of MI300X (TraceLens' tests, torch's tables in bug reports), cut short.
+    let kernels = [
+        ("aten::addmm", "Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT256x128x64_MI16x16x1", 300.0, Kind::Product),
+        ("aten::bmm", "_ZN7ck_tile6kentryILi1ENS_19UniversalGemmKernelINS_29GemmTile", 100.0, Kind::Product),
+        ("aten::_efficient_attention_forward", "attn_fwd", 90.0, Kind::Attention),
+        ("aten::_efficient_attention_backward", "bwd_kernel_dk_dv", 150.0, Kind::Attention),
+        (
+            "aten::_flash_attention_forward",
+            "_ZN7ck_tile6kentryILi256ELi2ENS_13FmhaFwdKernelINS_2",
+            80.0,
+            Kind::Attention,
+        ),
+        ("aten::miopen_convolution", "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32", 200.0, Kind::Convolution),
+        ("aten::miopen_convolution", "miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1", 50.0, Kind::Convolution),
+        ("aten::miopen_batch_norm", "MIOpenBatchNormFwdTrainSpatial", 70.0, Kind::Normalisation),
+        (
+            "aiter::rms_norm",
+            "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOne",
+            60.0,
+            Kind::Normalisation,
+        ),
+        ("c10d::allreduce_", "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", 110.0, Kind::Communication),
+        ("aten::fill_", "SubTensorOpWithScalar1d", 40.0, Kind::ElementWise),
+    ];
+    let mut run = Run { vendor: "hip", ..Run::new() };
+    for number in 0..4 {
+        run.step(number, |run| {
+            kernels.iter().for_each(|(operator, kernel, micros, _)| run.kernel(operator, kernel, *micros));
+        });
+    }
+    let rows = run.analysis().measures.kinds;
+    let micros = |is_in: &dyn Fn(Kind) -> bool| -> f64 {
+        kernels.iter().filter(|(.., kind)| is_in(*kind)).map(|(_, _, micros, _)| micros).sum()
+    };
+    for row in &rows {
+        let share = micros(&|kind| kind == row.kind) / micros(&|_| true);
+        assert!((row.share - share).abs() < 1e-6, "{row:?} is not {share}");
+    }
+    assert_eq!(rows.len(), 6, "{rows:?}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ pub fn files(name: &str) -> Vec<PathBuf> {
 }
 
 /// The file of this name in the folder, with or without a version suffix; the highest version if there are several.
-fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
+pub fn newest(folder: &Path, name: &str) -> Option<PathBuf> {
     let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     let named = |path: &PathBuf| {
         let file = path.file_name().and_then(|file| file.to_str()).unwrap_or("");
@@ -124,7 +124,7 @@ fn folders() -> &'static [PathBuf] {
     })
 }
 
-fn beginning_with(folder: &Path, start: &str) -> Vec<PathBuf> {
+pub fn beginning_with(folder: &Path, start: &str) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return vec![] };
     let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start));
     let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(named).collect();
@@ -134,7 +134,7 @@ fn beginning_with(folder: &Path, start: &str) -> Vec<PathBuf> {
 }
 
 /// The active environment, and where the `python3` on the path lives.
-fn python_prefixes() -> Vec<PathBuf> {
+pub fn python_prefixes() -> Vec<PathBuf> {
     let active = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).filter(|folder| folder.join("python3").exists());
