@@ -23,13 +23,12 @@ use anyhow::{Context, Result, bail};
 use caches::resolved;
 use copies::{Original, Snapshot};
 use headroom_record::atomic::FileError;
-use headroom_record::reading;
 pub use home::Home;
 #[cfg(target_os = "linux")]
 pub use launcher::launched;
 #[cfg(target_os = "linux")]
 use spec::Spec;
-use spec::{Cache, Layers, Means, Report};
+use spec::{Cache, Layers, Means, Report, report_at};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -320,8 +319,7 @@ fn ordered(_root: &Path, _report: &Path, folder: &Path, words: &[OsString], _mea
 
 /// The script's own end, from the launcher's report. Without one, the launcher's end is the script's.
 fn script_status(report: &Path, status: ExitStatus) -> Result<ExitStatus> {
-    let told = reading::read(report, reading::RECORD).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    match told {
+    match report_at(report) {
         Some(Report::Ended { status, .. }) => Ok(of_raw(status)),
         Some(Report::NotStarted(why)) => bail!("{why}"),
         Some(Report::Refused(why)) => bail!("the script was not started: its isolation was refused ({why})"),
