@@ -145,6 +145,8 @@ impl Isolation {
         }
         command.envs(self.variables.iter().map(|(name, path)| (name, path)));
         command.env("HEADROOM_SCRATCH", &place.root);
+        // The user's shell set it to the folder that a copy stands in for.
+        command.env("PWD", &place.folder);
         Ok(command)
     }
 
@@ -186,6 +188,12 @@ impl Isolation {
         }
     }
 
+    /// A sentence about a file of the working folder that was changed meanwhile, where nothing kept the script from it.
+    pub fn warning(&self) -> Option<String> {
+        let path = self.snapshot.as_ref()?.changed()?;
+        Some(format!("{} was changed meanwhile: nothing keeps a script in a copy from absolute paths", path.display()))
+    }
+
     /// States what is known about the user's files after processes have run: from the mechanism that was tried at the
     /// beginning, or else by comparing.
     pub fn claim(&self) -> String {
@@ -202,7 +210,9 @@ impl Isolation {
                 ),
             },
             (Way::Copy, None) => "your files were not checked".into(),
-            (Way::Overlay | Way::Landlock, _) => format!("none of your files was changed{apart}"),
+            // The kernel denies neither modes and times nor shared memory.
+            (Way::Landlock, _) => format!("no content of your files was changed{apart}"),
+            (Way::Overlay, _) => format!("none of your files was changed{apart}"),
         }
     }
 }
