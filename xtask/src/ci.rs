@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::{Outcome, advisories, fuzz, hooks, interop, kernels, process, ranks, test, tidy, torch, wheel};
+use crate::{Outcome, advisories, fuzz, hooks, interop, isolation, kernels, process, ranks, test, tidy, torch, wheel};
 
 type Stage = fn() -> Result<Outcome>;
 
@@ -17,6 +17,7 @@ const STAGES: &[(&str, Stage)] = &[
     ("test", test::unit_and_integration),
     ("doc tests", test::documentation),
     ("fuzz", || fuzz::run(&fuzz::Arguments::default())),
+    ("isolation", || isolation::run(&isolation::Arguments::default())),
     ("kernels", || kernels::run(kernels::Generations::All)),
     ("ranks", || ranks::run(&ranks::Arguments::default())),
     ("interop", || interop::run(interop::Readers::Small)),

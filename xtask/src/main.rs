@@ -1,5 +1,5 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `advisories`, `fuzz`, `hooks`, `interop`, `kernels`, `kills`, `miri`,
-//! `mutants`, `ranks`, `release`, `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
+//! The developer's commands: `cargo xtask ci`, `test`, `advisories`, `fuzz`, `hooks`, `interop`, `isolation`, `kernels`, `kills`,
+//! `miri`, `mutants`, `ranks`, `release`, `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
 
@@ -10,8 +10,10 @@ mod ci;
 mod fuzz;
 mod hooks;
 mod interop;
+mod isolation;
 mod kernels;
 mod kills;
+mod marked;
 mod miri;
 mod mutants;
 mod process;
@@ -69,6 +71,8 @@ enum Command {
         #[arg(long)]
         transformers: bool,
     },
+    /// Scripts that write, detach and try to get out run under each way of isolation, and the user's tree is compared
+    Isolation(isolation::Arguments),
     /// Every CUDA kernel compiles, by the real compiler and without a GPU
     Kernels,
     /// Commands that write files are killed at random moments, and nothing may be lost
@@ -108,6 +112,7 @@ fn main() -> ExitCode {
         Command::Hooks => hooks::run(),
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),
         Command::Interop { transformers: true } => interop::run(interop::Readers::WithTransformers),
+        Command::Isolation(arguments) => isolation::run(&arguments),
         Command::Screenshots => browser::screenshots(),
         Command::Kernels => kernels::run(kernels::Generations::All),
         Command::Kills(arguments) => kills::run(&arguments),

@@ -23,13 +23,12 @@ use anyhow::{Context, Result, bail};
 use caches::resolved;
 use copies::{Original, Snapshot};
 use headroom_record::atomic::FileError;
-use headroom_record::reading;
 pub use home::Home;
 #[cfg(target_os = "linux")]
 pub use launcher::launched;
 #[cfg(target_os = "linux")]
 use spec::Spec;
-use spec::{Cache, Layers, Means, Report};
+use spec::{Cache, Layers, Means, Report, report_at};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -146,6 +145,8 @@ impl Isolation {
         }
         command.envs(self.variables.iter().map(|(name, path)| (name, path)));
         command.env("HEADROOM_SCRATCH", &place.root);
+        // The user's shell set it to the folder that a copy stands in for.
+        command.env("PWD", &place.folder);
         Ok(command)
     }
 
@@ -187,6 +188,12 @@ impl Isolation {
         }
     }
 
+    /// A sentence about a file of the working folder that was changed meanwhile, where nothing kept the script from it.
+    pub fn warning(&self) -> Option<String> {
+        let path = self.snapshot.as_ref()?.changed()?;
+        Some(format!("{} was changed meanwhile: nothing keeps a script in a copy from absolute paths", path.display()))
+    }
+
     /// States what is known about the user's files after processes have run: from the mechanism that was tried at the
     /// beginning, or else by comparing.
     pub fn claim(&self) -> String {
@@ -203,7 +210,9 @@ impl Isolation {
                 ),
             },
             (Way::Copy, None) => "your files were not checked".into(),
-            (Way::Overlay | Way::Landlock, _) => format!("none of your files was changed{apart}"),
+            // The kernel denies neither modes and times nor shared memory.
+            (Way::Landlock, _) => format!("no content of your files was changed{apart}"),
+            (Way::Overlay, _) => format!("none of your files was changed{apart}"),
         }
     }
 }
@@ -320,8 +329,7 @@ fn ordered(_root: &Path, _report: &Path, folder: &Path, words: &[OsString], _mea
 
 /// The script's own end, from the launcher's report. Without one, the launcher's end is the script's.
 fn script_status(report: &Path, status: ExitStatus) -> Result<ExitStatus> {
-    let told = reading::read(report, reading::RECORD).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    match told {
+    match report_at(report) {
         Some(Report::Ended { status, .. }) => Ok(of_raw(status)),
         Some(Report::NotStarted(why)) => bail!("{why}"),
         Some(Report::Refused(why)) => bail!("the script was not started: its isolation was refused ({why})"),

@@ -9,6 +9,7 @@ mod command;
 mod folders;
 mod in_memory;
 mod kept;
+mod lines;
 mod runs_here;
 mod schemas;
 mod server;
@@ -25,6 +26,7 @@ use crate::{output, signals};
 use allowed::Allowed;
 use folders::Folders;
 pub use in_memory::InMemory;
+use lines::BoundedLines;
 use server::Server;
 
 /// Serve an agent over the Model Context Protocol: analyze, compare, explain, lint, optimize (dry run) and runs as tools.
@@ -66,7 +68,9 @@ async fn serve(server: Server) -> Result<ExitCode> {
         }
     })?;
     let talk = async {
-        let talking = match server.clone().serve(rmcp::transport::stdio()).await {
+        let (input, answers) = rmcp::transport::stdio();
+        let input = BoundedLines::new(input, output::note);
+        let talking = match server.clone().serve((input, answers)).await {
             Ok(talking) => talking,
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             Err(error) => return Err(anyhow::anyhow!("the client did not start the protocol correctly: {error}")),

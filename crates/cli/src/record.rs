@@ -134,6 +134,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut child = command.spawn().with_context(|| format!("cannot start `{program}`"))?;
     let status = shield.wait(&mut child, &interrupt)?;
     let status = shield.ended(status).with_context(|| format!("cannot start `{program}`"))?;
+    if let Some(warning) = shield.warning().filter(|_| interrupt.signal() == 0) {
+        output::note(&warning);
+    }
     let notes = read_notes(&notes)?;
     let traces: BTreeSet<PathBuf> = notes.iter().filter_map(|note| note.trace.clone()).collect();
     let traces: Vec<PathBuf> = traces.into_iter().collect();

@@ -4,33 +4,73 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::process::{target_folder, workspace_root};
+use crate::isolation::disk;
+use crate::marked;
+use crate::process::workspace_root;
+
+/// Time for everything to end after a kill.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Place {
     folder: PathBuf,
-    binary: PathBuf,
+    programs: Programs,
+    /// The mark of all processes that are started here.
+    mark: String,
+    /// The folder in which the command runs, relative to this one.
+    working: &'static str,
+}
+
+/// Programs that commands need.
+#[derive(Clone)]
+pub struct Programs {
+    pub headroom: PathBuf,
+    /// Python with PyTorch.
+    pub torch: Option<PathBuf>,
+    /// Open MPI's launcher.
+    pub mpirun: Option<PathBuf>,
+}
+
+/// Which processes a kill strikes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Struck {
+    /// The command alone.
+    Command,
+    /// The command's process group.
+    Group,
+    /// The youngest of the processes that it has started, or the command where there is none yet.
+    Youngest,
 }
 
 pub enum Ending {
     Killed,
     /// Exit code and standard error of a run that ended before the kill.
     Ended(i32, String),
+    /// One of its processes was killed, and the others did not end.
+    Hung,
 }
 
 impl Place {
-    pub fn new(binary: &Path) -> Result<Place> {
-        let parent = target_folder().join("kills");
-        fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
-        let number = fs::read_dir(&parent)?.count();
-        let folder = (number..).map(|number| parent.join(number.to_string())).find(|folder| !folder.exists());
-        let folder = folder.context("no free name for a folder")?;
-        fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(Place { folder, binary: binary.to_path_buf() })
+    /// A new folder; `working` is made in it.
+    pub fn new(programs: &Programs, working: &'static str) -> Result<Place> {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let mark = format!("kills-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let folder = disk().join(format!("headroom-{mark}"));
+        for made in ["scratch", working] {
+            let made = folder.join(made);
+            fs::create_dir_all(&made).with_context(|| format!("cannot make {}", made.display()))?;
+        }
+        Ok(Place { folder, programs: programs.clone(), mark, working })
+    }
+
+    /// Python with PyTorch, as a word of a command line.
+    pub fn torch(&self) -> String {
+        self.programs.torch.as_ref().map_or_else(|| "python3".into(), |python| python.display().to_string())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -55,12 +95,32 @@ impl Place {
         serde_json::from_slice(&bytes).with_context(|| format!("{name} is not whole"))
     }
 
-    /// The arguments are split at spaces.
+    /// The arguments are split at spaces. A line that begins with `mpirun` is the launcher's, up to `headroom`.
     fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.args(line.split_whitespace()).current_dir(&self.folder).env("HEADROOM_HOME", self.path("home"));
-        let torch = workspace_root().join("crates/cli/tests/data/fake_torch");
-        command.env("PYTHONPATH", torch).env("PYTHONDONTWRITEBYTECODE", "1");
+        let (launcher, line) = match line.strip_prefix("mpirun ").and_then(|rest| rest.split_once(" headroom ")) {
+            Some((options, rest)) => (Some(options), rest),
+            None => (None, line),
+        };
+        let mut command = match launcher.zip(self.programs.mpirun.as_ref()) {
+            Some((options, mpirun)) => {
+                let mut command = Command::new(mpirun);
+                command.args(options.split_whitespace()).arg(&self.programs.headroom);
+                // The library is searched for beside the launcher.
+                let own = mpirun.parent().map(Path::to_path_buf);
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                if let Ok(path) = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path))) {
+                    command.env("PATH", path);
+                }
+                command
+            }
+            None => Command::new(&self.programs.headroom),
+        };
+        command.args(line.split_whitespace()).current_dir(self.path(self.working));
+        command.env("HEADROOM_HOME", self.path("home")).env("TMPDIR", self.path("scratch"));
+        if self.programs.torch.is_none() {
+            command.env("PYTHONPATH", workspace_root().join("crates/cli/tests/data/fake_torch"));
+        }
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env(marked::VARIABLE, &self.mark);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
@@ -79,8 +139,7 @@ impl Place {
         serde_json::from_slice(&output.stdout).with_context(|| format!("`headroom {line}` printed something else"))
     }
 
-    /// Kills only the process, or also everything that it started.
-    pub fn run_and_kill(&self, line: &str, after: Duration, whole_group: bool) -> Result<Ending> {
+    pub fn run_and_kill(&self, line: &str, after: Duration, struck: Struck) -> Result<Ending> {
         let errors = self.path("stderr.log");
         let mut command = self.command(line);
         command.stderr(fs::File::create(&errors)?).process_group(0);
@@ -94,25 +153,51 @@ impl Place {
             }
             std::thread::sleep(Duration::from_micros(300).min(after.saturating_sub(begin.elapsed())));
         }
-        if whole_group {
-            kill_group(&mut child)?
-        } else {
-            child.kill().context("cannot kill")?
+        match struck {
+            Struck::Group => kill_group(&mut child)?,
+            Struck::Command => child.kill().context("cannot kill")?,
+            Struck::Youngest => {
+                let youngest = marked::processes(&self.mark).last().copied().unwrap_or(child.id());
+                // It may have ended by itself meanwhile, and then nothing was struck but the end is as sudden.
+                let _ = marked::kill(youngest).context("cannot kill")?;
+            }
         }
-        child.wait()?;
+        // The others are told by the one that is gone.
+        let begin = Instant::now();
+        while child.try_wait()?.is_none() {
+            if begin.elapsed() > PATIENCE {
+                marked::end(&self.mark);
+                child.wait()?;
+                return Ok(Ending::Hung);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         Ok(Ending::Killed)
     }
 
-    /// Waits for the process whose id is in a file of the place, for example a script's own.
-    pub fn process_ends(&self, file: &str, within: Duration) -> Result<()> {
-        let Ok(text) = fs::read_to_string(self.path(file)) else { return Ok(()) };
-        let Ok(process) = text.trim().parse::<u32>() else { return Ok(()) };
-        let begin = Instant::now();
-        while is_alive(process) {
-            if begin.elapsed() > within {
-                bail!("process {process}, which it had started, lives on");
+    /// Checks that no process is left that was started here, however it was detached.
+    pub fn no_process_is_left(&self) -> Result<()> {
+        let left = marked::left_after(&self.mark, PATIENCE);
+        if !left.is_empty() {
+            let names: Vec<String> = left.iter().map(|process| command_line(*process)).collect();
+            marked::end(&self.mark);
+            bail!("{} processes live on: {}", left.len(), names.join("; "));
+        }
+        Ok(())
+    }
+
+    /// Checks that the next command removes the folders that a kill has left among temporary files.
+    pub fn scratch_is_swept(&self) -> Result<()> {
+        // It fails after its script, which never trains.
+        let results = self.path("swept");
+        let line = format!("record --isolated --output-dir {} -- true", results.display());
+        let (_, stderr) = self.run_to_its_end(&line)?;
+        for entry in fs::read_dir(self.path("scratch"))?.flatten() {
+            let is_ours = entry.file_name().to_string_lossy().starts_with("headroom-isolated-");
+            // One without a lock was struck at the moment it was made; it is removed once it is old.
+            if is_ours && entry.path().join("lock").exists() {
+                bail!("{} is left after the next command: {stderr}", entry.path().display());
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
@@ -153,7 +238,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Processes that outlived a kill may still write here; the folder is in cargo's target folder and may stay.
+        // Processes that outlived a kill may still write here; the folder is among temporary files and may stay.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -182,9 +267,8 @@ fn kill_group(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// A zombie counts as ended.
-fn is_alive(process: u32) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{process}/stat")) else { return false };
-    let after_the_name = status.rsplit_once(')').map_or("", |(_, rest)| rest);
-    !matches!(after_the_name.trim_start().chars().next(), None | Some('Z' | 'X'))
+/// The words of a process, for a message.
+fn command_line(process: u32) -> String {
+    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words).replace('\0', " ").trim().chars().take(200).collect()
 }

@@ -1,15 +1,21 @@
 //! The commands that are killed, and how to check for each that nothing was lost.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::place::{Place, files_under};
+use super::place::{Place, Struck, files_under};
+use super::shielded;
 
 pub struct Subject {
     pub name: &'static str,
+    pub needs: Needs,
+    /// The folder in which it runs.
+    pub working: &'static str,
+    pub spread: Spread,
+    /// The kinds of kill, one of which is drawn.
+    pub struck: &'static [Struck],
     pub good_codes: &'static [i32],
     pub prepare: fn(&Place) -> Result<()>,
     /// The next command line, which depends on how far the previous run got.
@@ -18,9 +24,32 @@ pub struct Subject {
     pub after_an_end: fn(&Place) -> Result<()>,
 }
 
+/// Packages that a command needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Needs {
+    Nothing,
+    Torch,
+    Ranks,
+}
+
+/// The moments of kills.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Spread {
+    /// Mostly in the first half: a resumed run is shorter than a whole one.
+    Early,
+    /// Over the whole run alike.
+    Even,
+}
+
+const ALONE_OR_ALL: &[Struck] = &[Struck::Command, Struck::Group];
+
 pub const SUBJECTS: &[Subject] = &[
     Subject {
         name: "train",
+        needs: Needs::Nothing,
+        working: ".",
+        spread: Spread::Early,
+        struck: ALONE_OR_ALL,
         good_codes: &[0],
         prepare: train_once_unharmed,
         command: train,
@@ -29,6 +58,10 @@ pub const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "study",
+        needs: Needs::Nothing,
+        working: ".",
+        spread: Spread::Early,
+        struck: ALONE_OR_ALL,
         good_codes: &[0],
         prepare: measure_peaks,
         command: study,
@@ -37,6 +70,10 @@ pub const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "optimize",
+        needs: Needs::Nothing,
+        working: ".",
+        spread: Spread::Early,
+        struck: ALONE_OR_ALL,
         // A gate of such a short run may fail; that is an answer, not a loss.
         good_codes: &[0, 1],
         prepare: measure_peaks,
@@ -46,6 +83,10 @@ pub const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "record",
+        needs: Needs::Nothing,
+        working: ".",
+        spread: Spread::Early,
+        struck: ALONE_OR_ALL,
         good_codes: &[0],
         prepare: write_script_to_record,
         command: record,
@@ -54,11 +95,52 @@ pub const SUBJECTS: &[Subject] = &[
     },
     Subject {
         name: "lint",
+        needs: Needs::Nothing,
+        working: ".",
+        spread: Spread::Early,
+        struck: ALONE_OR_ALL,
         good_codes: &[0, 1],
         prepare: write_scripts_to_fix,
         command: fix,
         after_a_kill: scripts_are_old_or_new,
         after_an_end: scripts_are_all_new,
+    },
+    Subject {
+        name: "optimize-torch",
+        needs: Needs::Torch,
+        working: shielded::WORKING,
+        spread: Spread::Even,
+        struck: ALONE_OR_ALL,
+        // A gate of such a short search may fail.
+        good_codes: &[0, 1],
+        prepare: shielded::make_project,
+        command: shielded::optimize,
+        after_a_kill: shielded::nothing_is_left,
+        after_an_end: shielded::nothing_is_left,
+    },
+    Subject {
+        name: "record-torch",
+        needs: Needs::Torch,
+        working: shielded::WORKING,
+        spread: Spread::Even,
+        struck: ALONE_OR_ALL,
+        good_codes: &[0],
+        prepare: shielded::make_project,
+        command: shielded::record,
+        after_a_kill: shielded::nothing_is_left,
+        after_an_end: shielded::nothing_is_left,
+    },
+    Subject {
+        name: "train-ranks",
+        needs: Needs::Ranks,
+        working: ".",
+        spread: Spread::Even,
+        struck: &[Struck::Command, Struck::Group, Struck::Youngest],
+        good_codes: &[0],
+        prepare: train_ranks_once_unharmed,
+        command: train_ranks,
+        after_a_kill: ranks_left_a_whole_checkpoint,
+        after_an_end: trained_the_same,
     },
 ];
 
@@ -73,15 +155,37 @@ fn train(place: &Place) -> String {
     if place.path("ck/training_state.json").exists() { format!("{run} --resume ck") } else { run }
 }
 
+/// Two ranks with the data of one: half a batch each.
+const ON_RANKS: &str = "mpirun --oversubscribe --allow-run-as-root -n 2 headroom train --size nano --seq-len 16 --batch-size 1 --threads 1";
+
+fn train_ranks_once_unharmed(place: &Place) -> Result<()> {
+    ends_well(place, &format!("{ON_RANKS} --num-steps 80 --save unharmed --output-dir runs/unharmed"))
+}
+
+fn train_ranks(place: &Place) -> String {
+    let run = format!("{ON_RANKS} --num-steps 80 --save ck --save-every 2 --output-dir runs/killed --overwrite");
+    if place.path("ck/training_state.json").exists() { format!("{run} --resume ck") } else { run }
+}
+
+/// Ranks whose launcher or neighbour is gone end by themselves.
+fn ranks_left_a_whole_checkpoint(place: &Place) -> Result<()> {
+    place.no_process_is_left()?;
+    whole_if_it_is_there(place, &train_ranks(place))
+}
+
+fn checkpoint_is_whole(place: &Place) -> Result<()> {
+    whole_if_it_is_there(place, &train(place))
+}
+
 /// A kill between the last checkpoint and the end leaves a complete run with nothing to resume. If it struck among the
 /// renames of the last save, opening the folder finishes them first.
-fn checkpoint_is_whole(place: &Place) -> Result<()> {
+fn whole_if_it_is_there(place: &Place, next: &str) -> Result<()> {
     place.registry_is_whole()?;
     if !place.path("ck/training_state.json").exists() {
         return Ok(());
     }
     if place.path("ck/commit.json").exists() {
-        let (code, stderr) = place.run_to_its_end(&train(place))?;
+        let (code, stderr) = place.run_to_its_end(next)?;
         if code != 0 && !stderr.contains("is already at step 80") {
             bail!("a journal is left, and going on from the checkpoint ends with {code}: {stderr}");
         }
@@ -152,8 +256,7 @@ fn optimize_left_whole_files(place: &Place) -> Result<()> {
     place.registry_is_whole()
 }
 
-const SCRIPT_TO_RECORD: &str = "import os, time, torch\n\
-    open('script.pid', 'w').write(str(os.getpid()))\n\
+const SCRIPT_TO_RECORD: &str = "import time, torch\n\
     optimizer = torch.optim.SGD()\n\
     for _ in range(60):\n    time.sleep(0.002)\n    optimizer.step()\n";
 
@@ -165,12 +268,11 @@ fn write_script_to_record(place: &Place) -> Result<()> {
 
 fn record(place: &Place) -> String {
     let number = fs::read_dir(place.path("recordings")).map_or(0, |entries| entries.count());
-    let _ = fs::remove_file(place.path("script.pid"));
     format!("record --output-dir recordings/{number} -- python3 train.py")
 }
 
 fn recording_is_whole_or_absent(place: &Place) -> Result<()> {
-    place.process_ends("script.pid", Duration::from_secs(10))?;
+    place.no_process_is_left()?;
     if fs::read(place.path("recordings/record.mine.json"))? != b"mine" {
         bail!("a file of the user's was changed");
     }

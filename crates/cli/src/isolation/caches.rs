@@ -34,10 +34,7 @@ pub fn caches(
     layers: &Path,
 ) -> Vec<Cache> {
     let mut folders: Vec<PathBuf> = vec![];
-    for (name, without) in CACHES {
-        let named = variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let Some(path) = named.or_else(|| Some(home?.join(without?))) else { continue };
-        let path = resolved(&folder.join(path));
+    for (_, path) in places(variable, home, folder) {
         if folder.starts_with(&path) || path.components().count() < 2 {
             continue;
         }
@@ -53,17 +50,28 @@ pub fn caches(
 /// Variables that lead to the layers' own folders, for ways that cannot cover the user's.
 pub fn redirected(
     variable: impl Fn(&str) -> Option<OsString>,
+    home: Option<&Path>,
     folder: &Path,
     caches: &[Cache],
 ) -> Vec<(&'static str, PathBuf)> {
-    let home = std::env::home_dir();
-    let led = |(name, without): (&'static str, Option<&str>)| {
-        let named = variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let path = resolved(&folder.join(named.or_else(|| Some(home.as_ref()?.join(without?)))?));
+    let led = |(name, path): (&'static str, PathBuf)| {
         let cache = caches.iter().find(|cache| path.starts_with(&cache.folder))?;
         Some((name, plain(cache).join(path.strip_prefix(&cache.folder).ok()?)))
     };
-    CACHES.into_iter().filter_map(led).collect()
+    places(variable, home, folder).filter_map(led).collect()
+}
+
+/// Each variable with the folder that it names, or else the place in the home folder.
+fn places(
+    variable: impl Fn(&str) -> Option<OsString>,
+    home: Option<&Path>,
+    folder: &Path,
+) -> impl Iterator<Item = (&'static str, PathBuf)> {
+    CACHES.into_iter().filter_map(move |(name, without)| {
+        let named = variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let path = named.or_else(|| Some(home?.join(without?)))?;
+        Some((name, resolved(&folder.join(path))))
+    })
 }
 
 /// Fills the layers' own folders with what the user's hold: small files as copies, large ones as links. Of the folder of all
@@ -141,5 +149,21 @@ mod tests {
         assert!(given.contains(&root.join("hub")), "{given:?}");
         let within = names(&[("HF_HOME", root.clone())], &root.join("work"));
         assert!(!within.contains(&root), "a cache around the working folder");
+    }
+
+    #[test]
+    fn variables_lead_to_the_layers_with_the_rest_of_their_path() {
+        let (home, folder) = (Path::new("/no-such-home"), Path::new("/no-such-folder"));
+        let variable = |name: &str| match name {
+            "HF_HOME" => Some(OsString::from("/no-such-home/.cache/models/mine")),
+            "TORCH_HOME" => Some(OsString::new()),
+            _ => None,
+        };
+        let found = caches(variable, Some(home), folder, Path::new("/layers"));
+        let led = redirected(variable, Some(home), folder, &found);
+        let of = |name: &str| led.iter().find(|(one, _)| *one == name).map(|(_, path)| path.as_path());
+        assert_eq!(of("XDG_CACHE_HOME"), Some(Path::new("/layers/cache-0/plain")));
+        assert_eq!(of("HF_HOME"), Some(Path::new("/layers/cache-0/plain/models/mine")));
+        assert_eq!(of("TORCH_HOME"), None, "an empty variable names nothing");
     }
 }

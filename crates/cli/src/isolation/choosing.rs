@@ -5,7 +5,6 @@ use super::copies::{Extent, Limits, Original, Snapshot, shares_blocks};
 use super::{CACHES, HOOK, Home, Isolation, IsolationArguments, SHARED, Way, listed};
 use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
-use headroom_record::reading;
 use headroom_report::numbers::bytes as in_bytes;
 use std::env::home_dir;
 use std::fs;
@@ -98,7 +97,8 @@ impl Isolation {
         }
         if self.way != Way::Overlay {
             seed(&self.caches)?;
-            self.variables = redirected(|name| std::env::var_os(name), &self.folder, &self.caches);
+            let variable = |name: &str| std::env::var_os(name);
+            self.variables = redirected(variable, home_dir().as_deref(), &self.folder, &self.caches);
         }
         Ok(())
     }
@@ -106,7 +106,7 @@ impl Isolation {
     #[cfg(target_os = "linux")]
     fn probe(&mut self) -> Result<()> {
         use super::launcher::probing;
-        use super::spec::Report;
+        use super::spec::{Report, report_at};
         use std::process::Stdio;
 
         // The copy is made once the way is known to hold.
@@ -144,9 +144,7 @@ impl Isolation {
             bail!("a file written inside appeared in {}", listed(&reached));
         }
         place.ended(output.status)?;
-        if let Some(Report::Ended { remarks, .. }) =
-            reading::read(&place.report(), reading::RECORD).ok().and_then(|text| serde_json::from_slice(&text).ok())
-        {
+        if let Some(Report::Ended { remarks, .. }) = report_at(&place.report()) {
             self.remarks = remarks;
         }
         let said = String::from_utf8_lossy(&output.stdout);

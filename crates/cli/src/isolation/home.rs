@@ -88,8 +88,28 @@ fn is_own(_about: &fs::Metadata) -> bool {
 /// Removes a folder whatever the modes of folders in it: scripts and overlays make some that their owner may not enter.
 /// The lock goes last, so that a removal that was cut short is taken up again.
 pub fn remove_tree(folder: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    take_off_mounts(folder)?;
     empty(folder, Some(LOCK))?;
     fs::remove_dir_all(folder)
+}
+
+/// Takes off what root's script has mounted in a mere copy: emptying the folder would delete the user's files behind it.
+#[cfg(target_os = "linux")]
+fn take_off_mounts(folder: &Path) -> io::Result<()> {
+    use super::mounts::Mounts;
+    use headroom_record::reading;
+    use rustix::mount::{UnmountFlags, unmount};
+
+    let list = reading::read(Path::new("/proc/self/mountinfo"), reading::RECORD)?;
+    let mounts = Mounts::parse(&list);
+    let mut places: Vec<&Path> = mounts.all_beneath(folder).collect();
+    // The innermost first.
+    places.sort_by_key(|place| std::cmp::Reverse(place.components().count()));
+    for place in places {
+        unmount(place, UnmountFlags::DETACH)?;
+    }
+    Ok(())
 }
 
 fn empty(folder: &Path, last: Option<&str>) -> io::Result<()> {

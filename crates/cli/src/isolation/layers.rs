@@ -141,8 +141,12 @@ impl Building<'_> {
         if AS_THEY_ARE.iter().any(|one| folder == Path::new(one))
             || self.mounts.is_mounted(folder) && self.mounts.of(folder).is_some_and(|mount| is_kernels(&mount.kind))
         {
-            let inside = self.inside(folder);
-            return mount_bind_recursive(folder, inside).map_err(refused("show", folder));
+            mount_bind_recursive(folder, self.inside(folder)).map_err(refused("show", folder))?;
+            if folder == Path::new("/dev") {
+                // Devices can be written all the same; only new files, which root could make there, are denied.
+                let _ = self.make_read_only(folder);
+            }
+            return Ok(());
         }
         if self.layers.home.starts_with(folder) {
             return self.take_apart(folder);

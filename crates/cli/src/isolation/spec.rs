@@ -1,7 +1,8 @@
 //! The order that the launcher is given, and its answer: two JSON files beside the process's notes.
 
+use headroom_record::reading;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Spec {
@@ -55,4 +56,9 @@ pub enum Report {
     NotStarted(String),
     /// The system refused the isolation; the script was not started.
     Refused(String),
+}
+
+/// The launcher's answer, if it gave one.
+pub fn report_at(path: &Path) -> Option<Report> {
+    serde_json::from_slice(&reading::read(path, reading::RECORD).ok()?).ok()
 }

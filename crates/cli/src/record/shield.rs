@@ -95,6 +95,14 @@ impl Shield {
         }
     }
 
+    /// A sentence about a file that was changed although the script was shielded.
+    pub fn warning(&self) -> Option<String> {
+        match self {
+            Shield::Without(_) => None,
+            Shield::With(isolation, _) => isolation.warning(),
+        }
+    }
+
     /// Waits for the script and forwards requests to stop, so that no process started here is left running.
     pub fn wait(&self, child: &mut Child, interrupt: &Interrupt) -> Result<ExitStatus> {
         let mut told = false;

@@ -129,3 +129,27 @@ fn commands_for_agents_are_listed_word_by_word() {
     place.shell("$HEADROOM mcp --allow-run \"python 'x\"").is_error(2, "quote", &["a quote is not closed"]);
     assert_eq!(place.shell("$HEADROOM mcp . --allow-run 'python train.py' --allow-run 'python b.py'").code, Some(0));
 }
+
+#[test]
+fn a_line_to_mcp_beyond_the_limit_is_answered_with_an_error() {
+    let place = Place::new();
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+    place.write("hello", format!("{hello}\n{}\n", r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#));
+    let begin = r#"{"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{"a":""#;
+    place.write("begin", begin);
+    place.write("ping", format!("{}\n", r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#));
+    for megabytes in [17, 1000] {
+        let long =
+            format!("{{ cat hello begin; head -c {megabytes}M /dev/zero | tr '\\0' a; echo '\"}}}}}}'; cat ping; }}");
+        // The address space has no room for a gigabyte and its copy.
+        let done = place.shell(&format!("{long} | (ulimit -v 1500000; timeout 60 $HEADROOM mcp .)"));
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        let answers = done.objects();
+        let ids: Vec<&serde_json::Value> = answers.iter().map(|answer| &answer["id"]).collect();
+        assert_eq!(answers.len(), 3, "{}", done.stdout);
+        assert!(ids.contains(&&1.into()) && ids.contains(&&3.into()), "the server lives on: {}", done.stdout);
+        let error = answers.iter().find(|answer| answer["error"].is_object()).expect("an error");
+        assert!(error["error"]["code"] == -32600 && error["id"].is_null(), "{error}");
+        assert!(done.stderr.contains("a message of more than 16 MiB was dropped"), "{}", done.stderr);
+    }
+}

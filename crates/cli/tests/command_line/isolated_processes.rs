@@ -54,6 +54,26 @@ fn nothing_outlives_a_command_that_was_killed() {
 }
 
 #[test]
+fn nothing_outlives_a_script_that_has_ended() {
+    for (number, way) in allowed(&WAYS).into_iter().enumerate() {
+        let yard = Yard::new();
+        let sleeps = format!("6{number}1.{}", std::process::id());
+        // One ignores what can be ignored, and one writes a moment later.
+        let script = format!(
+            "setsid sh -c 'trap \"\" TERM HUP INT; sleep {sleeps}' >/dev/null 2>&1 &\n\
+             (setsid nohup sleep {sleeps} >/dev/null 2>&1 &)\n\
+             setsid sh -c 'sleep 3; echo late >> small.txt; echo late > ../sibling/late.txt; sleep {sleeps}' &\n\
+             while [ \"$(pgrep -fc \"^sleep {sleeps}\")\" -lt 2 ]; do sleep 0.05; done\n"
+        );
+        let done = yard.run(way, "", &script);
+        assert_eq!(processes_with(&format!("sleep {sleeps}")), 0, "{way}: processes are left\n{}", done.stderr);
+        std::thread::sleep(Duration::from_millis(3200));
+        assert_eq!(yard.0.read("work/small.txt"), b"work/small.txt", "{way}");
+        assert!(!yard.0.path("sibling/late.txt").exists() && yard.scratch_is_empty(), "{way}\n{}", done.stderr);
+    }
+}
+
+#[test]
 fn a_hangup_ends_a_script_as_a_request_to_terminate_does() {
     for (number, way) in allowed(&WAYS).into_iter().enumerate() {
         let options = &format!("--isolated --isolation {way}");

@@ -411,6 +411,63 @@ fn caches_are_shared_by_the_processes_of_a_search_only() {
 }
 
 #[test]
+fn the_folder_in_pwd_is_the_one_the_script_runs_in() {
+    let yard = Yard::new();
+    yard.0
+        .write("work/append.py", "import os\nopen(os.environ['PWD'] + '/small.txt', 'a').write('x')\nprint('wrote')\n");
+    let before = yard.tree();
+    for way in allowed(&WAYS) {
+        // A shell would set it anew.
+        let line = Yard::line(way, "").replace("sh script.sh", "python3 append.py");
+        let done = yard.0.shell(&format!("{} {line}", yard.surroundings()));
+        assert!(done.stdout.contains("wrote"), "{way}\n{}", done.stderr);
+        yard.unchanged_since(&before, way);
+    }
+}
+
+#[test]
+fn a_changed_file_that_nothing_kept_from_a_script_is_told() {
+    for command in ["record --isolated", "optimize"] {
+        let yard = Yard::new();
+        let path = yard.0.path("work/small.txt");
+        yard.0.write("work/write.py", format!("open('{}', 'a').write('x')", path.display()));
+        let line = format!("$HEADROOM {command} --isolation copy --output-dir ../recorded -- python3 write.py");
+        let done = yard.0.shell(&format!("{} {line}", yard.surroundings()));
+        let told = format!("{} was changed meanwhile", path.display());
+        assert_eq!(done.stderr.matches(&told).count(), 1, "{command}\n{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_folder_that_a_script_mounts_in_its_copy_is_not_emptied_with_it() {
+    let yard = Yard::new();
+    let text = format!("mkdir m && mount --bind {} m && echo mounted", yard.0.path("work").display());
+    yard.0.write("work/script.sh", &text);
+    let before = yard.tree();
+    let line = Yard::line("copy", "");
+    let done = yard.0.shell(&format!("{} unshare --user --map-root-user --mount {line}", yard.surroundings()));
+    if done.stderr.contains("unshare:") {
+        assert!(!allowed(&WAYS).contains(&"overlay"), "{}", done.stderr);
+        return;
+    }
+    assert!(done.stdout.contains("mounted"), "{}", done.stderr);
+    yard.unchanged_since(&before, "mounted");
+    assert!(yard.scratch_is_empty());
+}
+
+#[test]
+fn no_file_is_made_among_the_devices() {
+    let name = format!("/dev/headroom-test-{}", std::process::id());
+    for way in allowed(&["overlay", "landlock"]) {
+        let yard = Yard::new();
+        let done = yard.run(way, "", &format!("echo x > {name}; echo x > /dev/null && echo null; true"));
+        let is_there = fs::remove_file(&name).is_ok();
+        assert!(!is_there, "{way}: {name} was made");
+        assert!(done.stdout.contains("null"), "{way}: devices can be written\n{}", done.stderr);
+    }
+}
+
+#[test]
 fn the_path_that_was_denied_is_told() {
     for way in allowed(&["landlock"]) {
         let yard = Yard::new();

@@ -58,6 +58,8 @@ pub struct Processes<'a> {
     own: Option<Duration>,
     /// Texts that replace the user's in a patched run, by path in the working folder.
     changed: Vec<(PathBuf, String)>,
+    /// Whether the user was told that a file was changed.
+    is_warned: bool,
     offered: bool,
 }
 
@@ -90,6 +92,7 @@ impl<'a> Processes<'a> {
             measurements,
             own: None,
             changed: vec![],
+            is_warned: false,
             offered: false,
         })
     }
@@ -182,6 +185,12 @@ impl<'a> Processes<'a> {
             None if self.interrupt.is_asked() => Ended::Interrupted,
             None => Ended::TooLong(limit),
         };
+        if !self.is_warned
+            && let Some(warning) = self.isolation.warning()
+        {
+            self.is_warned = true;
+            crate::output::note(&warning);
+        }
         if variant.is_empty() && matches!(ended, Ended::By(_)) {
             self.own = Some(self.own.unwrap_or_default().max(began.elapsed()));
         }
