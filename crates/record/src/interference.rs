@@ -3,6 +3,7 @@
 
 use crate::reading;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Instant;
 
@@ -27,7 +28,7 @@ pub struct InterferenceWatch {
 struct Counters {
     /// Sum over this process's threads, or the time in which any thread of the machine waited.
     waited: f64,
-    /// Sum over all processors.
+    /// Sum over the processors on which the work may run.
     stolen: f64,
 }
 
@@ -58,7 +59,12 @@ impl Counters {
         };
         // A thread that has run has waited for at least some nanoseconds: zero means that nobody counts.
         (waited > 0.0).then_some(())?;
-        Some(Counters { waited, stolen: stolen_seconds(&counters(Path::new("/proc/stat"))?)? })
+        let allowed = match work {
+            Work::Here => allowed_processors(&counters(Path::new("/proc/self/status"))?)?,
+            // The other process may be pinned to any.
+            Work::Elsewhere => vec![0..=u32::MAX],
+        };
+        Some(Counters { waited, stolen: stolen_seconds(&counters(Path::new("/proc/stat"))?, &allowed)? })
     }
 }
 
@@ -80,10 +86,31 @@ fn pressure_seconds(pressure: &str) -> Option<f64> {
     Some(total.parse::<u64>().ok()? as f64 * 1e-6)
 }
 
-/// The eighth figure of the first line, in ticks of a hundredth of a second.
-fn stolen_seconds(stat: &str) -> Option<f64> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    Some(line.split_whitespace().nth(7)?.parse::<u64>().ok()? as f64 * 1e-2)
+/// The processors of a process's own mask, such as `0-3,8`.
+fn allowed_processors(status: &str) -> Option<Vec<RangeInclusive<u32>>> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').map(range).collect()
+}
+
+/// The eighth figure of the lines of these processors, in ticks of a hundredth of a second.
+fn stolen_seconds(stat: &str, processors: &[RangeInclusive<u32>]) -> Option<f64> {
+    let mut ticks = None;
+    for line in stat.lines().filter_map(|line| line.strip_prefix("cpu")) {
+        let mut words = line.split_ascii_whitespace();
+        // The first line, the sum of all, has no number.
+        let Some(number) = words.next().filter(|_| !line.starts_with(' ')).and_then(|word| word.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        if processors.iter().any(|range| range.contains(&number)) {
+            *ticks.get_or_insert(0) += words.nth(7)?.parse::<u64>().ok()?;
+        }
+    }
+    ticks.map(|ticks| ticks as f64 * 1e-2)
 }
 
 #[cfg(test)]
@@ -94,8 +121,12 @@ mod tests {
     fn waits_and_stolen_ticks_are_read_in_seconds() {
         assert_eq!(waited_seconds("120000 2500000000 7\n"), Some(2.5));
         assert_eq!(waited_seconds(""), None);
-        assert_eq!(stolen_seconds("cpu  1 2 3 4 5 6 7 250 9 10\ncpu0 1\n"), Some(2.5));
-        assert_eq!(stolen_seconds("cpu0 1 2 3\n"), None);
+        let stat = "cpu  0 0 0 0 0 0 0 950 9 10\ncpu0 1 2 3 4 5 6 7 250 9 10\ncpu1 0 0 0 0 0 0 0 100\ncpu12 0 0 0 0 0 0 0 600\nintr 5\n";
+        let [first, some, none] = ["0", "0-1,12", "7"]
+            .map(|list| allowed_processors(&format!("Cpus_allowed:\tf\nCpus_allowed_list:\t{list}\n")).unwrap());
+        assert_eq!([stolen_seconds(stat, &first), stolen_seconds(stat, &some)], [Some(2.5), Some(9.5)]);
+        assert_eq!([stolen_seconds(stat, &none), stolen_seconds("cpu0 1 2 3\n", &first)], [None, None]);
+        assert_eq!(allowed_processors("Cpus_allowed_list:\tx\n"), None);
         assert_eq!(pressure_seconds("some avg10=0.10 avg60=0.00 avg300=0.00 total=2500000\nfull total=1\n"), Some(2.5));
         assert_eq!(pressure_seconds("full avg10=0.00 total=5\n"), None);
     }

@@ -3,8 +3,8 @@
 //! Three things can make such a measurement say something wrong
 //! ([0052](../../../docs/decisions/0052-proof-before-luck.md)):
 //!
-//! - Other programs. Every turn is watched; one that was disturbed is taken again, and a round in which a turn stayed
-//!   disturbed does not count. The decision is made from the machine's counters before any time is looked at, so it
+//! - Other programs. Every turn is watched; one that was disturbed is taken again, and one that stayed disturbed
+//!   does not count. The decision is made from the machine's counters before any time is looked at, so it
 //!   favours nobody.
 //! - A few bad rounds. Ratios are trimmed means of paired logarithms, which a round cannot spoil.
 //! - Looking often. A look at the figures may end the measurement, and looking until the answer suits is wrong more
@@ -43,7 +43,7 @@ const REPEATS: usize = 2;
 
 /// After so many turns in a row that stayed disturbed the load is taken to be steady, and repeating ends until a turn
 /// is undisturbed.
-const STEADY: usize = 8;
+const STEADY: usize = 3;
 
 impl Patience {
     /// Number of possible looks: one before each doubling, and one more if the clock ends it.
@@ -133,8 +133,9 @@ pub fn watched<E>(work: Work, seconds: impl FnOnce() -> Result<f64, E>) -> Resul
 pub struct Rounds {
     /// By contestant and round; NaN if it sat out.
     logs: Vec<Vec<f64>>,
-    /// By round, whether a turn stayed disturbed.
-    disturbed: Vec<bool>,
+    /// By contestant and round, whether its turn stayed disturbed.
+    disturbed: Vec<Vec<bool>>,
+    count: usize,
     repeated: Vec<Repeated>,
     looks: u32,
 }
@@ -150,22 +151,25 @@ pub struct Repeated {
 impl Rounds {
     /// `looks` is how often intervals may be looked at before the measurement ends.
     pub fn new(looks: u32) -> Rounds {
-        Rounds { logs: vec![], disturbed: vec![], repeated: vec![], looks: looks.max(1) }
+        Rounds { logs: vec![], disturbed: vec![], count: 0, repeated: vec![], looks: looks.max(1) }
     }
 
     /// Adds a contestant, from the next round on.
     pub fn join(&mut self) -> usize {
-        self.logs.push(vec![f64::NAN; self.disturbed.len()]);
+        self.logs.push(vec![f64::NAN; self.count]);
+        self.disturbed.push(vec![false; self.count]);
         self.logs.len() - 1
     }
 
     /// Adds a round with the turns of those who took part.
     pub fn push(&mut self, turns: &[(usize, Turn)]) {
         self.logs.iter_mut().for_each(|own| own.push(f64::NAN));
+        self.disturbed.iter_mut().for_each(|own| own.push(false));
         for (contestant, turn) in turns {
-            self.logs[*contestant][self.disturbed.len()] = turn.seconds.ln();
+            self.logs[*contestant][self.count] = turn.seconds.ln();
+            self.disturbed[*contestant][self.count] = turn.is_disturbed;
         }
-        self.disturbed.push(turns.iter().any(|(_, turn)| turn.is_disturbed));
+        self.count += 1;
     }
 
     /// Forgets all earlier rounds of these contestants, so that figures from now on owe nothing to the rounds by which
@@ -176,24 +180,53 @@ impl Rounds {
         }
     }
 
-    /// Rounds that do not count, because a turn stayed disturbed. If too few are left without them, all count.
+    /// Rounds of which no comparison with the first contestant counts, because turns stayed disturbed.
     pub fn dropped(&self) -> Vec<usize> {
-        let clean = self.disturbed.iter().filter(|disturbed| !**disturbed).count();
-        let all_count = clean < LEAST_ROUNDS;
-        let is_dropped = |round: &usize| self.disturbed[*round] && !all_count;
-        (0..self.disturbed.len()).filter(is_dropped).collect()
+        let others = 1.min(self.logs.len().saturating_sub(1))..self.logs.len();
+        let counted: Vec<Vec<usize>> = others.map(|contestant| self.counted(contestant, 0)).collect();
+        let counts = |round: &usize| counted.iter().any(|rounds| rounds.binary_search(round).is_ok());
+        (0..self.count).filter(|round| self.is_disturbed(*round) && !counts(round)).collect()
+    }
+
+    /// Turns of the other rounds that do not count: round and contestant.
+    pub fn dropped_turns(&self) -> Vec<(usize, usize)> {
+        let dropped = self.dropped();
+        let mut found: Vec<(usize, usize)> = vec![];
+        for (contestant, logs) in self.logs.iter().enumerate().skip(1) {
+            let counted = self.counted(contestant, 0);
+            let took_part = (0..self.count).filter(|round| !logs[*round].is_nan() && !self.logs[0][*round].is_nan());
+            let missing = took_part.filter(|round| counted.binary_search(round).is_err());
+            found
+                .extend(missing.filter(|round| dropped.binary_search(round).is_err()).map(|round| (round, contestant)));
+        }
+        found.sort_unstable();
+        found
+    }
+
+    fn is_disturbed(&self, round: usize) -> bool {
+        self.disturbed.iter().any(|own| own[round])
     }
 
     /// Rounds in which a turn stayed disturbed, whether they count or not.
     pub fn disturbed(&self) -> usize {
-        self.disturbed.iter().filter(|disturbed| **disturbed).count()
+        (0..self.count).filter(|round| self.is_disturbed(*round)).count()
+    }
+
+    /// The rounds that both were in and that count for the two: those in which neither was disturbed, or all if too few
+    /// are left. A turn of somebody else does not matter, so a load that comes and goes spoils single comparisons, and not
+    /// a whole round of many lists.
+    fn counted(&self, one: usize, other: usize) -> Vec<usize> {
+        let is_there = |round: &usize| !self.logs[one][*round].is_nan() && !self.logs[other][*round].is_nan();
+        let is_clean = |round: &usize| !self.disturbed[one][*round] && !self.disturbed[other][*round];
+        let all: Vec<usize> = (0..self.count).filter(is_there).collect();
+        let clean: Vec<usize> = all.iter().copied().filter(is_clean).collect();
+        if clean.len() < LEAST_ROUNDS { all } else { clean }
     }
 
     /// Seconds of two contestants in the rounds that count and that both were in.
     pub fn pairs(&self, one: usize, other: usize) -> Vec<(f64, f64)> {
-        let dropped = self.dropped();
-        let pairs = self.counted(&dropped).map(|round| (self.logs[one][round].exp(), self.logs[other][round].exp()));
-        pairs.filter(|(one, other)| !one.is_nan() && !other.is_nan()).collect()
+        let seconds = |round: usize| (self.logs[one][round].exp(), self.logs[other][round].exp());
+        self.counted(one, other).into_iter().map(seconds).collect()
     }
 
     /// Seconds of one contestant in the rounds that count and that it was in.
@@ -211,15 +244,13 @@ impl Rounds {
     }
 
     pub fn count(&self) -> usize {
-        self.disturbed.len()
+        self.count
     }
 
     /// Seconds of one contestant: the geometric mean over its rounds; `None` before its first round.
     pub fn seconds(&self, of: usize) -> Option<Interval> {
         self.logs.get(of)?;
-        let dropped = self.dropped();
-        let logs: Vec<f64> =
-            self.counted(&dropped).map(|round| self.logs[of][round]).filter(|log| !log.is_nan()).collect();
+        let logs: Vec<f64> = self.counted(of, of).into_iter().map(|round| self.logs[of][round]).collect();
         if logs.is_empty() {
             return None;
         }
@@ -230,8 +261,7 @@ impl Rounds {
 
     /// How much faster one is than another.
     pub fn speedup(&self, of: usize, over: usize) -> Speedup {
-        let dropped = self.dropped();
-        let differences = |of: usize, over: usize| self.differences(of, over, &dropped);
+        let differences = |of: usize, over: usize| self.differences(of, over);
         let rounds = |contestant: usize| differences(contestant, 0).len();
         if of == over {
             return Speedup::none(rounds(of));
@@ -261,14 +291,9 @@ impl Rounds {
         }
     }
 
-    fn counted<'a>(&self, dropped: &'a [usize]) -> impl Iterator<Item = usize> + use<'a> {
-        (0..self.disturbed.len()).filter(|round| dropped.binary_search(round).is_err())
-    }
-
     /// How much faster `of` was than `over`, in the rounds that count and that both were in.
-    fn differences(&self, of: usize, over: usize, dropped: &[usize]) -> Vec<f64> {
-        let rounds = self.counted(dropped).map(|round| self.logs[over][round] - self.logs[of][round]);
-        rounds.filter(|difference| !difference.is_nan()).collect()
+    fn differences(&self, of: usize, over: usize) -> Vec<f64> {
+        self.counted(of, over).into_iter().map(|round| self.logs[over][round] - self.logs[of][round]).collect()
     }
 }
 

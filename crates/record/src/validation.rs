@@ -122,9 +122,18 @@ pub struct RaceRecord {
     pub rounds: u64,
     /// Rounds in which a turn stayed disturbed, although it was taken again.
     pub disturbed_rounds: u64,
-    /// Those of them that do not count, from 0. Empty if too few rounds would be left: then all count.
+    /// Those of them of which nothing counts, from 0. Empty if too few rounds would be left: then all count.
     pub dropped_rounds: Vec<u64>,
+    /// Turns of the other rounds that do not count; what else was measured in their rounds does.
+    #[serde(default)]
+    pub dropped_turns: Vec<DroppedTurn>,
     pub repeated_turns: Vec<RepeatedTurn>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DroppedTurn {
+    pub round: u64,
+    pub passes: Vec<String>,
 }
 
 /// A turn that was taken again.
@@ -401,6 +410,7 @@ mod tests {
                 rounds: 9,
                 disturbed_rounds: 1,
                 dropped_rounds: vec![3],
+                dropped_turns: vec![DroppedTurn { round: 4, passes: vec![] }],
                 repeated_turns: vec![RepeatedTurn { round: 3, passes: vec![], interference_percent: 40.0 }],
             }),
             as_good: vec![AsGood { passes: vec![], relative_speed: 0.99, ci95_low: 0.97, ci95_high: 1.01 }],

@@ -13,8 +13,8 @@ use headroom_record::operators::BottleneckCategory;
 use headroom_record::provenance::Provenance;
 use headroom_record::timestamp::utc_iso;
 use headroom_record::validation::{
-    AsGood, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, RaceRecord, RepeatedTurn,
-    Targets, ValidationRecord, ValidationRow,
+    AsGood, DroppedTurn, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, RaceRecord,
+    RepeatedTurn, Targets, ValidationRecord, ValidationRow,
 };
 use headroom_report::numbers::seconds;
 use headroom_training::program::StepConfig;
@@ -105,10 +105,13 @@ fn race(conduct: &Conduct) -> RaceRecord {
         passes: names(list),
         interference_percent: 100.0 * turn.interference,
     });
+    let dropped =
+        conduct.dropped_turns.iter().map(|(round, list)| DroppedTurn { round: *round as u64, passes: names(list) });
     RaceRecord {
         rounds: conduct.rounds as u64,
         disturbed_rounds: conduct.disturbed_rounds as u64,
         dropped_rounds: conduct.dropped_rounds.iter().map(|round| *round as u64).collect(),
+        dropped_turns: dropped.collect(),
         repeated_turns: repeated.collect(),
     }
 }

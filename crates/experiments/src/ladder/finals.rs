@@ -292,6 +292,7 @@ impl<'a> Finals<'a> {
             rounds: self.rounds.count(),
             disturbed_rounds: self.rounds.disturbed(),
             dropped_rounds: self.rounds.dropped(),
+            dropped_turns: self.rounds.dropped_turns().iter().map(|(round, at)| (*round, self.list(*at))).collect(),
             repeated,
         }
     }
@@ -371,6 +372,8 @@ pub struct Conduct {
     /// Rounds in which a turn stayed disturbed, and those of them that do not count.
     pub disturbed_rounds: usize,
     pub dropped_rounds: Vec<usize>,
+    /// Turns of the other rounds that do not count.
+    pub dropped_turns: Vec<(usize, PassList)>,
     /// Turns that were taken again.
     pub repeated: Vec<(PassList, Repeated)>,
 }

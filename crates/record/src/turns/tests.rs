@@ -310,6 +310,19 @@ fn rounds_that_stay_disturbed_do_not_count_unless_too_few_are_left() {
 }
 
 #[test]
+fn a_disturbed_turn_spoils_no_comparison_of_others() {
+    let mut rounds = Rounds::new(1);
+    let all = [rounds.join(), rounds.join(), rounds.join()];
+    let hit = Turn { seconds: 9.0, interference: Some(0.5), is_disturbed: true };
+    (0..6).for_each(|_| rounds.push(&[(all[0], unwatched(1.0)), (all[1], unwatched(0.5)), (all[2], unwatched(0.8))]));
+    rounds.push(&[(all[0], unwatched(1.0)), (all[1], hit), (all[2], unwatched(0.8))]);
+    rounds.push(&[(all[0], hit), (all[1], unwatched(0.5)), (all[2], unwatched(0.8))]);
+    assert_eq!([rounds.speedup(1, 0).rounds, rounds.speedup(2, 0).rounds, rounds.speedup(2, 1).rounds], [6, 7, 7]);
+    assert!((rounds.speedup(1, 0).ratio - 2.0).abs() < 1e-12, "{:?}", rounds.speedup(1, 0));
+    assert_eq!((rounds.disturbed(), rounds.dropped(), rounds.dropped_turns()), (2, vec![7], vec![(6, 1)]));
+}
+
+#[test]
 fn a_steady_load_ends_the_repeating() {
     let rounds = disturbed([0..1000, 0..1000], 64);
     assert_eq!(rounds.repeated().len(), REPEATS * STEADY, "{:?}", rounds.repeated().len());
