@@ -102,7 +102,7 @@ impl Way {
     }
 }
 
-/// What one run of a script came to.
+/// The result of one run of a script.
 #[derive(Default)]
 struct Finding {
     attempts: usize,

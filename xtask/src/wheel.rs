@@ -130,7 +130,7 @@ impl Fresh {
         Fresh::by(|pip| pip.arg("--no-index").arg(wheel))
     }
 
-    /// What `pip install .` gives, compiled as tests are, so that this takes seconds.
+    /// The result of `pip install .`, compiled as tests are, so that this takes seconds.
     fn from_sources() -> Result<Fresh> {
         Fresh::by(|pip| {
             pip.env("MATURIN_PEP517_ARGS", "--profile dev --locked");

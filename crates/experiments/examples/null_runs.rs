@@ -1,6 +1,8 @@
 //! Lets the ladder choose among lists that are all Version 1, many times: how often is something recommended that gains
 //! nothing? Build it with optimisation.
 
+#![allow(clippy::print_stdout, reason = "its figures are its answer")]
+
 use headroom_engine::machine::Machine;
 use headroom_engine::{DeviceSpec, Opening};
 use headroom_experiments::bench::Setting;
@@ -42,7 +44,8 @@ impl Watcher for Silent {
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words = std::env::args_os().skip(1);
+    let arguments: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let (runs, seconds, size) = match &arguments[..] {
         [runs, seconds] => (runs, seconds, "nano"),
         [runs, seconds, size] => (runs, seconds, size.as_str()),

@@ -1,6 +1,8 @@
 //! Records rounds of one and the same model, for `tests/stored_rounds.rs`: how times scatter and drift on a machine, and
 //! what its counters say about other programs meanwhile. Build it with optimisation.
 
+#![allow(clippy::print_stdout, reason = "its figures are its answer")]
+
 use headroom_engine::machine::Machine;
 use headroom_engine::{DeviceSpec, Opening};
 use headroom_experiments::bench::{Bench, Setting, Variant};
@@ -32,7 +34,8 @@ with nothing else running, and disturbed.tsv beside programs that come and go, s
 const CONTESTANTS: usize = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words = std::env::args_os().skip(1);
+    let arguments: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let [size, rounds, file] = &arguments[..] else {
         println!("{USAGE}");
         let is_asked = arguments.iter().any(|word| word == "--help" || word == "-h");

@@ -271,7 +271,7 @@ struct Climber<'a> {
     lists: Lists,
 }
 
-/// What a list of passes runs.
+/// The variants that lists of passes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lists {
     AsNamed,
@@ -280,7 +280,7 @@ enum Lists {
 }
 
 impl Climber<'_> {
-    /// What runs under the name of a list.
+    /// The variant that runs under the name of a list.
     fn variant(&self, list: &PassList) -> Variant {
         match self.lists {
             Lists::AsNamed => Variant::of(list),

@@ -78,7 +78,7 @@ pub fn growth(points: &[PlannedPoint], axis: fn(&ScalingPoint) -> u64) -> Growth
         .iter()
         .filter_map(|planned| planned.point.samples_per_sec.map(|speed| (axis(&planned.point) as f64, speed)))
         .collect();
-    // Of a race only, whose times have an interval each.
+    // Only times of a race have an interval each.
     let timed: Option<Vec<(f64, Interval)>> = points
         .iter()
         .filter(|planned| planned.point.samples_per_sec.is_some())

@@ -42,7 +42,7 @@ pub fn answer(server: &mut Server, method: &str, params: Value) -> Result<Value,
     }
 }
 
-/// What is used of `InitializeParams`.
+/// The used part of `InitializeParams`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Introduction {

@@ -35,7 +35,7 @@ const DATABASE: &str = "import os, sqlite3, sys\n\
 const REFUSING: &str = "echo 0 > /proc/sys/user/max_user_namespaces; \
     exec setpriv --bounding-set -all --inh-caps -all --no-new-privs \"$@\"";
 
-/// What all runs of a suite share.
+/// The parts that all runs of a suite share.
 pub struct Ground {
     base: PathBuf,
     python: PathBuf,

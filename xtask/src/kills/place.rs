@@ -36,7 +36,7 @@ pub struct Programs {
     pub mpirun: Option<PathBuf>,
 }
 
-/// Which processes a kill strikes.
+/// The processes that a kill strikes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Struck {
     /// The command alone.

@@ -157,7 +157,7 @@ struct Runs<'a> {
     interrupt: &'a Interrupt,
 }
 
-/// What a run is, among those that take turns.
+/// A kind of run, among those that take turns.
 #[derive(Clone, Copy, PartialEq)]
 struct Place {
     ranks: usize,

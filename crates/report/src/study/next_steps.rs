@@ -1,4 +1,4 @@
-//! What to do after a study, as commands, each with its reason: the course's own list ends every study.
+//! Commands to type after a study, each with its reason: the course's own list ends every study.
 
 use headroom_record::study::{StudyRecord, StudyRow, StudyStatus};
 
