@@ -1,4 +1,4 @@
-//! Records rounds of one and the same model, for `tests/stored_rounds.rs`: how times scatter and drift on a machine, and
+//! Records rounds of one and the same model, for simulations of intervals: how times scatter and drift on a machine, and
 //! what its counters say about other programs meanwhile. Build it with optimisation.
 
 #![allow(clippy::print_stdout, reason = "its figures are its answer")]
