@@ -183,7 +183,7 @@ fn silent_and_dripping_senders_are_sent_away_and_keep_nobody_out() {
             status
         });
         assert_eq!(status, 200);
-        assert!(began.elapsed() < Duration::from_secs(5), "answered after {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(15), "answered after {:?}", began.elapsed());
         for (number, mut sender) in senders.into_iter().take(60).enumerate() {
             sender.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             // Reads to the end: the server must have closed or reset the connection.
@@ -215,7 +215,7 @@ fn nobody_waits_long_for_those_who_never_read() {
         for _ in 0..2 {
             let began = Instant::now();
             assert_eq!(server.get("/api/runs").status, 200);
-            assert!(began.elapsed() < Duration::from_secs(5), "answered after {:?}", began.elapsed());
+            assert!(began.elapsed() < Duration::from_secs(15), "answered after {:?}", began.elapsed());
         }
         drop(readers);
     });
