@@ -14,7 +14,6 @@ mod search;
 pub use checkpointing::Checkpointing;
 #[doc(hidden)]
 pub use equals::proved_among_equals;
-pub use finals::Conduct;
 pub use layout::LayoutFacts;
 pub use points::Point;
 pub use rung::{Accuracy, Rung, Surprise, Verdict, accuracy};
@@ -29,6 +28,7 @@ use finals::Finals;
 use forecast::Forecasts;
 use headroom_graph::cost::Rates;
 use headroom_graph::passes::{OFFERED, PassList};
+use headroom_record::race::RaceRecord;
 use headroom_training::program::{Keep, StepConfig};
 use rung::by_op;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ pub struct Ladder {
     pub unproved: Option<(PassList, Speedup)>,
     /// Seconds of Version 1 and of the kept list, as the race counts them.
     pub raced_seconds: (f64, f64),
-    pub conduct: Conduct,
+    pub race: RaceRecord,
     /// Lists that may be as fast as the kept one, and their speed relative to it.
     pub as_good: Vec<(PassList, Speedup)>,
     pub validation: Validation,
@@ -145,7 +145,7 @@ pub fn climb(
         Ablation::Yes => finals.ablation(),
         Ablation::No => vec![],
     };
-    let (as_good, unproved, conduct) = (finals.as_good(kept), finals.unproved(), finals.conduct());
+    let (as_good, unproved, race) = (finals.as_good(kept), finals.unproved(), finals.race_record());
     let raced = |at: usize| finals.seconds(at).map_or(baseline_seconds, |seconds| seconds.value);
     let raced_seconds = (raced(0), raced(0) / finals.over_baseline(kept).ratio);
     let mut points = points::at_asked_shape(&finals, kept, step.shape);
@@ -168,7 +168,7 @@ pub fn climb(
         kept: list.clone(),
         unproved,
         raced_seconds,
-        conduct,
+        race,
         as_good,
         validation,
         checkpointing,

@@ -7,7 +7,7 @@ use crate::bench::{Bench, ExperimentError, Setting, Variant};
 use crate::planning::PlannedStep;
 use crate::turns::{Contestant, LEAST_ROUNDS, Patience, Rounds, Turn, Work, race, watched};
 use headroom_engine::Target;
-use headroom_record::race::MembersRace;
+use headroom_record::race::RaceRecord;
 use headroom_record::statistics::Interval;
 use headroom_training::program::{Keep, StepConfig};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,11 +92,11 @@ impl StepTimes {
     }
 
     /// How the race went, group by group.
-    pub fn races(&self) -> Vec<MembersRace> {
+    pub fn races(&self) -> Vec<RaceRecord> {
         let name = |at: &usize| self.names[*at].clone();
         self.groups
             .iter()
-            .map(|group| MembersRace::of(&group.rounds, group.members.iter().map(name).collect()))
+            .map(|group| RaceRecord::of(&group.rounds, group.members.iter().map(name).collect()))
             .collect()
     }
 }

@@ -2,7 +2,7 @@
 //! predicted.
 
 use crate::provenance::{Origin, Provenance};
-use crate::race::MembersRace;
+use crate::race::RaceRecord;
 use crate::statistics::Interval;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub struct RankScalingRecord {
     pub points: Vec<RankPoint>,
     /// How the runs took turns.
     #[serde(default)]
-    pub race: Option<MembersRace>,
+    pub race: Option<RaceRecord>,
     pub provenance: Provenance,
 }
 
@@ -166,7 +166,7 @@ mod tests {
                 batch_size: 8,
                 seq_len: 64,
                 points,
-                race: Some(MembersRace { rounds: 3, ..MembersRace::default() }),
+                race: Some(RaceRecord { rounds: 3, ..RaceRecord::default() }),
                 provenance: Provenance::default(),
             }
             .with_provenance();

@@ -2,7 +2,7 @@
 //! memory.
 
 use crate::provenance::{Origin, Provenance};
-use crate::race::MembersRace;
+use crate::race::RaceRecord;
 use crate::statistics::StepStatistics;
 use crate::study::Components;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub struct ScalingRecord {
     /// How the step times were taken in turns, one entry per group that fits into memory together. Empty if each run
     /// timed itself.
     #[serde(default)]
-    pub race: Vec<MembersRace>,
+    pub race: Vec<RaceRecord>,
     pub provenance: Provenance,
 }
 
@@ -306,11 +306,7 @@ mod tests {
                     sequence_searched_to: 1,
                 },
                 optimizations,
-                race: vec![MembersRace {
-                    members: vec!["batch 1 × seq 2".into()],
-                    rounds: 5,
-                    ..MembersRace::default()
-                }],
+                race: vec![RaceRecord { members: vec!["batch 1 × seq 2".into()], rounds: 5, ..RaceRecord::default() }],
                 provenance: Provenance::default(),
             }
             .with_provenance();

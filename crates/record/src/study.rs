@@ -3,7 +3,7 @@
 use crate::SCHEMA_VERSION;
 use crate::intensity::Bound;
 use crate::provenance::{Origin, Provenance};
-use crate::race::MembersRace;
+use crate::race::RaceRecord;
 use crate::statistics::{Interval, StepStatistics, ratio_of};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct StudyRecord {
     /// How the step times were taken in turns, one entry per group that fits into memory together. Empty if each run
     /// timed itself: with too few steps, or where nothing is computed.
     #[serde(default)]
-    pub race: Vec<MembersRace>,
+    pub race: Vec<RaceRecord>,
     pub provenance: Provenance,
 }
 

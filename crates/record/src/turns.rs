@@ -8,7 +8,7 @@
 //!   favours nobody.
 //! - A few bad rounds. Ratios are trimmed means of paired logarithms, which a round cannot spoil.
 //! - Looking often. A look at the figures may end the measurement, and looking until the answer suits is wrong more
-//!   often than one time in twenty. So the number of looks is fixed in advance and the error of each is Pocock's.
+//!   often than one time in twenty. So the number of looks is fixed in advance and the error is divided among them.
 
 use crate::interference::InterferenceWatch;
 pub use crate::interference::Work;
@@ -52,11 +52,17 @@ impl Patience {
     }
 }
 
-/// Error probability of each of so many looks at which all of them together miss with 5% (Pocock's boundaries). They
-/// hold for looks at equal distances; for doubled ones the coverage is tested by simulation.
-fn missed_per_look(looks: u32) -> f64 {
-    const POCOCK: [f64; 8] = [0.05, 0.0294, 0.0221, 0.0182, 0.0158, 0.0142, 0.0130, 0.0120];
-    POCOCK.get(looks.saturating_sub(1) as usize).copied().unwrap_or(MISSED / f64::from(looks.max(1)))
+/// Error probability of a look, counted from 1, of so many. Most races end at the first look, so that it has the larger
+/// part. The later ones share what is left of 5%: computed for looks after doubled numbers of rounds, at each of which a
+/// race may end because of what it shows.
+fn missed_at(look: u32, looks: u32) -> f64 {
+    const FIRST: f64 = 0.035;
+    const LATER: [f64; 7] = [0.0234, 0.0125, 0.0080, 0.0059, 0.0046, 0.0038, 0.0032];
+    match (look, looks) {
+        (_, 0 | 1) => MISSED,
+        (0 | 1, _) => FIRST,
+        _ => LATER.get(looks as usize - 2).copied().unwrap_or((MISSED - FIRST) / f64::from(looks - 1)),
+    }
 }
 
 /// A ratio of times with its 95% confidence interval.
@@ -137,7 +143,10 @@ pub struct Rounds {
     disturbed: Vec<Vec<bool>>,
     count: usize,
     repeated: Vec<Repeated>,
+    /// How often an interval may be looked at.
     looks: u32,
+    /// By contestant, how often its interval was.
+    looked: Vec<u32>,
 }
 
 /// A turn that was taken again, and the interference that it had.
@@ -151,13 +160,14 @@ pub struct Repeated {
 impl Rounds {
     /// `looks` is how often intervals may be looked at before the measurement ends.
     pub fn new(looks: u32) -> Rounds {
-        Rounds { logs: vec![], disturbed: vec![], count: 0, repeated: vec![], looks: looks.max(1) }
+        Rounds { logs: vec![], disturbed: vec![], count: 0, repeated: vec![], looks: looks.max(1), looked: vec![] }
     }
 
     /// Adds a contestant, from the next round on.
     pub fn join(&mut self) -> usize {
         self.logs.push(vec![f64::NAN; self.count]);
         self.disturbed.push(vec![false; self.count]);
+        self.looked.push(0);
         self.logs.len() - 1
     }
 
@@ -177,6 +187,7 @@ impl Rounds {
     pub fn start_over(&mut self, chosen: &[usize]) {
         for &contestant in chosen.iter().filter(|contestant| **contestant != 0) {
             self.logs[contestant].fill(f64::NAN);
+            self.looked[contestant] = 0;
         }
     }
 
@@ -254,7 +265,7 @@ impl Rounds {
         if logs.is_empty() {
             return None;
         }
-        let mean = trimmed_mean(&logs, missed_per_look(self.looks));
+        let mean = trimmed_mean(&logs, self.missed(of, of));
         let exp = |log: f64| log.exp().min(f64::MAX);
         Some(Interval { value: exp(mean.value), low: exp(mean.low), high: exp(mean.high) })
     }
@@ -266,7 +277,7 @@ impl Rounds {
         if of == over {
             return Speedup::none(rounds(of));
         }
-        let missed = missed_per_look(self.looks);
+        let missed = self.missed(of, over);
         let against_first = |contestant: usize| match contestant {
             0 => Interval { value: 0.0, low: 0.0, high: 0.0 },
             _ => trimmed_mean(&differences(contestant, 0), missed),
@@ -291,6 +302,13 @@ impl Rounds {
         }
     }
 
+    /// Error probability of an interval between two. The first contestant is looked at with every other, so that its own
+    /// looks say nothing.
+    fn missed(&self, one: usize, other: usize) -> f64 {
+        let look = |contestant: usize| if contestant == 0 { 0 } else { self.looked[contestant] };
+        missed_at(look(one).max(look(other)), self.looks)
+    }
+
     /// How much faster `of` was than `over`, in the rounds that count and that both were in.
     fn differences(&self, of: usize, over: usize) -> Vec<f64> {
         self.counted(of, over).into_iter().map(|round| self.logs[over][round] - self.logs[of][round]).collect()
@@ -311,7 +329,8 @@ pub fn race<C: Contestant>(
     let least = patience.rounds.clamp(1, LEAST_ROUNDS);
     let mut next_look = patience.rounds;
     let mut stayed_disturbed = 0;
-    for round in 1..=patience.most_rounds.max(least) {
+    let most = patience.most_rounds.max(least);
+    for round in 1..=most {
         let mut turns = vec![];
         for turn in 0..count {
             let (number, contestant) = &mut contestants[place(round, turn, count)];
@@ -335,14 +354,14 @@ pub fn race<C: Contestant>(
             turns.push((*number, best));
         }
         rounds.push(&turns);
-        if round >= least && Instant::now() >= until {
-            break;
+        let is_over = round == most || round >= least && Instant::now() >= until;
+        if !is_over && round < next_look {
+            continue;
         }
-        if round >= next_look {
-            next_look *= 2;
-            if settled(rounds) {
-                break;
-            }
+        next_look *= 2;
+        contestants.iter().for_each(|(number, _)| rounds.looked[*number] += 1);
+        if is_over || settled(rounds) {
+            break;
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 pub use crate::gate::GateRecord;
 use crate::phase_3::{PhaseThreeRow, ReferencePoint, set_origins};
 use crate::provenance::{Origin, Provenance};
+use crate::race::RaceRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -113,36 +114,6 @@ pub struct AsGood {
     pub relative_speed: f64,
     pub ci95_low: f64,
     pub ci95_high: f64,
-}
-
-/// Rounds of the race, and what other programs took of them. Whether a turn or a round counts is decided by the
-/// machine's counters (time on run queues, time that a hypervisor took), before any time is looked at.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RaceRecord {
-    pub rounds: u64,
-    /// Rounds in which a turn stayed disturbed, although it was taken again.
-    pub disturbed_rounds: u64,
-    /// Those of them of which nothing counts, from 0. Empty if too few rounds would be left: then all count.
-    pub dropped_rounds: Vec<u64>,
-    /// Turns of the other rounds that do not count; what else was measured in their rounds does.
-    #[serde(default)]
-    pub dropped_turns: Vec<DroppedTurn>,
-    pub repeated_turns: Vec<RepeatedTurn>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DroppedTurn {
-    pub round: u64,
-    pub passes: Vec<String>,
-}
-
-/// A turn that was taken again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RepeatedTurn {
-    pub round: u64,
-    pub passes: Vec<String>,
-    /// Time that other programs took, in percent of the turn.
-    pub interference_percent: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -406,13 +377,7 @@ mod tests {
             kept: vec!["fuse-qkv".into()],
             kept_flag: "fuse-qkv".into(),
             unproved: Some(AsGood { passes: vec![], relative_speed: 1.2, ci95_low: 0.9, ci95_high: 1.4 }),
-            race: Some(RaceRecord {
-                rounds: 9,
-                disturbed_rounds: 1,
-                dropped_rounds: vec![3],
-                dropped_turns: vec![DroppedTurn { round: 4, passes: vec![] }],
-                repeated_turns: vec![RepeatedTurn { round: 3, passes: vec![], interference_percent: 40.0 }],
-            }),
+            race: Some(RaceRecord { rounds: 9, dropped_rounds: vec![3], ..RaceRecord::default() }),
             as_good: vec![AsGood { passes: vec![], relative_speed: 0.99, ci95_low: 0.97, ci95_high: 1.01 }],
             gates: [("memory".to_string(), gate)].into(),
             among_ranks: vec![RankForecast {

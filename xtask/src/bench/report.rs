@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use headroom_record::race::{MembersRace, disturbance_of};
+use headroom_record::race::{RaceRecord, disturbance_of};
 use headroom_record::turns::Speedup;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub struct Row {
     pub peer: Side,
     /// The peer's time over ours, over the rounds that count.
     pub speed: Speedup,
-    pub race: MembersRace,
+    pub race: RaceRecord,
     /// Our peak memory over the peer's.
     pub memory: f64,
 }
@@ -66,7 +66,7 @@ pub fn row(size: &str, pairing: &str, variants: [&str; 2], rounds: &Rounds) -> R
         pairing: pairing.to_string(),
         steps: rounds.steps,
         speed: rounds.raced.speedup(0, 1),
-        race: MembersRace::of(&rounds.raced, vec!["headroom".into(), "peer".into()]),
+        race: RaceRecord::of(&rounds.raced, vec!["headroom".into(), "peer".into()]),
         memory: ours.peak_mb / peer.peak_mb,
         ours,
         peer,
@@ -258,7 +258,7 @@ mod tests {
     fn one_round_has_no_interval_and_disturbed_ones_are_counted() {
         let mut row = tiny_row((100.0, 50.0), (129.0, 100.0));
         row.speed = Speedup { ratio: 1.29, low: 0.0, high: f64::MAX, rounds: 1 };
-        row.race = MembersRace { rounds: 9, disturbed_rounds: 1, dropped_rounds: vec![3], ..row.race };
+        row.race = RaceRecord { rounds: 9, disturbed_rounds: 1, dropped_rounds: vec![3], ..row.race };
         let text = markdown("t", &setting(), &[row], &[]);
         assert!(text.contains("| 1.29 (no interval) |") && text.contains("1 of 9 rounds do not count."), "{text}");
     }

@@ -42,7 +42,7 @@ pub fn make_project(place: &Place) -> Result<()> {
 
 /// The smallest search. The script would take long: it is ended when it is measured.
 pub fn optimize(place: &Place) -> String {
-    let options = "--only foreach --steps 4 --warmup-steps 1 --rounds 1 --time-limit 10s";
+    let options = "--only foreach-optimizer --steps 4 --warmup-steps 1 --rounds 2 --time-limit 2m";
     let (number, python) = (results(place), place.torch());
     format!("optimize {options} --output-dir ../../results/{number} -- {python} train.py 1000 carelessly")
 }

@@ -4,7 +4,7 @@ use headroom_engine::DeviceSpec;
 use headroom_experiments::bench::Setting;
 use headroom_experiments::gates::Gate;
 use headroom_experiments::gates::LengthMemory;
-use headroom_experiments::ladder::{Conduct, Ladder, Rung, Surprise, accuracy};
+use headroom_experiments::ladder::{Ladder, Rung, Surprise, accuracy};
 use headroom_experiments::turns::Speedup;
 use headroom_experiments::validation::growth;
 use headroom_graph::passes::{Effort, PassList, offered};
@@ -13,8 +13,8 @@ use headroom_record::operators::BottleneckCategory;
 use headroom_record::provenance::Provenance;
 use headroom_record::timestamp::utc_iso;
 use headroom_record::validation::{
-    AsGood, DroppedTurn, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, RaceRecord,
-    RepeatedTurn, Targets, ValidationRecord, ValidationRow,
+    AsGood, FindingRow, GateRecord, Growth, LengthRow, OpSeconds, PredictionAccuracy, Targets, ValidationRecord,
+    ValidationRow,
 };
 use headroom_report::numbers::seconds;
 use headroom_training::program::StepConfig;
@@ -74,7 +74,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         kept: names(&ladder.kept),
         kept_flag: flag(&ladder.kept),
         unproved: ladder.unproved.as_ref().map(as_good),
-        race: Some(race(&ladder.conduct)),
+        race: Some(ladder.race.clone()),
         as_good: ladder.as_good.iter().map(as_good).collect(),
         gates: ladder.validation.gates.iter().map(gate).collect(),
         among_ranks: vec![],
@@ -97,23 +97,6 @@ fn flag(list: &PassList) -> String {
 
 fn as_good((list, speed): &(PassList, Speedup)) -> AsGood {
     AsGood { passes: names(list), relative_speed: speed.ratio, ci95_low: speed.low, ci95_high: speed.high }
-}
-
-fn race(conduct: &Conduct) -> RaceRecord {
-    let repeated = conduct.repeated.iter().map(|(list, turn)| RepeatedTurn {
-        round: turn.round as u64,
-        passes: names(list),
-        interference_percent: 100.0 * turn.interference,
-    });
-    let dropped =
-        conduct.dropped_turns.iter().map(|(round, list)| DroppedTurn { round: *round as u64, passes: names(list) });
-    RaceRecord {
-        rounds: conduct.rounds as u64,
-        disturbed_rounds: conduct.disturbed_rounds as u64,
-        dropped_rounds: conduct.dropped_rounds.iter().map(|round| *round as u64).collect(),
-        dropped_turns: dropped.collect(),
-        repeated_turns: repeated.collect(),
-    }
 }
 
 fn finding((rank, row): (u64, &BottleneckCategory)) -> FindingRow {

@@ -18,7 +18,7 @@ use headroom_experiments::turns::{self, Contestant, Patience, Turn, Work, watche
 use headroom_record::SCHEMA_VERSION;
 use headroom_record::atomic::{write_atomically, write_json};
 use headroom_record::provenance::Provenance;
-use headroom_record::race::MembersRace;
+use headroom_record::race::RaceRecord;
 use headroom_record::rank_scaling::{RANK_SCALING_FILE, RankScalingRecord};
 use headroom_record::timestamp::utc_iso;
 use headroom_report::scale::ranks as text;
@@ -73,7 +73,7 @@ pub fn run(arguments: &Arguments, entry: &mut Entry, interrupt: &Interrupt) -> a
         let crowded = if ranks > 1 { crowded(ranks)? } else { None };
         measured.push(Rounds { crowded, ..rounds_of(ranks, shape, &places, &raced) });
     }
-    let race = MembersRace::of(&raced, places.iter().map(Place::name).collect());
+    let race = RaceRecord::of(&raced, places.iter().map(Place::name).collect());
     let mut points = points(&measured);
     if device == DeviceSpec::Cpu {
         for point in points.iter_mut().filter(|point| point.ranks as usize * threads > cores) {

@@ -9,7 +9,7 @@ use crate::train::start::opening;
 use headroom_experiments::bench::Setting;
 use headroom_experiments::scale::PlannedPoint;
 use headroom_experiments::step_times::{Candidate, Ended, StepTimes, time_in_turns};
-use headroom_record::race::MembersRace;
+use headroom_record::race::RaceRecord;
 use headroom_record::statistics::{Interval, StepStatistics, ratio_of};
 use headroom_training::program::StepConfig;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ pub fn take_turns(
     points: &mut [PlannedPoint],
     savings: &mut FoundSavings,
     stop: &AtomicBool,
-) -> anyhow::Result<Option<Vec<MembersRace>>> {
+) -> anyhow::Result<Option<Vec<RaceRecord>>> {
     let Some(division) = division(arguments).filter(|_| !arguments.plan_only) else { return Ok(Some(vec![])) };
     let mut order: Vec<usize> = (0..points.len()).filter(|at| points[*at].point.step_seconds.is_some()).collect();
     // The point that savings are compared with is their neighbour, so that a group has both if they fit.

@@ -104,6 +104,12 @@ impl Place {
         let child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         Running(Some(child))
     }
+
+    /// Starts it with standard error in a file, which can be read meanwhile.
+    pub fn start_with_errors_in(&self, line: &str, file: &str) -> Running {
+        let errors = fs::File::create(self.path(file)).unwrap();
+        Running(Some(self.command(line).stdout(Stdio::piped()).stderr(errors).spawn().unwrap()))
+    }
 }
 
 impl Done {

@@ -6,9 +6,10 @@ use super::forecast::Forecasts;
 use super::rung::{Rung, Verdict, surprise, verdict};
 use super::{Check, Checks, Climber, Watcher};
 use crate::bench::{Bench, ExperimentError, program};
-use crate::turns::{Patience, Repeated, Rounds, Speedup, race};
+use crate::turns::{Patience, Rounds, Speedup, race};
 use headroom_engine::Program;
 use headroom_graph::passes::{OFFERED, PassList};
+use headroom_record::race::RaceRecord;
 use headroom_record::statistics::Interval;
 use headroom_training::memory::MemoryNeed;
 use headroom_training::program::Keep;
@@ -286,15 +287,8 @@ impl<'a> Finals<'a> {
     }
 
     /// How undisturbed the race was.
-    pub fn conduct(&self) -> Conduct {
-        let repeated = self.rounds.repeated().iter().map(|turn| (self.list(turn.contestant), *turn)).collect();
-        Conduct {
-            rounds: self.rounds.count(),
-            disturbed_rounds: self.rounds.disturbed(),
-            dropped_rounds: self.rounds.dropped(),
-            dropped_turns: self.rounds.dropped_turns().iter().map(|(round, at)| (*round, self.list(*at))).collect(),
-            repeated,
-        }
+    pub fn race_record(&self) -> RaceRecord {
+        RaceRecord::of(&self.rounds, self.entries.iter().map(|entry| entry.list.label().replace('+', ",")).collect())
     }
 
     /// Each list along the way compared with the one before it.
@@ -363,19 +357,6 @@ impl<'a> Finals<'a> {
             surprise: None,
         }
     }
-}
-
-/// How a race went.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Conduct {
-    pub rounds: usize,
-    /// Rounds in which a turn stayed disturbed, and those of them that do not count.
-    pub disturbed_rounds: usize,
-    pub dropped_rounds: Vec<usize>,
-    /// Turns of the other rounds that do not count.
-    pub dropped_turns: Vec<(usize, PassList)>,
-    /// Turns that were taken again.
-    pub repeated: Vec<(PassList, Repeated)>,
 }
 
 /// Those faster than the baseline beyond the noise, the highest lower end first: the largest gain that is proved.

@@ -115,7 +115,7 @@ fn every_figure_has_its_origin_before_and_after_the_analysis() {
         vec![row, timed("v1", (1.0, Some(0.9), Some(1.1))), timed("v2", (1.5, Some(1.4), Some(1.6)))],
     );
     check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
-    record.race = vec![MembersRace { members: vec!["tiny v1".into()], rounds: 5, ..MembersRace::default() }];
+    record.race = vec![RaceRecord { members: vec!["tiny v1".into()], rounds: 5, ..RaceRecord::default() }];
     let analysis = VersionAnalysis {
         version: "v1".into(),
         throughput_exponent: Some(-1.0),

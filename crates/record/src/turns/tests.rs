@@ -155,6 +155,31 @@ fn looks_are_counted_before_the_measuring_begins() {
     assert_eq!([looks(8, 64), looks(8, 8), looks(8, 4), looks(0, 4), looks(8, 63)], [5, 2, 2, 4, 4]);
 }
 
+#[test]
+fn the_first_look_has_the_larger_part_of_the_error_and_one_look_all_of_it() {
+    assert_eq!([missed_at(1, 1), missed_at(0, 5), missed_at(1, 5), missed_at(2, 5)], [0.05, 0.035, 0.035, 0.0059]);
+    assert!((1..=4).map(|look| missed_at(look, 4)).sum::<f64>() >= 0.05);
+    assert!((1..=12).map(|look| missed_at(look, 12)).sum::<f64>() <= 0.05 + 1e-12);
+}
+
+#[test]
+fn looks_at_others_do_not_widen_an_interval_and_starting_over_forgets_them() {
+    let seconds = [(1.0, 0.8), (1.1, 0.9), (1.0, 0.85), (1.2, 0.9), (1.0, 0.8), (1.05, 0.83)];
+    let mut rounds = Rounds::new(5);
+    let all = [rounds.join(), rounds.join(), rounds.join()];
+    for (first, second) in seconds {
+        rounds.push(&[(all[0], unwatched(first)), (all[1], unwatched(second)), (all[2], unwatched(second))]);
+    }
+    (rounds.looked[1], rounds.looked[2]) = (1, 1);
+    let early = rounds.speedup(1, 0);
+    rounds.looked[2] = 2;
+    assert_eq!(rounds.speedup(1, 0), early);
+    let late = rounds.speedup(2, 0);
+    assert!(late.low < early.low && late.high > early.high, "{late:?}, {early:?}");
+    rounds.start_over(&[0, 2]);
+    assert_eq!(rounds.looked, [0, 1, 0]);
+}
+
 /// Records the order of its turns.
 struct Written<'a> {
     name: char,

@@ -4,7 +4,7 @@ use super::phase_3;
 use crate::numbers::{metric, mfu, mfu_cell, seconds};
 use crate::table::Table;
 use headroom_record::flops::is_possible_mfu;
-use headroom_record::race::disturbance;
+use headroom_record::race::disturbance_of;
 use headroom_record::validation::{ValidationRecord, ValidationRow};
 
 pub use crate::numbers::times;
@@ -106,8 +106,7 @@ pub fn summary(record: &ValidationRecord) -> Vec<String> {
 
 /// Says once that the machine was noisy, and what was done about it.
 fn noise(record: &ValidationRecord) -> Option<String> {
-    let race = record.race.clone().unwrap_or_default();
-    let busy = disturbance(race.rounds, race.disturbed_rounds, race.dropped_rounds.len(), race.repeated_turns.len());
+    let busy = disturbance_of(record.race.as_slice());
     let wide = record.noise_percent > NOISY;
     match (busy, wide) {
         (None, false) => None,

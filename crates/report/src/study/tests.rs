@@ -1,7 +1,7 @@
 //! The texts of a study, on a made-up record.
 
 use super::*;
-use headroom_record::race::MembersRace;
+use headroom_record::race::RaceRecord;
 use headroom_record::study::{Components, MeasuredFigures, SizeAnalysis, StudyMachine, StudyRequest, VersionAnalysis};
 
 fn row(size: &str, parameters: u64, speed: f64) -> StudyRow {
@@ -136,8 +136,7 @@ fn verdicts_are_said_with_intervals_and_disturbed_rounds_are_counted() {
     (analysis.throughput_exponent_low, analysis.throughput_exponent_high) = (Some(-1.02), Some(-0.97));
     (analysis.saturates_at_low, analysis.saturates_at_high) = (Some("tiny".into()), Some("small".into()));
     (record.runs[0].measured.mfu_percent_low, record.runs[0].measured.mfu_percent_high) = (Some(48.0), Some(52.0));
-    record.race =
-        vec![MembersRace { rounds: 7, disturbed_rounds: 2, dropped_rounds: vec![1, 4], ..Default::default() }];
+    record.race = vec![RaceRecord { rounds: 7, disturbed_rounds: 2, dropped_rounds: vec![1, 4], ..Default::default() }];
     for text in [terminal(&record), markdown(&record), html(&record)] {
         for words in [
             "yes, proportionally: from tiny to small",
