@@ -11,8 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-HOOK = ROOT / "crates/cli/src/record"
-REMEDIES = ROOT / "crates/experiments/src/remedies"
+HOOK = ROOT / "crates/scripts/python"
 
 
 class Place:
@@ -24,12 +23,9 @@ class Place:
         self.headroom = headroom and os.path.abspath(headroom)
         self.folder = Path(tempfile.mkdtemp(prefix="headroom-torch-"))
         self.hook = self.folder / "hook"
-        parts = self.hook / "headroom-parts"
-        shutil.copytree(HOOK / "parts", parts)
-        shutil.copy(HOOK / "sitecustomize.py", self.hook)
-        (parts / "remedies").mkdir()
-        for file in [*REMEDIES.glob("*.py"), *(HERE / "planted").glob("*.py")]:
-            shutil.copy(file, parts / "remedies")
+        shutil.copytree(HOOK, self.hook, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in (HERE / "planted").glob("*.py"):
+            shutil.copy(file, self.hook / "headroom_hook/remedies")
         self.work = self.folder / "work"
         shutil.copytree(HERE / "scripts", self.work, ignore=shutil.ignore_patterns("__pycache__"))
         self.before = sorted(self.work.rglob("*"))

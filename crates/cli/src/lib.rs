@@ -18,7 +18,6 @@ mod memory_size;
 mod optimize;
 mod output;
 mod pages;
-mod printed;
 mod profile;
 mod proved;
 mod race;
@@ -28,7 +27,6 @@ mod registry;
 mod regress;
 mod runs;
 mod scale;
-mod secrets;
 mod serve;
 mod shown;
 mod signals;
@@ -136,7 +134,7 @@ impl Command {
 pub fn main() -> ExitCode {
     // Before any thread starts: the launcher must have a single one.
     #[cfg(target_os = "linux")]
-    if let Some(code) = isolation::launched(std::env::args_os()) {
+    if let Some(code) = headroom_scripts::isolation::launched(std::env::args_os()) {
         return code;
     }
     signals::report_file_size_limit();

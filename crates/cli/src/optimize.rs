@@ -1,7 +1,6 @@
 //! `headroom optimize`: ranks bottlenecks, predicts gains, applies pass after pass, measures, and checks the gates.
 
 mod folder;
-mod patch;
 mod phase_3;
 mod precisions;
 mod script;

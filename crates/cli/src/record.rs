@@ -11,10 +11,10 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
-use headroom_record::reading;
 use headroom_record::timestamp::utc_iso;
+use headroom_scripts::hook;
+use headroom_scripts::recording::{Note, read_notes};
 use headroom_trace::GzipRatio;
-use serde::Deserialize;
 use shield::{Asked, Shield};
 
 use crate::analyze::{self, About, Format, SeveralRuns, read_traces};
@@ -69,26 +69,6 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// The note that the interpreter's hook leaves behind, one file per process.
-#[derive(Debug, Deserialize)]
-pub struct Note {
-    pub steps: u32,
-    pub trace: Option<PathBuf>,
-    #[serde(default)]
-    light_trace: Option<PathBuf>,
-    seconds_without_profiler: Vec<f64>,
-    /// Where the script was when it ended: `warm-up`, `timed`, `light`, `full` or `done`.
-    #[serde(default)]
-    phase: String,
-    error: Option<String>,
-    /// The script has its own profiler, so the hook stepped aside.
-    #[serde(default)]
-    own_profiler: bool,
-}
-
-pub const HOOK: &str = include_str!("record/sitecustomize.py");
-pub const SURROUNDINGS: &str = include_str!("record/parts/surroundings.py");
-
 /// Messages of PyTorch's profiler below this level are not printed.
 const PROFILER_LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
 /// Files that the drivers of NVIDIA's and AMD's GPUs make.
@@ -100,20 +80,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let asked = Asked { stop: arguments.stop, isolated: arguments.isolated };
     let shield = Shield::new(&asked, &arguments.isolation, &folder.path)?;
     let hooks = shield.hooks();
-    std::fs::create_dir_all(&hooks).context("cannot make a temporary folder for the hook")?;
-    std::fs::write(hooks.join("sitecustomize.py"), HOOK).context("cannot write the hook")?;
+    hook::install_starter(&hooks)?;
     if shield.is_there() {
-        // Keeps trackers offline, and the user's files from being written through links of a copy.
-        let parts = hooks.join("headroom-parts");
-        std::fs::create_dir_all(&parts).context("cannot make a temporary folder for the hook")?;
-        std::fs::write(parts.join("surroundings.py"), SURROUNDINGS).context("cannot write the hook")?;
+        hook::install_surroundings(&hooks)?;
     }
     // Not in the user's folder, where only traces are written.
     let notes = shield.notes();
     std::fs::create_dir_all(&notes).context("cannot make a temporary folder for the hook's notes")?;
 
     let mut command = shield.command(&arguments.command)?;
-    command.env("PYTHONPATH", python_path(&hooks)?);
+    command.env("PYTHONPATH", hook::python_path(&hooks)?);
     command.env("HEADROOM_RECORD_FOLDER", &folder.path);
     command.env("HEADROOM_RECORD_NOTES", &notes);
     command.env("HEADROOM_RECORD_WARMUP", arguments.warmup_steps.to_string());
@@ -171,15 +147,6 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         ))
         .into()),
     }
-}
-
-/// The hook's folder first, so that the interpreter finds it; it runs the script's own `sitecustomize` afterwards.
-pub fn python_path(hooks: &Path) -> Result<OsString> {
-    let mut folders = vec![hooks.to_path_buf()];
-    if let Some(existing) = std::env::var_os("PYTHONPATH").filter(|existing| !existing.is_empty()) {
-        folders.extend(std::env::split_paths(&existing));
-    }
-    std::env::join_paths(folders).context("the temporary folder's name is not valid in PYTHONPATH")
 }
 
 /// The folder of one recording, without other traces.
@@ -264,25 +231,6 @@ fn is_a_recording(trace: &Path) -> bool {
     let words = name.strip_prefix("rank").and_then(|name| name.strip_suffix(".pt.trace.json"));
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     words.and_then(|words| words.split_once('.')).is_some_and(|(rank, process)| is_number(rank) && is_number(process))
-}
-
-fn notes_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
-    files.sort();
-    Ok(files)
-}
-
-pub fn read_notes(folder: &Path) -> Result<Vec<Note>> {
-    let mut notes = Vec::new();
-    for file in notes_in(folder)? {
-        let text = reading::read(&file, reading::RECORD).with_context(|| format!("cannot read {}", file.display()))?;
-        notes.push(
-            serde_json::from_slice(&text).with_context(|| format!("{} was not written by the hook", file.display()))?,
-        );
-    }
-    Ok(notes)
 }
 
 /// Why there is no trace, earliest failure first.

@@ -1,43 +1,8 @@
 //! The gates that an optimized list has to pass against the baseline, each with its figure.
 
 use crate::turns::Speedup;
+pub use headroom_record::gate::{Answer, Gate};
 use std::collections::BTreeMap;
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gate {
-    pub name: &'static str,
-    pub answer: Answer,
-    /// Measured value, and the limit it is compared with.
-    pub figure: f64,
-    pub limit: f64,
-    pub about: String,
-    /// 95% confidence interval of the figure, if it was timed.
-    pub interval: Option<(f64, f64)>,
-}
-
-impl Gate {
-    pub fn passed(&self) -> bool {
-        self.answer == Answer::Pass
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    Pass,
-    Fail,
-    /// The measured interval contains the limit.
-    Undecided,
-}
-
-impl Answer {
-    pub fn name(self) -> &'static str {
-        match self {
-            Answer::Pass => "pass",
-            Answer::Fail => "fail",
-            Answer::Undecided => "undecided",
-        }
-    }
-}
 
 /// Loss and gradients for the same weights and batch.
 pub struct Outputs {

@@ -1,6 +1,7 @@
 //! Numbers as people read them.
 
 use headroom_record::flops::is_possible_mfu;
+pub use headroom_record::numbers::bytes;
 
 /// `1234567` as `1,234,567`.
 pub fn grouped(number: u64) -> String {
@@ -13,18 +14,6 @@ pub fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
-}
-
-/// Bytes in the unit that leaves one to four digits before the decimal point.
-pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut size = count as f64;
-    let mut unit = 0;
-    while size >= 1024.0 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{count} B") } else { format!("{size:.1} {}", UNITS[unit]) }
 }
 
 /// A rate or count with its metric prefix: `2.9e11` and `FLOP/s` as `290 GFLOP/s`.

@@ -18,7 +18,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("experiments", &["training", "diagnosis", "engine", "graph", "trace", "record"]),
     ("report", &["diagnosis", "lint", "trace", "record"]),
     ("lsp", &["diagnosis", "lint", "trace"]),
-    ("cli", &["graph", "trace", "record", "engine", "training", "lint", "diagnosis", "experiments", "report", "lsp"]),
+    // The engine has the unsafe system calls of the isolation.
+    ("scripts", &["lint", "diagnosis", "trace", "record", "engine"]),
+    (
+        "cli",
+        &[
+            "graph",
+            "trace",
+            "record",
+            "engine",
+            "training",
+            "lint",
+            "diagnosis",
+            "experiments",
+            "report",
+            "lsp",
+            "scripts",
+        ],
+    ),
 ];
 
 /// Crates that the tests of a crate may use beyond its row above, as (folder, used).

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::printed::Lines;
+use headroom_scripts::printed::Lines;
 
 /// The most bytes that a command may print.
 const MOST_OUTPUT: u64 = 256 << 20;

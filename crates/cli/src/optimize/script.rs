@@ -2,15 +2,10 @@
 //! verifies each, and writes the equivalent patch.
 
 mod arguments;
-mod hook_parts;
-mod measurements;
-mod processes;
-mod proposal;
 mod telling;
 
 use crate::analyze::{self, thresholds};
 use crate::failure::RunFailed;
-use crate::isolation::Isolation;
 use crate::output;
 use crate::registry::{About, Entry};
 use crate::signals;
@@ -19,16 +14,19 @@ use anyhow::{Context, Result, bail};
 pub use arguments::ScriptArguments;
 use arguments::{main_script, results_folder};
 use headroom_diagnosis::Analysis;
-use headroom_experiments::script::candidates::{Candidate, Wanted, candidates};
-use headroom_experiments::script::note::Note;
-use headroom_experiments::script::outcome::{Outcome, Row};
-use headroom_experiments::script::search::{NotMeasured, Repeats, Search};
 use headroom_record::atomic::{FileError, write_atomically};
 use headroom_record::validation::VALIDATION_FILE;
-use measurements::Measurements;
-pub use measurements::PRINTED_FILE;
-use processes::{Measuring, Processes};
-use proposal::Proposal;
+use headroom_report::lint::difference as unified;
+use headroom_scripts::candidates::{Candidate, Wanted, candidates};
+use headroom_scripts::isolation::Isolation;
+use headroom_scripts::measurements::Measurements;
+pub use headroom_scripts::measurements::PRINTED_FILE;
+use headroom_scripts::note::Note;
+use headroom_scripts::outcome::{Outcome, Row};
+use headroom_scripts::patch::Changed;
+use headroom_scripts::processes::{Measuring, Processes, Surroundings};
+use headroom_scripts::proposal::Proposal;
+use headroom_scripts::search::{NotMeasured, Repeats, Search};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -82,12 +80,14 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let began = Instant::now();
     let interrupt = signals::listen_for_two(|| {})?;
     let folder = std::env::current_dir().context("cannot find the working folder")?;
-    let isolation = Isolation::begin(&folder, &[results.to_path_buf()], &arguments.isolation)?;
+    let isolation = Isolation::begin(&folder, &[results.to_path_buf()], &(&arguments.isolation).into())?;
     isolation.remarks.iter().for_each(|remark| output::note(remark));
     let measuring = Measuring { warmup: arguments.warmup_steps, timed: arguments.steps, seed: shared.seed };
     let command = arguments.command.clone();
     let kept = Measurements::in_folder(results)?;
-    let mut processes = Processes::new(command, isolation, measuring, arguments.time_limit, (&interrupt, kept))?;
+    let is_asked_to_end = || interrupt.is_asked();
+    let surroundings = Surroundings { is_asked_to_end: &is_asked_to_end, tell: &|text| output::note(text) };
+    let mut processes = Processes::new(command, isolation, measuring, arguments.time_limit, (surroundings, kept))?;
     begin_row(entry, results, arguments);
     let tell = |text: &str| output::note(&format!("[{:5.1} s] {text}", began.elapsed().as_secs_f64()));
 
@@ -152,7 +152,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let record = record.with_provenance();
     entry.figures(headline(&record));
     entry.version(&if record.kept.is_empty() { "unchanged".to_string() } else { record.kept.join("+") });
-    let difference = proposal.difference();
+    let difference = difference(proposal.changed());
     if !difference.is_empty() {
         write_atomically(&results.join("optimize.patch"), difference.as_bytes())?;
     }
@@ -212,6 +212,11 @@ fn unfit(note: &Note) -> Option<String> {
         "{}: no remedy could be proven\n  help: `headroom record` and `headroom analyze` say what holds it back",
         problem.text
     ))
+}
+
+/// The patch as a unified diff.
+fn difference(files: &[Changed]) -> String {
+    files.iter().map(|file| unified(&file.path.display().to_string(), &file.before, &file.after)).collect()
 }
 
 /// Savings that the roadmap expects, per rule, as shares of the step.

@@ -1,9 +1,10 @@
 //! Where a recorded script runs: as it would alone, or shielded from the user's files.
 
-use crate::isolation::{self, Home, Isolation, IsolationArguments, end_all, lead_a_group};
+use crate::isolation::IsolationArguments;
 use crate::output;
 use crate::signals::Interrupt;
 use anyhow::{Context, Result, bail};
+use headroom_scripts::isolation::{self, Home, Isolation, end_all, lead_a_group};
 use signal_hook::consts::SIGINT;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -38,7 +39,7 @@ impl Shield {
             return Ok(Shield::Without(Home::new(&std::env::temp_dir())?));
         }
         let here = std::env::current_dir().context("cannot find the working folder")?;
-        let isolation = Isolation::begin(&here, &[folder.to_path_buf()], options)?;
+        let isolation = Isolation::begin(&here, &[folder.to_path_buf()], &options.into())?;
         isolation.remarks.iter().for_each(|remark| output::note(remark));
         if asked.stop && !asked.isolated && options.allow_write.is_empty() {
             output::note("with --stop the script's own results are dropped: --allow-write PATH keeps those in PATH");
@@ -67,7 +68,7 @@ impl Shield {
 
     pub fn command(&self, words: &[OsString]) -> Result<Command> {
         match self {
-            Shield::Without(home) => isolation::unshielded(home, words),
+            Shield::Without(home) => Ok(isolation::unshielded(home, words)?),
             Shield::With(isolation, place) => {
                 let mut command = isolation.command(place, words)?;
                 lead_a_group(&mut command);
@@ -82,8 +83,8 @@ impl Shield {
 
     pub fn ended(&self, status: ExitStatus) -> Result<ExitStatus> {
         match self {
-            Shield::Without(home) => isolation::unshielded_ended(home, status),
-            Shield::With(_, place) => place.ended(status),
+            Shield::Without(home) => Ok(isolation::unshielded_ended(home, status)?),
+            Shield::With(_, place) => Ok(place.ended(status)?),
         }
     }
 

@@ -3,10 +3,10 @@
 use super::{Registry, RegistryError};
 use crate::output;
 use crate::output::colour::place_of_command;
-use crate::printed::without_output;
-use crate::secrets::Secrets;
 use headroom_record::registry::{Headline, RunStart, RunStatus};
 use headroom_record::timestamp::utc_iso;
+use headroom_scripts::printed::without_output;
+use headroom_scripts::secrets::Secrets;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::Path;

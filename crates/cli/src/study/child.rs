@@ -1,11 +1,11 @@
 //! Runs a child in a separate process: whatever happens to it, the study continues.
 
 use crate::output;
-use crate::printed::Lines;
 use crate::registry::PARENT_VARIABLE;
 use anyhow::Context;
 use headroom_record::performance::{PERFORMANCE_FILE, PerformanceRecord};
 use headroom_record::reading;
+use headroom_scripts::printed::Lines;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};

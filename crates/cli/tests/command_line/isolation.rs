@@ -370,8 +370,7 @@ fn the_hook_runs_wherever_temporary_files_lie() {
             assert_eq!(done.code, Some(0), "{way} {temporary}\n{}", done.stderr);
             assert!(done.stderr.contains("recorded "), "{}", done.stderr);
             // With a fake torch nothing is measured, but the hook is the first on the path.
-            let says =
-                "import os, sys\nsys.exit('the hook is ' + str(os.path.exists(sys.path[1] + '/headroom-parts')))";
+            let says = "import os, sys\nsys.exit('the hook is ' + str(os.path.exists(sys.path[1] + '/headroom_hook')))";
             yard.0.write("work/train.py", says);
             let done = yard.0.shell(&format!(
                 "{} export TMPDIR={temporary}; $HEADROOM optimize --isolation {way} -- python3 train.py",

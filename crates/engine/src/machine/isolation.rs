@@ -1,6 +1,6 @@
 //! System calls for processes that must not harm anything: new namespaces, and writing denied by Landlock.
 //!
-//! They have no safe interface elsewhere. Everything that mounts and waits is in `cli::isolation`.
+//! They have no safe interface elsewhere. Everything that mounts and waits is in `scripts::isolation`.
 
 #[cfg(target_os = "linux")]
 use std::io;

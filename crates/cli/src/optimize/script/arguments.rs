@@ -2,7 +2,7 @@
 
 use crate::isolation::IsolationArguments;
 use crate::optimize::phase_3::Precisions;
-use headroom_experiments::remedies::{REMEDIES, named};
+use headroom_scripts::remedies::{REMEDIES, named};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

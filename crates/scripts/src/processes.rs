@@ -1,0 +1,439 @@
+//! Runs the script in separate processes, shielded from the user's files, and reads what the hook recorded.
+
+use crate::error::{ScriptError, cannot};
+use crate::hook;
+use crate::isolation::{self, Isolation, end_all, lead_a_group};
+use crate::measurements::{Measurements, Printed};
+use crate::note::{Note, counting};
+use crate::printed::{Capture, MOST_OUTPUT};
+use crate::recording::read_notes;
+use crate::variant::{Ran, Runner, Variant, Way};
+use headroom_record::atomic::FileError;
+use headroom_record::reading;
+use serde::de::DeserializeOwned;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Polling interval of a process.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A process may take this many times as long as the unchanged script, plus this extra time: compilers are slow.
+const PATIENCE: f64 = 5.0;
+const COMPILING: Duration = Duration::from_secs(180);
+/// Once started, a process gets at least this many times the unchanged script's time, while any time is left.
+const AT_LEAST: f64 = 1.3;
+
+/// Time between the request to end and the kill.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The minimum seconds of timed steps in a process: its start takes longer than that, and a host's pace drifts within a
+/// second.
+const TIMED_SECONDS: &str = "2";
+
+/// The most batches per loader whose digests a proof takes: those on both sides of an epoch's end.
+const PROOF_BATCHES: &str = "64";
+
+/// The number of steps, and the seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Measuring {
+    pub warmup: u32,
+    pub timed: u32,
+    pub seed: u64,
+}
+
+/// The command around the processes: whether the user has asked it to end, and how it tells the user something.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    pub is_asked_to_end: &'a dyn Fn() -> bool,
+    pub tell: &'a dyn Fn(&str),
+}
+
+pub struct Processes<'a> {
+    command: Vec<OsString>,
+    isolation: Isolation,
+    measuring: Measuring,
+    ends: Instant,
+    surroundings: Surroundings<'a>,
+    measurements: Measurements,
+    /// Time of the slowest process of the unchanged script.
+    own: Option<Duration>,
+    /// Texts that replace the user's in a patched run, by path in the working folder.
+    changed: Vec<(PathBuf, String)>,
+    /// Whether the user was told that a file was changed.
+    is_warned: bool,
+    offered: bool,
+}
+
+impl<'a> Processes<'a> {
+    pub fn new(
+        command: Vec<OsString>,
+        isolation: Isolation,
+        measuring: Measuring,
+        limit: Duration,
+        (surroundings, measurements): (Surroundings<'a>, Measurements),
+    ) -> Result<Processes<'a>, FileError> {
+        hook::install(&isolation.hook())?;
+        Ok(Processes {
+            command,
+            isolation,
+            measuring,
+            ends: Instant::now() + limit,
+            surroundings,
+            measurements,
+            own: None,
+            changed: vec![],
+            is_warned: false,
+            offered: false,
+        })
+    }
+
+    /// Saves the measurements of a process. A failure is reported, and the run continues.
+    fn keep(&mut self, place: &Place, variant: &Variant, way: Way) {
+        if let Err(error) = self.measurements.keep(&place.notes(), variant, way) {
+            (self.surroundings.tell)(&format!("a measurement was not saved: {error}"));
+        }
+    }
+
+    /// States what holds for the user's files after the processes so far.
+    pub fn claim(&self) -> String {
+        self.isolation.claim()
+    }
+
+    /// Measures the unchanged script and records it into a folder, in one process. Returns the traces by rank, and the
+    /// measurement.
+    pub fn record_trace(&mut self, into: &Path) -> Result<(Vec<PathBuf>, Option<Note>), String> {
+        let measuring = self.measuring;
+        let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
+            record_into(command, into, place);
+            measure(command, place, measuring);
+            // Leaves steps for the recording.
+            command.env("HEADROOM_MEASURE_SECONDS", "0");
+            command.env("HEADROOM_MEASURE_STOP", "0").env("HEADROOM_REMEDIES_OFFER", "1");
+        })?;
+        self.keep(&place, &Variant::as_it_is(), Way::Timed);
+        let note = counting(read_all(&place.notes(), "measure.")).filter(|note| note.is_whole());
+        self.offered = note.as_ref().is_some_and(|note| note.offered.is_some());
+        if let Ok(traces) = traces_of(&ended, &place) {
+            return Ok((traces, note.filter(|_| self.offered)));
+        }
+        if let Ended::TooLong(_) = ended {
+            return Err(ended.words(&place));
+        }
+        // The script takes too few steps for both.
+        let (ended, place) = self.process(&Variant::as_it_is(), Way::Timed, f64::INFINITY, |command, place| {
+            record_into(command, into, place);
+        })?;
+        Ok((traces_of(&ended, &place)?, note.filter(|_| self.offered)))
+    }
+
+    /// One process, and the folder it ran in.
+    fn process(
+        &mut self,
+        variant: &Variant,
+        way: Way,
+        within: f64,
+        wanted: impl FnOnce(&mut Command, &Path),
+    ) -> Result<(Ended, Place), String> {
+        self.begun(variant, way, within, wanted).map_err(|error| error.words())
+    }
+
+    fn begun(
+        &mut self,
+        variant: &Variant,
+        way: Way,
+        within: f64,
+        wanted: impl FnOnce(&mut Command, &Path),
+    ) -> Result<(Ended, Place), ScriptError> {
+        let changed = if way == Way::Patched { &self.changed[..] } else { &[] };
+        let mut place = Place::made(self.isolation.place(changed)?)?;
+        let mut command = self.isolation.command(&place.isolated, &self.command)?;
+        let no_pipe = || cannot("make a pipe for the script's output");
+        let (reader, writer) = std::io::pipe().map_err(no_pipe())?;
+        command.stdin(Stdio::null()).stdout(writer.try_clone().map_err(no_pipe())?).stderr(writer);
+        command.env("PYTHONPATH", self.python_path(&place)?);
+        // Makes the order of string sets stable, and writes nothing beside the user's modules.
+        command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
+        let shared = self.isolation.shared();
+        for variable in ["TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"] {
+            command.env(variable, shared.join("compiled").join(variable));
+        }
+        command.env("HEADROOM_BYTECODE", shared.join("bytecode"));
+        command.env("HEADROOM_REMEDIES", variant.asked());
+        wanted(&mut command, &place.notes());
+        lead_a_group(&mut command);
+        let began = Instant::now();
+        let limit = self.limit(within);
+        let program = self.command[0].to_string_lossy().into_owned();
+        let mut child = command.spawn().map_err(cannot(format!("start `{program}`")))?;
+        let output = Capture::of(reader, MOST_OUTPUT);
+        // Holds the other end of the script's output.
+        drop(command);
+        let status = self.wait(&mut child, began + limit)?;
+        let ended = match status {
+            Some(status) => {
+                let ended = place.isolated.ended(status);
+                Ended::By(ended.map_err(|error| ScriptError::Program { program, source: Box::new(error) })?)
+            }
+            None if (self.surroundings.is_asked_to_end)() => Ended::Interrupted,
+            None => Ended::TooLong(limit),
+        };
+        if !self.is_warned
+            && let Some(warning) = self.isolation.warning()
+        {
+            self.is_warned = true;
+            (self.surroundings.tell)(&warning);
+        }
+        if variant.is_empty() && matches!(ended, Ended::By(_)) {
+            self.own = Some(self.own.unwrap_or_default().max(began.elapsed()));
+        }
+        // Where the script runs in a copy, its own folder is the one that the user knows.
+        let printed = output.end(GRACE).text().replace(&format!("{}/", place.isolated.folder.display()), "");
+        let is_failure = matches!(ended, Ended::By(status) if !status.success());
+        place.printed =
+            self.measurements.printed(&printed, is_failure.then_some((variant, way)), self.surroundings.tell);
+        Ok((ended, place))
+    }
+
+    /// The hook's folder first. Folders from the user's own variable are mapped into a copy if they are in the working
+    /// folder.
+    fn python_path(&self, place: &Place) -> Result<OsString, ScriptError> {
+        let path = hook::python_path(&self.isolation.hook())?;
+        let folders = std::env::split_paths(&path);
+        let folders = folders.map(|folder| self.isolation.word(&place.isolated, folder.as_os_str()).into());
+        hook::joined(folders.collect(), "a folder's name is not valid in PYTHONPATH")
+    }
+
+    fn limit(&self, within: f64) -> Duration {
+        limit(self.own, self.ends.saturating_duration_since(Instant::now()), within)
+    }
+
+    /// Waits for the process; `None` if it was ended because it took too long or the user interrupted.
+    fn wait(&self, child: &mut Child, until: Instant) -> Result<Option<ExitStatus>, ScriptError> {
+        loop {
+            if let Some(status) = child.try_wait().map_err(cannot("wait for the script"))? {
+                // Where no launcher has done so, ends everything that it left running.
+                end_group(child);
+                return Ok(Some(status));
+            }
+            if Instant::now() >= until || (self.surroundings.is_asked_to_end)() {
+                // Launchers end their workers, which are in other sessions, when asked to.
+                ask_group(child);
+                let patience = Instant::now() + GRACE;
+                while child.try_wait().map_err(cannot("wait for the script"))?.is_none() && Instant::now() < patience {
+                    sleep(GLANCE);
+                }
+                end_all(child);
+                end_group(child);
+                return Ok(None);
+            }
+            sleep(GLANCE);
+        }
+    }
+}
+
+impl Runner for Processes<'_> {
+    fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
+        let measuring = self.measuring;
+        let offer = !std::mem::replace(&mut self.offered, true);
+        let ran = self.process(variant, way, within, |command, notes| {
+            measure(command, notes, measuring);
+            command.env("HEADROOM_MEASURE_STOP", "1");
+            if offer {
+                command.env("HEADROOM_REMEDIES_OFFER", "1");
+            }
+            match way {
+                Way::Timed | Way::Patched => {}
+                Way::ComparableRandom => drop(command.env("HEADROOM_MEASURE_FALLBACK_RANDOM", "1")),
+                Way::OtherLoading(number) => {
+                    command.env("HEADROOM_MEASURE_SHIFT_LOADING", number.to_string());
+                }
+                Way::Moved(rounding, number) => {
+                    command.env("HEADROOM_MEASURE_MOVE_WEIGHTS", rounding.share().to_string());
+                    command.env("HEADROOM_MEASURE_MOVE_NUMBER", number.to_string());
+                }
+                Way::Proof { cuts_epochs } => {
+                    let half = if cuts_epochs { (measuring.warmup + measuring.timed) / 2 } else { 0 };
+                    command.env("HEADROOM_MEASURE_REREAD", "1").env("HEADROOM_MEASURE_CUT", half.to_string());
+                    command.env("HEADROOM_MEASURE_SECONDS", "0").env("HEADROOM_MEASURE_BATCHES", PROOF_BATCHES);
+                }
+                Way::OtherDropout(number) => {
+                    command.env("HEADROOM_MEASURE_OTHER_DROPOUT", number.to_string());
+                }
+            }
+        });
+        let (ended, place) = match ran {
+            Ok(ran) => ran,
+            Err(error) => return Ran::Failed(error),
+        };
+        if let Ended::TooLong(limit) = ended {
+            return Ran::TooLong(limit);
+        }
+        self.keep(&place, variant, way);
+        let notes: Vec<Note> = read_all(&place.notes(), "measure.");
+        match counting(notes).filter(|note| note.steps > 0 || ended.is_well()) {
+            Some(note) => Ran::Measured(Box::new(note)),
+            None => Ran::Failed(ended.words(&place)),
+        }
+    }
+
+    fn seconds_left(&self) -> f64 {
+        match (self.surroundings.is_asked_to_end)() {
+            true => 0.0,
+            false => self.ends.saturating_duration_since(Instant::now()).as_secs_f64(),
+        }
+    }
+
+    fn patch_with(&mut self, files: Vec<(PathBuf, String)>) {
+        self.changed = files;
+    }
+}
+
+/// How long a process may take, from the unchanged script's time, the time left, and the seconds it is allowed.
+fn limit(own: Option<Duration>, left: Duration, within: f64) -> Duration {
+    // The first process may use all the time there is.
+    let Some(own) = own else { return left };
+    let most = own.mul_f64(PATIENCE) + COMPILING;
+    let given = match within {
+        within if within == f64::INFINITY => most,
+        // Zero or negative time is a limit too.
+        within => most.min(Duration::try_from_secs_f64(within.max(0.0)).unwrap_or(most)),
+    };
+    given.max(own.mul_f64(AT_LEAST).min(left))
+}
+
+fn record_into(command: &mut Command, into: &Path, notes: &Path) {
+    command.env("HEADROOM_RECORD_FOLDER", into);
+    command.env("HEADROOM_RECORD_NOTES", notes);
+    command.env("HEADROOM_RECORD_STOP", "1");
+}
+
+fn measure(command: &mut Command, notes: &Path, measuring: Measuring) {
+    command.env("HEADROOM_MEASURE_NOTES", notes);
+    command.env("HEADROOM_MEASURE_WARMUP", measuring.warmup.to_string());
+    command.env("HEADROOM_MEASURE_TIMED", measuring.timed.to_string());
+    command.env("HEADROOM_MEASURE_SECONDS", TIMED_SECONDS);
+    command.env("HEADROOM_MEASURE_SEED", measuring.seed.to_string());
+}
+
+/// The traces that a process left, or why there are none.
+fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
+    let notes = read_notes(&place.notes()).map_err(|error| error.to_string())?;
+    let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
+    let mut traces: Vec<PathBuf> = notes.into_iter().filter_map(|note| note.trace).collect();
+    traces.sort();
+    traces.dedup();
+    match (traces.is_empty(), steps) {
+        (false, _) => Ok(traces),
+        (true, 1..) if ended.is_well() => Err(format!("it ends after {steps} optimizer steps, too few to record")),
+        (true, _) => Err(ended.words(place)),
+    }
+}
+
+/// Where one process runs, and what it leaves there.
+struct Place {
+    isolated: isolation::Place,
+    printed: Printed,
+}
+
+impl Place {
+    fn made(isolated: isolation::Place) -> Result<Place, FileError> {
+        let place = Place { isolated, printed: Printed::default() };
+        fs::create_dir_all(place.notes()).map_err(FileError::new("make the folder", &place.notes()))?;
+        Ok(place)
+    }
+
+    fn notes(&self) -> PathBuf {
+        self.isolated.aside().join("notes")
+    }
+}
+
+/// How a process ended.
+enum Ended {
+    By(ExitStatus),
+    TooLong(Duration),
+    Interrupted,
+}
+
+impl Ended {
+    fn is_well(&self) -> bool {
+        matches!(self, Ended::By(status) if status.success())
+    }
+
+    /// Why there is no measurement, with the last lines that were printed.
+    fn words(&self, place: &Place) -> String {
+        let how = match self {
+            Ended::By(status) if status.success() => "it ended before its first optimizer step".to_string(),
+            Ended::By(status) => format!("it ended with {status}"),
+            Ended::TooLong(limit) => {
+                format!("it was stopped after {:.0} s, the most that it may take (--time-limit)", limit.as_secs_f64())
+            }
+            Ended::Interrupted => return "interrupted".into(),
+        };
+        let help = match self {
+            Ended::By(status) if !status.success() => {
+                let advice = place.isolated.advice(place.printed.text());
+                let advice = advice.unwrap_or("the script must run without `headroom optimize` first".into());
+                format!("\n  help: {advice}")
+            }
+            _ => String::new(),
+        };
+        how + &place.printed.told(&help)
+    }
+}
+
+fn read_all<T: DeserializeOwned>(folder: &Path, begin: &str) -> Vec<T> {
+    let Ok(entries) = fs::read_dir(folder) else { return vec![] };
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(begin) && name.ends_with(".json")
+    };
+    let files = entries.flatten().map(|entry| entry.path()).filter(is_one);
+    files.filter_map(|file| serde_json::from_slice(&reading::read(&file, reading::RECORD).ok()?).ok()).collect()
+}
+
+#[cfg(unix)]
+fn end_group(child: &Child) {
+    signal_group(child, rustix::process::Signal::KILL);
+}
+
+#[cfg(unix)]
+fn ask_group(child: &Child) {
+    signal_group(child, rustix::process::Signal::TERM);
+}
+
+#[cfg(unix)]
+fn signal_group(child: &Child, signal: rustix::process::Signal) {
+    use rustix::process::{Pid, kill_process_group};
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+#[cfg(not(unix))]
+fn end_group(_child: &Child) {}
+
+#[cfg(not(unix))]
+fn ask_group(_child: &Child) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_given_what_it_was_granted_and_never_more_for_want_of_time() {
+        let seconds = Duration::from_secs;
+        let own = Some(seconds(10));
+        assert_eq!(limit(None, seconds(300), -5.0), seconds(300), "the first one");
+        assert_eq!(limit(own, seconds(300), 40.0), seconds(40));
+        assert_eq!(limit(own, seconds(300), f64::INFINITY), seconds(230));
+        assert_eq!(limit(own, seconds(300), 1e300), seconds(230));
+        for nothing in [0.0, -5.0, f64::NEG_INFINITY, f64::NAN] {
+            assert_eq!(limit(own, seconds(300), nothing), seconds(13), "{nothing}");
+            assert_eq!(limit(own, seconds(4), nothing), seconds(4), "{nothing}");
+        }
+    }
+}
