@@ -15,7 +15,12 @@ use headroom_record::device::DeviceRecord;
 use headroom_record::provenance::Origin;
 use headroom_record::timestamp::utc_iso;
 use headroom_report::numbers::metric;
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
+
+/// Peaks of the CPU that this process measured. Those of a busy machine are not saved, and several parts of a command
+/// ask for them.
+static MEASURED: Mutex<Vec<DeviceRecord>> = Mutex::new(vec![]);
 
 #[derive(Clone, Debug)]
 pub struct Peaks {
@@ -75,13 +80,19 @@ impl Peaks {
         if let Some(record) = kept(machine, threads) {
             return Ok(Peaks::of(record, precision, "saved by `headroom device`"));
         }
+        let how = "measured before this run";
+        let mut measured = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(record) = measured.iter().find(|record| record.threads == threads as u64) {
+            return Ok(Peaks::of(record.clone(), precision, how));
+        }
         output::note(&format!(
             "no peaks of this machine on {threads} threads are saved: measuring them (a few seconds)"
         ));
         let record = measure_now(machine, threads)?;
-        // A record that cannot be saved is measured again next time.
+        // A record that cannot be saved is measured again by the next command.
         let best = kept::save_device(record.clone()).map_or(record, |(best, _)| best);
-        Ok(Peaks::of(best, precision, "measured before this run"))
+        measured.push(best.clone());
+        Ok(Peaks::of(best, precision, how))
     }
 
     /// Raises the peaks if the run's fastest GEMMs beat the saved ones: those were too low, and are measured again. The

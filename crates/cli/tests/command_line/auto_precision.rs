@@ -1,5 +1,6 @@
 //! `--precision auto`: uses only what `optimize` proved on this machine for this model and shape.
 
+use crate::home::place_with_peaks_on;
 use crate::place::Place;
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ const QUICK: &str = "--rounds 4 --time 1 --curve-steps 10";
 
 #[test]
 fn auto_takes_what_was_proved_and_says_what_to_do_before_that() {
-    let place = Place::new();
+    let place = place_with_peaks_on(1);
     let train = |flags: &str| place.run(&format!("train {SHAPE} --num-steps 2 --json {flags}"));
     let before = train("--precision auto");
     assert_eq!(before.code, Some(2), "{}", before.stderr);
