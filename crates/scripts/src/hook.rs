@@ -20,8 +20,9 @@ macro_rules! parts {
 }
 
 /// Parts that are loaded when a script is measured, by file name.
-const PARTS: [(&str, &str); 11] = parts!(
+const PARTS: [(&str, &str); 13] = parts!(
     "batches",
+    "context",
     "facts",
     "losses",
     "measure",
@@ -32,6 +33,7 @@ const PARTS: [(&str, &str); 11] = parts!(
     "rereading",
     "sources",
     "surroundings",
+    "switches",
 );
 
 /// Writes the starter alone, which records.
