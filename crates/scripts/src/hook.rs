@@ -20,7 +20,7 @@ macro_rules! parts {
 }
 
 /// Parts that are loaded when a script is measured, by file name.
-const PARTS: [(&str, &str); 13] = parts!(
+const PARTS: [(&str, &str); 17] = parts!(
     "batches",
     "context",
     "facts",
@@ -31,6 +31,10 @@ const PARTS: [(&str, &str); 13] = parts!(
     "places",
     "prints",
     "rereading",
+    "shadow",
+    "shadow_compare",
+    "shadow_draws",
+    "shadow_update",
     "sources",
     "surroundings",
     "switches",
