@@ -266,8 +266,8 @@ class Meter:
             self.asked_to_end = True
             sys.stderr.write("headroom: measured; ending the script\n")
             sys.stderr.flush()
-            if number(os.environ.get("WORLD_SIZE")) in (None, 1):
-                leave_at_once()
+            if not SHARED.is_one_of_ranks():
+                SHARED.leave_at_once()
             raise SystemExit(0)
 
     def progress(self):
@@ -289,7 +289,8 @@ class Meter:
         found = []
         if not self.steps:
             if not self.moments.optimizers_made:
-                found.append(("no-optimizer", "the process loads torch but makes no optimizer of torch.optim"))
+                text = "the process makes no optimizer of torch.optim, and changes no weights after a backward pass"
+                found.append(("no-optimizer", text))
             else:
                 found.append(("no-step", "an optimizer is made but never takes a step"))
             return found
@@ -375,17 +376,6 @@ class Meter:
             exception=self.exception, error=self.error, remedies=self.moments.outcomes(), steps=self.steps
         )
         SHARED.write_note(os.path.join(NOTES, f"measure.{os.getpid()}.json"), finite(self.facts))
-
-
-def leave_at_once():
-    """Exits immediately: an orderly exit waits for every loader worker in turn, for minutes if they are many and busy.
-    Ranks exit in order, since a launcher treats a missing one as a failure."""
-    import multiprocessing
-
-    for child in multiprocessing.active_children():
-        child.kill()
-    sys.stdout.flush()
-    os._exit(0)
 
 
 def compile_seconds():

@@ -11,6 +11,7 @@ by as much as one rounding of the remedy's arithmetic.
 """
 import contextlib
 import functools
+import inspect
 import sys
 
 # Pairs of replays with moved weights that decide about a projection, at most.
@@ -291,9 +292,8 @@ def gradients_of(pairs, leaves, accumulates):
     try:
         for leaf in leaves:
             leaf.grad = None
-        # Not through the wrapper that collects the script's losses.
-        backward = torch.autograd.backward
-        getattr(backward, "__wrapped__", backward)(outputs, given)
+        # Not through the wrappers that collect losses and detect steps.
+        inspect.unwrap(torch.autograd.backward)(outputs, given)
         return [leaf.grad for leaf in leaves]
     finally:
         for leaf, gradient in zip(leaves, kept):
