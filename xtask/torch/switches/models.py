@@ -223,6 +223,16 @@ def own_loss(model, batch):
     return model(input_ids=batch, labels=batch).loss
 
 
+def in_bf16(loss):
+    """The script's own autocast."""
+
+    def inside(model, batch):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return loss(model, batch)
+
+    return inside
+
+
 MODELS = {
     "language": (Language, tokens(), language_loss),
     "language with dropout": (lambda: Language(0.1), tokens(), language_loss),
@@ -230,6 +240,9 @@ MODELS = {
     "images with dropout": (lambda: Images(0.2), numbers(8, 3, 12, 12), target_loss),
     "images with stochastic depth": (lambda: Images(depth=0.3), numbers(8, 3, 12, 12), target_loss),
     "mixed": (Mixed, numbers(16, 24), answer_loss),
+    "images in bf16": (Images, numbers(8, 3, 12, 12), in_bf16(target_loss)),
+    "llama in bf16": (lambda: hugging_face("llama"), tokens(), in_bf16(own_loss)),
+    "llama of bf16 weights": (lambda: hugging_face("llama").bfloat16(), tokens(), own_loss),
     "multihead": (Multihead, numbers(4, 10, 32), target_loss),
     "multihead with dropout": (lambda: Multihead(0.1), numbers(4, 10, 32), target_loss),
     "recurrent": (Recurrent, tokens(50), language_loss),

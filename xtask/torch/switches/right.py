@@ -29,10 +29,12 @@ def two_groups(parameters):
 def cases():
     """Remedy, model, settings of the step."""
     for model in models.MODELS:
-        yield "bf16-autocast", model, {}
-    for model in ("multihead", "multihead with dropout", "llama", "gpt2", "gpt2 without dropout"):
+        if "bf16" not in model:
+            yield "bf16-autocast", model, {}
+    attentive = ("multihead", "multihead with dropout", "llama", "gpt2", "gpt2 without dropout")
+    for model in (*attentive, "llama in bf16", "llama of bf16 weights"):
         yield "sdpa", model, {}
-    for model in ("images", "images with dropout", "images with stochastic depth"):
+    for model in ("images", "images with dropout", "images with stochastic depth", "images in bf16"):
         yield "channels-last", model, {}
     for name, optimizer in optimizers():
         yield "fused-optimizer", "mixed", {"optimizer": optimizer}

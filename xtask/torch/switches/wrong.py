@@ -83,6 +83,17 @@ def _(model, stack):
     scaled_gradient(stack, model.model.layers[0].mlp.down_proj, 1.01)
 
 
+@case("llama in bf16", "1% in one projection of a script in bf16")
+def _(model, stack):
+    scaled_gradient(stack, model.model.layers[1].mlp.up_proj, 1.01)
+
+
+@case("llama of bf16 weights", "another root of scores, in bf16 weights")
+def _(model, stack):
+    for layer in model.model.layers:
+        set_to(stack, layer.self_attn, "scaling", layer.self_attn.scaling * 1.05)
+
+
 @case("llama", "the loss 1% too large")
 def _(model, stack):
     def change(_, given, output):

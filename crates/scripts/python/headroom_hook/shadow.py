@@ -65,6 +65,8 @@ class Shadow:
         self.context, self.switch = context, switch
         self.rows = []
         self.replays = 0
+        # Relative size of one rounding, in the call that is compared.
+        self.unit = switch.unit
         self.is_under_remedy = False
 
     def answer(self, verdict, reason):
@@ -129,13 +131,13 @@ class Shadow:
     # One call.
 
     def compare_call(self, call):
-        compare = SHARED.part("shadow_compare")
-        reference, moved = self.references(call)
+        self.unit = unit_of(self.context, call, self.switch)
+        reference, noise = self.references(call)
         how = reference.how
         candidate = self.candidate(call, how)
         if how.tally is not None and candidate.tally != reference.tally:
             raise Different(dropout_sentence(reference.tally, candidate.tally))
-        rows = compare.Rows(call.module, reference, moved, self.switch)
+        rows = SHARED.part("shadow_compare").Rows(call.module, reference, noise, self.unit)
         rows.add(reference, candidate)
         for number in range(1, MOST_PAIRS + 1):
             if rows.is_decided(number - 1):
@@ -145,8 +147,8 @@ class Shadow:
         self.rows += rows.content()
 
     def references(self, call):
-        """The script's own replay, and others moved by one rounding; computed once for all switches alike."""
-        key = (self.context.combination(), self.switch.random == "other", self.switch.unit)
+        """The script's own replay, and how far one rounding moves each value; computed once for all switches alike."""
+        key = (self.context.combination(), self.switch.random == "other", self.unit)
         if key not in call.replays:
             how = How()
             reference = self.reference(call, how)
@@ -159,8 +161,10 @@ class Shadow:
             if self.switch.random == "other" and reference.draws:
                 how = How(draws=SHARED.part("shadow_draws"))
                 reference = self.reference(call, how)
-            moved = [self.reference(call, how, -1), self.reference(call, how, -2)]
-            call.replays[key] = (reference, [*moved, again] if how.draws is None else moved)
+            others = ([again] if how.draws is None else []) + [self.reference(call, how, number) for number in (-1, -2)]
+            changes = [SHARED.part("shadow_compare").measure(reference, other) for other in others]
+            noise = {name: max(one[name].size for one in changes) for name in reference.values()}
+            call.replays[key] = (reference, noise)
         return call.replays[key]
 
     def reference(self, call, how, number=0):
@@ -179,10 +183,10 @@ class Shadow:
         self.replays += 1
         remedy = contextlib.nullcontext if is_reference else self.remedy
         if how.draws is None:
-            return replayed(call, how, number, self.switch.unit, contextlib.nullcontext, remedy)
+            return replayed(call, how, number, self.unit, contextlib.nullcontext, remedy)
         # The first replay writes its random numbers, the others read them.
         draws = how.draws.draws_mode(how.tape)
-        result = replayed(call, how, number, self.switch.unit, lambda: draws, remedy)
+        result = replayed(call, how, number, self.unit, lambda: draws, remedy)
         result.tally = sorted(draws.tally)
         if how.tape is None:
             how.tape, how.tally = draws.tape, result.tally
@@ -200,6 +204,31 @@ class How:
         self.draws = draws
         self.tape = None
         self.tally = None
+
+
+# Relative size of one rounding, by the bits of a type.
+TF32, HALF, BRAIN = 5e-4, 5e-4, 4e-3
+
+
+def unit_of(context, call, switch):
+    """The coarsest arithmetic of the script, of the switches that are on and of this one: a remedy that only adds in another
+    order moves a value by a rounding of the script's own."""
+    import torch
+
+    units = {torch.bfloat16: BRAIN, torch.float16: HALF}
+    found = [switch.unit, *(other.unit for other, _ in context.active.values())]
+    found += [units.get(dtype, 0.0) for _, is_enabled, dtype in call.autocast if is_enabled]
+    found += [units.get(one.dtype, 0.0) for one in call.module.parameters()]
+    if any(one.is_cuda for one in call.module.parameters()) and uses_tf32():
+        found.append(TF32)
+    return max(found)
+
+
+def uses_tf32():
+    import torch
+
+    # Convolutions may use it unless they are told not to.
+    return SHARED.part("facts").uses_tf32() or bool(SHARED.part("facts").attempt(lambda: torch.backends.cudnn.allow_tf32))
 
 
 def call_draws(call):

@@ -27,15 +27,14 @@ LEAST_PAIRS = 6
 class Rows:
     """One row per output and gradient of a call."""
 
-    def __init__(self, module, reference, moved, switch):
-        self.unit = switch.unit
-        self.projection_limit = SINGLE if switch.unit < 1e-6 else FEWER_BITS
-        self.size_limit = max(LEAST_SIZE, ROUNDINGS * switch.unit)
+    def __init__(self, module, reference, noise, unit):
+        """`noise` says how far each value moves by one rounding, `unit` its size."""
+        self.projection_limit = SINGLE if unit < 1e-6 else FEWER_BITS
+        self.size_limit = max(LEAST_SIZE, ROUNDINGS * unit)
         self.prefix = type(module).__name__
         # Rows by name; an output's name has a space, a parameter's has none.
         self.measured = {name: [] for name in reference.values()}
-        changes = [measure(reference, other) for other in moved]
-        self.noise = {name: max(one[name].size for one in changes) for name in self.measured}
+        self.noise = noise
         self.layers = layer_scales(reference, {name for name, noise in self.noise.items() if noise > NOTHING})
         self.counts = {name: 0 if one is None else one.numel() for name, one in reference.values().items()}
 
