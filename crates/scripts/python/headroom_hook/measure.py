@@ -89,8 +89,8 @@ Note (times in seconds, memory in bytes; unknown and non-finite values are null)
   offered             per remedy: {class, obstacle: null if it applies, else why not}; only with HEADROOM_REMEDIES_OFFER
   error               what failed inside the hook, or null
 
-`progress.PID.json` ({pid, steps, phase, seconds}) is written after the first step and when the warm-up ends, for a
-script that has to be ended before it writes a note.
+`progress.PID.json` ({pid, steps, phase, seconds}) is written after the first step, when the warm-up ends and every two
+seconds, for a script that has to be ended before it writes a note.
 
 A script has one process that counts, or one per rank: those with the most steps. Others (launchers, spawned loader
 workers, compilers) write notes without steps, or none.
@@ -114,6 +114,8 @@ FALLBACK_RANDOM = os.environ.get("HEADROOM_MEASURE_FALLBACK_RANDOM") == "1"
 OFFER = os.environ.get("HEADROOM_REMEDIES_OFFER") == "1"
 
 
+# Seconds after which progress is written again.
+SECONDS_BETWEEN = 2.0
 # The most seconds that a warm-up waits for prefetched batches to be used up.
 MOST_DRAINING = 10.0
 # Steps, counted from 0, whose gradients are recorded.
@@ -147,6 +149,7 @@ class Meter:
         self.step_seconds = []
         self.measured_on = None
         self.first_mark = None
+        self.told = 0.0
         self.warmup_end = None
         self.warmup_steps = 0
         self.compiled_before = 0.0
@@ -190,6 +193,9 @@ class Meter:
         self.own_cuda_graph = SHARED.LOOP.captured
         if self.first_mark is None:
             self.first_mark = time.perf_counter()
+            self.progress()
+        elif time.perf_counter() - self.told > SECONDS_BETWEEN:
+            # Such steps are so long that a file takes no share of them.
             self.progress()
         self.losses.end_step()
         if self.phase == "timed":
@@ -271,7 +277,8 @@ class Meter:
             raise SystemExit(0)
 
     def progress(self):
-        """Writes how far the script got, in case it is ended before it writes a note. Never during timed steps."""
+        """Writes how far the script got, in case it is ended before it writes a note."""
+        self.told = time.perf_counter()
         if NOTES:
             content = {"pid": os.getpid(), "steps": self.steps, "phase": self.phase, "seconds": time.perf_counter() - BEGAN}
             SHARED.write_note(os.path.join(NOTES, f"progress.{os.getpid()}.json"), content)
