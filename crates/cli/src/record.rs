@@ -238,8 +238,8 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
     let steps = notes.iter().map(|note| note.steps).max().unwrap_or(0);
     if !status.success() {
         let when = match steps {
-            0 => "before its first optimizer step".to_string(),
-            steps => format!("after {steps} optimizer steps, before enough were recorded"),
+            0 => "before its first training step".to_string(),
+            steps => format!("after {steps} training steps, before enough were recorded"),
         };
         return RunFailed(format!(
             "the script failed: `{program}` ended with {status}, {when}\n  help: its own message is above; it must run without \
@@ -262,10 +262,10 @@ fn no_trace(notes: &[Note], arguments: &Arguments, program: &str, status: ExitSt
             "`{program}` never loaded torch.optim: nothing was recorded\n  help: the command after `--` must start Python with a training script"
         )
     } else if steps == 0 {
-        "the script never took an optimizer step: nothing was recorded\n  help: start it so that it trains".to_string()
+        "the script never took a training step: nothing was recorded\n  help: start it so that it trains".to_string()
     } else {
         format!(
-            "the script took {steps} optimizer steps, and {needed} are needed: nothing was recorded\n  help: lower --warmup-steps or --timed-steps, or let it train longer"
+            "the script took {steps} training steps, and {needed} are needed: nothing was recorded\n  help: lower --warmup-steps or --timed-steps, or let it train longer"
         )
     };
     // The command has to change, not the run.

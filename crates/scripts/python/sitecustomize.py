@@ -6,8 +6,8 @@ nothing attached (the true time), steps with a light profiler (operators, runtim
 everything (shapes, stacks, memory). The true time comes first, since a profiler that was once attached to a device may
 leave something behind.
 
-`headroom_hook/` next to this file has the parts for `optimize`, read only on request: `measure.py`
-(HEADROOM_MEASURE_NOTES) and the remedies (HEADROOM_REMEDIES).
+`headroom_hook/` next to this file has `by_hand.py`, for scripts without an optimizer, and the parts for `optimize`, read
+only on request: `measure.py` (HEADROOM_MEASURE_NOTES) and the remedies (HEADROOM_REMEDIES).
 
 Everything is guarded: whatever goes wrong here, the script runs as if nothing were there.
 """
@@ -18,7 +18,9 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 import types
 
@@ -100,11 +102,15 @@ class Steps:
 
     def __init__(self):
         self.listeners = []
+        # `by_hand.ByHand`, once scripts are watched.
+        self.by_hand = None
         self.reset()
 
     def reset(self):
         """Also called in a forked process: its parent's steps are not its own."""
         self.marks = Marks()
+        if self.by_hand is not None:
+            self.by_hand.reset()
         # Depth of GradScaler.step calls, which may skip the optimizer's step.
         self.scaling = 0
         # An optimizer's step was captured into a CUDA graph: its replays are the steps.
@@ -119,6 +125,10 @@ class Steps:
         elif not self.scaling:
             # Within GradScaler.step the scaler's end is the mark, whether or not it let the optimizer step.
             self.after_step_of(id(optimizer))
+
+    def made_optimizer(self):
+        if self.by_hand is not None:
+            self.by_hand.end()
 
     def after_replay(self, graph):
         if self.captured:
@@ -229,6 +239,9 @@ class Recorder:
             if STOP:
                 sys.stderr.write("headroom: recorded; ending the script\n")
                 sys.stderr.flush()
+                if not is_one_of_ranks():
+                    LOOP.at_exit()
+                    leave_at_once()
                 raise SystemExit(0)
         else:
             self.start_profiler(everything=phase == "full")
@@ -360,6 +373,50 @@ def seconds_between(taken):
     return [after - before for before, after in zip(times, times[1:])], "host"
 
 
+def is_one_of_ranks():
+    """Ranks exit in order, since a launcher treats a missing one as a failure."""
+    return os.environ.get("WORLD_SIZE", "1") not in ("", "1")
+
+
+# Tells the process that started this one that the script is over. A script has hardly a use for it.
+OVER = getattr(signal, "SIGRTMIN", signal.SIGUSR2 - 9) + 9
+# Seconds after which a process that was told so is ended.
+PATIENCE = float(os.environ.get("HEADROOM_PATIENCE", "10"))
+WAITING = []
+
+
+def listen_for_the_end():
+    """A process that waits for a child, at a queue for example, would wait for ever once that has left."""
+    signal.signal(OVER, wait_and_leave)
+
+
+def wait_and_leave(*unused):
+    """Other children may be about to leave too, so each of them starts the wait anew."""
+    for timer in WAITING:
+        timer.cancel()
+    WAITING[:] = [threading.Timer(PATIENCE, leave_at_once)]
+    WAITING[0].daemon = True
+    WAITING[0].start()
+
+
+def leave_at_once():
+    """Exits immediately: an orderly exit waits for every child in turn, for minutes if they are many and busy, and for ever
+    if one of them waits at a queue."""
+    import multiprocessing
+
+    for child in multiprocessing.active_children():
+        child.kill()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        try:
+            os.kill(parent.pid, OVER)
+        except OSError:
+            pass
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
 def write_note(name, content):
     """Writes atomically: the name appears only when the file is complete."""
     with open(name + ".tmp", "w") as file:
@@ -385,6 +442,14 @@ def watch(module):
     import atexit
 
     module.register_optimizer_step_post_hook(lambda optimizer, *unused: guarded(LOOP.after_optimizer, optimizer))
+    original = module.Optimizer.__init__
+
+    @functools.wraps(original)
+    def init(self, *arguments, **named):
+        guarded(LOOP.made_optimizer)
+        original(self, *arguments, **named)
+
+    module.Optimizer.__init__ = init
     atexit.register(LOOP.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=LOOP.reset)
@@ -459,6 +524,13 @@ def when_loaded(name, function):
 
 
 def watch_steps():
+    try:
+        LOOP.by_hand = part("by_hand").ByHand()
+        told = [one.updated_by_hand for one in LOOP.listeners if hasattr(one, "updated_by_hand")]
+        LOOP.by_hand.at_weights.extend(told)
+        LOOP.by_hand.watch()
+    except Exception as error:  # noqa: BLE001
+        sys.stderr.write(f"headroom: cannot watch updates by hand: {error!r}\n")
     when_loaded("torch.optim.optimizer", watch)
     when_loaded("torch.amp.grad_scaler", watch_scaler)
     when_loaded("torch.cuda.graphs", watch_graphs)
@@ -527,6 +599,8 @@ def begin():
     if os.environ.get("HEADROOM_BYTECODE"):
         keep_bytecode(os.environ["HEADROOM_BYTECODE"])
     sys.meta_path.insert(0, Finder())
+    if STOP or os.environ.get("HEADROOM_MEASURE_STOP") == "1":
+        listen_for_the_end()
     if os.environ.get("HEADROOM_SCRATCH"):
         # In any case: the script is one of many trial runs.
         part("surroundings").begin()

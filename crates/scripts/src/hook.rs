@@ -20,8 +20,10 @@ macro_rules! parts {
 }
 
 /// Parts that are loaded when a script is measured, by file name.
-const PARTS: [(&str, &str); 11] = parts!(
+const PARTS: [(&str, &str); 18] = parts!(
     "batches",
+    "by_hand",
+    "context",
     "facts",
     "losses",
     "measure",
@@ -30,19 +32,28 @@ const PARTS: [(&str, &str); 11] = parts!(
     "places",
     "prints",
     "rereading",
+    "shadow",
+    "shadow_compare",
+    "shadow_draws",
+    "shadow_update",
     "sources",
     "surroundings",
+    "switches",
 );
 
-/// Writes the starter alone, which records.
+/// Writes the starter, which records, with the part that finds steps without an optimizer.
 pub fn install_starter(folder: &Path) -> Result<(), FileError> {
-    write(folder, STARTER)
+    write(folder, STARTER)?;
+    install_part(folder, "by_hand.py")
 }
 
 /// Writes the part that keeps trackers offline, and the user's files from being written through links of a copy.
 pub fn install_surroundings(folder: &Path) -> Result<(), FileError> {
-    let is_it = |part: &&(&str, &str)| part.0 == "surroundings.py";
-    PARTS.iter().filter(is_it).try_for_each(|part| write(&folder.join(PACKAGE), *part))
+    install_part(folder, "surroundings.py")
+}
+
+fn install_part(folder: &Path, name: &str) -> Result<(), FileError> {
+    PARTS.iter().filter(|part| part.0 == name).try_for_each(|part| write(&folder.join(PACKAGE), *part))
 }
 
 /// Writes everything: the starter, all parts and the remedies.

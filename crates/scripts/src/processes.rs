@@ -115,7 +115,12 @@ impl<'a> Processes<'a> {
             command.env("HEADROOM_MEASURE_STOP", "0").env("HEADROOM_REMEDIES_OFFER", "1");
         })?;
         self.keep(&place, &Variant::as_it_is(), Way::Timed);
-        let note = counting(read_all(&place.notes(), "measure.")).filter(|note| note.is_whole());
+        let note = counting(read_all(&place.notes(), "measure."));
+        if ended.is_well() && note.as_ref().is_none_or(|note: &Note| note.steps == 0) {
+            // A second process would end in the same way.
+            return Err(ended.words(&place));
+        }
+        let note = note.filter(Note::is_whole);
         self.offered = note.as_ref().is_some_and(|note| note.offered.is_some());
         if let Ok(traces) = traces_of(&ended, &place) {
             return Ok((traces, note.filter(|_| self.offered)));
@@ -328,7 +333,7 @@ fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
     traces.dedup();
     match (traces.is_empty(), steps) {
         (false, _) => Ok(traces),
-        (true, 1..) if ended.is_well() => Err(format!("it ends after {steps} optimizer steps, too few to record")),
+        (true, 1..) if ended.is_well() => Err(format!("it ends after {steps} training steps, too few to record")),
         (true, _) => Err(ended.words(place)),
     }
 }
@@ -366,11 +371,13 @@ impl Ended {
     /// Why there is no measurement, with the last lines that were printed.
     fn words(&self, place: &Place) -> String {
         let how = match self {
-            Ended::By(status) if status.success() => "it ended before its first optimizer step".to_string(),
+            Ended::By(status) if status.success() => without_steps(place),
             Ended::By(status) => format!("it ended with {status}"),
-            Ended::TooLong(limit) => {
-                format!("it was stopped after {:.0} s, the most that it may take (--time-limit)", limit.as_secs_f64())
-            }
+            Ended::TooLong(limit) => format!(
+                "it was stopped after {:.0} s, the most that it may take (--time-limit), {}",
+                limit.as_secs_f64(),
+                Progress::of(place)
+            ),
             Ended::Interrupted => return "interrupted".into(),
         };
         let help = match self {
@@ -379,9 +386,43 @@ impl Ended {
                 let advice = advice.unwrap_or("the script must run without `headroom optimize` first".into());
                 format!("\n  help: {advice}")
             }
+            Ended::TooLong(_) => "\n  help: raise --time-limit, or lower --steps and --warmup-steps".to_string(),
             _ => String::new(),
         };
         how + &place.printed.told(&help)
+    }
+}
+
+/// Why a script that ended well took no step: the hook's own words, if it was there.
+fn without_steps(place: &Place) -> String {
+    let notes: Vec<Note> = read_all(&place.notes(), "measure.");
+    match counting(notes) {
+        None => "it ended without loading PyTorch, or in an interpreter that ignores PYTHONPATH".to_string(),
+        Some(note) => note.obstacle().unwrap_or("it ended before its first training step".to_string()),
+    }
+}
+
+/// How far a script got that was ended before it wrote a note.
+#[derive(Clone, Default, serde::Deserialize)]
+struct Progress {
+    steps: u32,
+    seconds: f64,
+}
+
+impl Progress {
+    fn of(place: &Place) -> Progress {
+        let all: Vec<Progress> = read_all(&place.notes(), "progress.");
+        all.into_iter().max_by_key(|one| one.steps).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.steps {
+            0 => write!(f, "before its first training step"),
+            1 => write!(f, "when it had taken its first training step after {:.0} s", self.seconds),
+            steps => write!(f, "when it had taken {steps} training steps after {:.0} s", self.seconds),
+        }
     }
 }
 
@@ -422,6 +463,14 @@ fn ask_group(_child: &Child) {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_that_is_too_slow_is_told_how_far_it_got() {
+        let said = |steps, seconds| Progress { steps, seconds }.to_string();
+        assert_eq!(said(0, 0.0), "before its first training step");
+        assert_eq!(said(1, 41.6), "when it had taken its first training step after 42 s");
+        assert_eq!(said(7, 290.2), "when it had taken 7 training steps after 290 s");
+    }
 
     #[test]
     fn a_process_is_given_what_it_was_granted_and_never_more_for_want_of_time() {

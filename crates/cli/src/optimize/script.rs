@@ -12,7 +12,7 @@ use crate::signals;
 use crate::train::folder::{make_folders, remove_folders};
 use anyhow::{Context, Result, bail};
 pub use arguments::ScriptArguments;
-use arguments::{main_script, results_folder};
+use arguments::{main_script, notebook, results_folder};
 use headroom_diagnosis::Analysis;
 use headroom_record::atomic::{FileError, write_atomically};
 use headroom_record::validation::VALIDATION_FILE;
@@ -51,6 +51,12 @@ pub fn run(arguments: ScriptArguments, shared: Shared, entry: &mut Entry) -> Res
         bail!(
             "--in-place is gone: a search runs the script many times, and never on your own files\n  help: --allow-write PATH \
              lets it write to a folder of yours"
+        );
+    }
+    if let Some(notebook) = notebook(&arguments.command) {
+        bail!(
+            "{} is a notebook, and only a script can be run again and again\n  help: `jupyter nbconvert --to script` makes one",
+            notebook.display()
         );
     }
     let results = shared.output_dir.clone().unwrap_or_else(|| results_folder(&arguments.command));
@@ -199,7 +205,7 @@ fn interrupted(entry: &mut Entry, interrupt: &signals::Interrupt, processes: &Pr
 
 fn not_measured(NotMeasured(why): NotMeasured, steps: u32) -> anyhow::Error {
     RunFailed(format!(
-        "the script cannot be measured: {why}\n  help: it must run on its own and take at least {steps} optimizer steps; lower \
+        "the script cannot be measured: {why}\n  help: it must run on its own and take at least {steps} training steps; lower \
          --steps and --warmup-steps to need fewer"
     ))
     .into()

@@ -24,8 +24,16 @@ fn a_script_that_never_trains_is_told_so_and_its_folder_is_as_it_was() {
     let before = names(&place);
     let script = "open('left.txt', 'w').write('x'); print('nothing to train')";
     let done = optimize(&place, "", script);
-    done.is_error(3, "no step", &["was not recorded", "before its first optimizer step", "nothing to train"]);
+    done.is_error(3, "no step", &["was not recorded", "it ended without loading PyTorch", "nothing to train"]);
     assert_eq!(names(&place), before, "what the script wrote is in its copy");
+}
+
+#[test]
+fn a_notebook_is_declined_before_anything_runs() {
+    let place = Place::new();
+    let done = place.shell("$HEADROOM optimize -- jupyter nbconvert --execute train.ipynb");
+    done.is_error(2, "a notebook", &["train.ipynb is a notebook", "help: `jupyter nbconvert --to script`"]);
+    assert!(names(&place).is_empty(), "{:?}", names(&place));
 }
 
 #[test]
@@ -115,6 +123,6 @@ fn a_run_after_one_that_was_ended_finds_its_folder_and_replaces_no_others() {
     // As a killed run leaves it.
     std::fs::write(recording.join("made-by-headroom-optimize.txt"), "").unwrap();
     std::fs::write(recording.join("trace.json"), "{").unwrap();
-    optimize(&place, "", "").is_error(3, "no step", &["before its first optimizer step"]);
+    optimize(&place, "", "").is_error(3, "no step", &["it ended without loading PyTorch"]);
     assert!(!recording.exists(), "it holds nothing that belongs to a result");
 }

@@ -184,7 +184,7 @@ fn a_shorter_script_leaves_what_was_recorded_and_is_told_what_is_missing() {
     assert!(!place.path("light/light").exists(), "no folder of light traces is left");
 
     let done = record(&place, TRAIN, "--output-dir none", "9");
-    done.is_error(2, "too few", &["took 9 optimizer steps, and 14 are needed", "--timed-steps"]);
+    done.is_error(2, "too few", &["took 9 training steps, and 14 are needed", "--timed-steps"]);
     let done = record(&place, TRAIN, "--output-dir few --warmup-steps 1 --timed-steps 2 --steps 1", "8");
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     assert_eq!(recording(&place, "few")["true_step_seconds"].as_array().unwrap().len(), 2);

@@ -89,8 +89,8 @@ Note (times in seconds, memory in bytes; unknown and non-finite values are null)
   offered             per remedy: {class, obstacle: null if it applies, else why not}; only with HEADROOM_REMEDIES_OFFER
   error               what failed inside the hook, or null
 
-`progress.PID.json` ({pid, steps, phase, seconds}) is written after the first step and when the warm-up ends, for a
-script that has to be ended before it writes a note.
+`progress.PID.json` ({pid, steps, phase, seconds}) is written after the first step, when the warm-up ends and every two
+seconds, for a script that has to be ended before it writes a note.
 
 A script has one process that counts, or one per rank: those with the most steps. Others (launchers, spawned loader
 workers, compilers) write notes without steps, or none.
@@ -114,6 +114,8 @@ FALLBACK_RANDOM = os.environ.get("HEADROOM_MEASURE_FALLBACK_RANDOM") == "1"
 OFFER = os.environ.get("HEADROOM_REMEDIES_OFFER") == "1"
 
 
+# Seconds after which progress is written again.
+SECONDS_BETWEEN = 2.0
 # The most seconds that a warm-up waits for prefetched batches to be used up.
 MOST_DRAINING = 10.0
 # Steps, counted from 0, whose gradients are recorded.
@@ -147,6 +149,7 @@ class Meter:
         self.step_seconds = []
         self.measured_on = None
         self.first_mark = None
+        self.told = 0.0
         self.warmup_end = None
         self.warmup_steps = 0
         self.compiled_before = 0.0
@@ -190,6 +193,9 @@ class Meter:
         self.own_cuda_graph = SHARED.LOOP.captured
         if self.first_mark is None:
             self.first_mark = time.perf_counter()
+            self.progress()
+        elif time.perf_counter() - self.told > SECONDS_BETWEEN:
+            # Such steps are so long that a file takes no share of them.
             self.progress()
         self.losses.end_step()
         if self.phase == "timed":
@@ -266,12 +272,13 @@ class Meter:
             self.asked_to_end = True
             sys.stderr.write("headroom: measured; ending the script\n")
             sys.stderr.flush()
-            if number(os.environ.get("WORLD_SIZE")) in (None, 1):
-                leave_at_once()
+            if not SHARED.is_one_of_ranks():
+                SHARED.leave_at_once()
             raise SystemExit(0)
 
     def progress(self):
-        """Writes how far the script got, in case it is ended before it writes a note. Never during timed steps."""
+        """Writes how far the script got, in case it is ended before it writes a note."""
+        self.told = time.perf_counter()
         if NOTES:
             content = {"pid": os.getpid(), "steps": self.steps, "phase": self.phase, "seconds": time.perf_counter() - BEGAN}
             SHARED.write_note(os.path.join(NOTES, f"progress.{os.getpid()}.json"), content)
@@ -289,7 +296,8 @@ class Meter:
         found = []
         if not self.steps:
             if not self.moments.optimizers_made:
-                found.append(("no-optimizer", "the process loads torch but makes no optimizer of torch.optim"))
+                text = "the process makes no optimizer of torch.optim, and changes no weights after a backward pass"
+                found.append(("no-optimizer", text))
             else:
                 found.append(("no-step", "an optimizer is made but never takes a step"))
             return found
@@ -375,17 +383,6 @@ class Meter:
             exception=self.exception, error=self.error, remedies=self.moments.outcomes(), steps=self.steps
         )
         SHARED.write_note(os.path.join(NOTES, f"measure.{os.getpid()}.json"), finite(self.facts))
-
-
-def leave_at_once():
-    """Exits immediately: an orderly exit waits for every loader worker in turn, for minutes if they are many and busy.
-    Ranks exit in order, since a launcher treats a missing one as a failure."""
-    import multiprocessing
-
-    for child in multiprocessing.active_children():
-        child.kill()
-    sys.stdout.flush()
-    os._exit(0)
 
 
 def compile_seconds():

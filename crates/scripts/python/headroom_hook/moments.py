@@ -178,7 +178,8 @@ class Moments:
     def step(self, is_mark, is_changed):
         if is_mark:
             self.marks += 1
-            if self.is_open and (self.marks >= LAST_MARK or self.have_all_stepped()):
+            # Updated by hand, the first mark precedes the call by which the module is found.
+            if self.is_open and (self.marks >= LAST_MARK or (self.optimizers and self.have_all_stepped())):
                 self.close()
             if self.marks == 2:
                 self.let_zeros_alone()
@@ -310,10 +311,16 @@ class Moments:
         if self.original_call is not None and module.unpatched_nn_module_call is self.our_call:
             module.unpatched_nn_module_call = self.original_call
 
+    def updated_by_hand(self):
+        """The weights of a script without an optimizer are known."""
+        if self.is_open:
+            self.stand_before_calls()
+
     def trained_parameters(self):
         found = [reference() for reference in self.optimizers]
         groups = [group for one in found if one is not None for group in getattr(one, "param_groups", [])]
-        return {id(parameter) for group in groups for parameter in group["params"]}
+        by_hand = SHARED.LOOP.by_hand.live_weights() if SHARED.LOOP.by_hand is not None else []
+        return {id(one) for one in [*by_hand, *(parameter for group in groups for parameter in group["params"])]}
 
     def is_trained(self, module):
         import torch

@@ -102,6 +102,11 @@ pub(super) fn main_script(command: &[OsString]) -> Option<PathBuf> {
     places.into_iter().map(PathBuf::from).find(|place| place.exists())
 }
 
+/// The notebook that a command runs, in place of a script.
+pub(super) fn notebook(command: &[OsString]) -> Option<&Path> {
+    command.iter().map(Path::new).find(|word| word.extension().is_some_and(|end| end == "ipynb"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,11 @@ import types
 
 NAME = "bf16-autocast"
 CLASS = "precision"
+GUARDED = True
+UNIT = 4e-3
+# Dropout draws other random numbers for another type.
+RANDOM = "other"
+SETTLE = 2
 
 
 def applies(facts):
@@ -22,17 +27,42 @@ def install(hook):
 
 
 def wrap(hook, module):
+    why_not = obstacle(module)
+    if why_not:
+        return hook.nothing(why_not)
+    enter(module)
+    hook.did(type(module).__name__, "put under bf16 autocast")
+    return None
+
+
+def on(context):
+    undo = [enter(module) for module in context.modules if obstacle(module) is None]
+    if not undo:
+        why = obstacle(context.modules[0]) if context.modules else "no trained module is called as a function"
+        raise SHARED.part("switches").NothingToSwitch(why)
+    return lambda: [one() for one in undo]
+
+
+def obstacle(module):
     import torch
 
     parameter = next(module.parameters())
     device = parameter.device.type
     # Accelerate stores the module's own forward under this name, and its wrapper may enter autocast.
     if torch.is_autocast_enabled(device) or hasattr(module, "_original_forward"):
-        return hook.nothing("it runs under autocast already")
+        return "it runs under autocast already"
     if parameter.dtype != torch.float32:
-        return hook.nothing("its parameters are not fp32")
+        return "its parameters are not fp32"
     if device == "cuda" and not torch.cuda.is_bf16_supported():
-        return hook.nothing("the device has no bf16")
+        return "the device has no bf16"
+    return None
+
+
+def enter(module):
+    """Returns the function that gives the module its own forward back."""
+    import torch
+
+    device = next(module.parameters()).device.type
     # Bound to this module: a deep copy of it, as for weight averages, gets its own.
     own = vars(module).get("forward")
     if own is not None:
@@ -46,9 +76,18 @@ def wrap(hook, module):
             result = plain(self, *arguments, **named) if original is None else original(*arguments, **named)
         return in_fp32(torch, result)
 
-    module.forward = types.MethodType(forward, module)
-    hook.did(type(module).__name__, "put under bf16 autocast")
-    return None
+    module.forward = ours = types.MethodType(forward, module)
+
+    def leave():
+        if vars(module).get("forward") is not ours:
+            raise RuntimeError(f"the forward of {type(module).__name__} was replaced while it was under autocast")
+        vars(module).pop("_headroom_forward", None)
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
+
+    return leave
 
 
 def in_fp32(torch, value):

@@ -3,10 +3,19 @@
 Compiled code draws dropout's random numbers in another order, unless HEADROOM_MEASURE_FALLBACK_RANDOM is set. A value
 selects another backend: `compile=aot_eager` traces without generating code.
 """
+import functools
+import types
 
 NAME = "compile"
 CLASS = "rounding"
 MODE = None
+# Compiled code draws its own random numbers, unless it falls back to PyTorch's.
+RANDOM = "compiled"
+# Forward and backward are compiled in the first step, other sizes in the next ones.
+SETTLE = 4
+EXCLUDES = ("compile-blocks", "compile-reduce-overhead")
+# Combinations of switches multiply the versions of code that several of them share.
+MOST_VERSIONS = 64
 
 
 def applies(facts):
@@ -39,3 +48,87 @@ def compile_modules(hook, modules, mode):
         module.compile(**options)
         hook.did(type(module).__name__, "compiled" + (f" in mode {mode}" if mode else ""))
     return None
+
+
+def on(context):
+    return compiled_on(context, NAME, list(context.modules))
+
+
+def follow(context):
+    """Another switch has changed what guards see."""
+    context.store[NAME].choose()
+
+
+def compiled_on(context, name, modules):
+    import torch._dynamo
+
+    if any(SHARED.part("facts").is_compiled(module) for module in modules):
+        raise SHARED.part("switches").NothingToSwitch("it is compiled already")
+    config = torch._dynamo.config
+    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    before = {"suppress_errors": config.suppress_errors, limit: getattr(config, limit)}
+    config.suppress_errors = True
+    setattr(config, limit, max(MOST_VERSIONS, before[limit]))
+    versions = context.store.setdefault(name, Versions(context))
+    versions.modules = modules
+    versions.choose()
+
+    def off():
+        for module in modules:
+            # The class has one, which is `None`.
+            vars(module).pop("_compiled_call_impl", None)
+        for setting, value in before.items():
+            setattr(config, setting, value)
+
+    return off
+
+
+class Versions:
+    """One compiled function per combination of the switches that guards see, each with code of its own: versions of one
+    code object share a limit, beyond which all of them run uncompiled."""
+
+    def __init__(self, context):
+        self.context = context
+        self.modules = []
+        self.by_combination = {}
+
+    def choose(self):
+        key = self.context.combination()
+        if key not in self.by_combination:
+            self.by_combination[key] = self.made(len(self.by_combination))
+        for module in self.modules:
+            module._compiled_call_impl = functools.partial(self.by_combination[key], module)
+
+    def made(self, number):
+        import torch
+
+        def run(module, *arguments, **named):
+            return module._call_impl(*arguments, **named)
+
+        code = run.__code__.replace(co_name=f"run_{number}")
+        own = types.FunctionType(code, run.__globals__, code.co_name)
+        return torch.compile(own, backend=self.counting_backend())
+
+    def counting_backend(self):
+        """The backend, with a count of the graphs that run: a fallback to eager execution leaves no other trace."""
+        import torch
+
+        context = self.context
+        if context.backend == "inductor":
+            options = {"fallback_random": True} if context.fallback_random else None
+            inner = torch._TorchCompileInductorWrapper(None, options, None)
+        else:
+            from torch._dynamo.backends.registry import lookup_backend
+
+            inner = lookup_backend(context.backend)
+
+        def backend(graph, inputs):
+            compiled = inner(graph, inputs)
+
+            def run(*arguments):
+                context.graphs_run += 1
+                return compiled(*arguments)
+
+            return run
+
+        return backend

@@ -6,6 +6,9 @@ compiling takes a fraction of the time.
 
 NAME = "compile-blocks"
 CLASS = "rounding"
+RANDOM = "compiled"
+SETTLE = 4
+EXCLUDES = ("compile", "compile-reduce-overhead")
 
 
 def applies(facts):
@@ -26,3 +29,15 @@ def compile_blocks(hook, module):
     if not blocks:
         return hook.nothing(f"{type(module).__name__} has no repeated blocks")
     return SHARED.part("remedies/compile").compile_modules(hook, blocks, None)
+
+
+def on(context):
+    facts = SHARED.part("facts")
+    found = [block for module in context.modules for blocks in facts.repeated_blocks(module) for block in blocks]
+    if not found:
+        raise SHARED.part("switches").NothingToSwitch("it has no repeated blocks")
+    return SHARED.part("remedies/compile").compiled_on(context, NAME, found)
+
+
+def follow(context):
+    context.store[NAME].choose()

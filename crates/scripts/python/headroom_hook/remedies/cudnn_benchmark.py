@@ -2,6 +2,8 @@
 
 NAME = "cudnn-benchmark"
 CLASS = "rounding"
+# The first step times the algorithms.
+SETTLE = 2
 
 
 def applies(facts):
@@ -26,3 +28,14 @@ def switch(hook, module):
         hook.said("cuDNN chooses its algorithms by timing them")
     else:
         hook.nothing("no trained module was on a CUDA device")
+
+
+def on(context):
+    import torch
+
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
+
+    def off():
+        torch.backends.cudnn.benchmark = before
+
+    return off

@@ -2,6 +2,8 @@
 
 NAME = "foreach-optimizer"
 CLASS = "same"
+ACTS_ON = "optimizer"
+EXCLUDES = ("fused-optimizer",)
 
 
 def applies(facts):
@@ -19,16 +21,45 @@ def install(hook):
 
 
 def change(hook, optimizer):
+    why_not = obstacle(optimizer)
+    if why_not:
+        return hook.nothing(why_not)
+    use_lists(optimizer)
+    hook.did(type(optimizer).__name__, "told to update lists of parameters")
+    return None
+
+
+def on(context):
+    undo = [use_lists(optimizer) for optimizer in context.optimizers if obstacle(optimizer) is None]
+    if not undo:
+        why = obstacle(context.optimizers[0]) if context.optimizers else "it has no optimizer"
+        raise SHARED.part("switches").NothingToSwitch(why)
+    return lambda: [one() for one in undo]
+
+
+def obstacle(optimizer):
     name = type(optimizer).__name__
     for group in optimizer.param_groups:
         if "foreach" not in group:
-            return hook.nothing(f"{name} has no foreach version")
+            return f"{name} has no foreach version"
         if group.get("fused"):
-            return hook.nothing(f"{name} is fused already")
+            return f"{name} is fused already"
         if group.get("differentiable") or group["foreach"]:
-            return hook.nothing(f"{name} uses foreach already, or is differentiated through")
+            return f"{name} uses foreach already, or is differentiated through"
         if group["foreach"] is None and all(parameter.is_cuda for parameter in group["params"]):
-            return hook.nothing(f"{name} uses foreach by default on CUDA")
-    for group in [*optimizer.param_groups, optimizer.defaults]:
+            return f"{name} uses foreach by default on CUDA"
+    return None
+
+
+def use_lists(optimizer):
+    """Returns the function that sets what was set before."""
+    groups = [*optimizer.param_groups, optimizer.defaults]
+    before = [(group, group.get("foreach")) for group in groups]
+    for group in groups:
         group["foreach"] = True
-    hook.did(name, "told to update lists of parameters")
+
+    def off():
+        for group, value in before:
+            group["foreach"] = value
+
+    return off

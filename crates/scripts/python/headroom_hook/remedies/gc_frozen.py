@@ -23,10 +23,31 @@ def install(hook):
 def freeze(hook):
     if not gc.isenabled():
         return hook.nothing("the script has switched garbage collection off")
-    gc.collect()
-    gc.freeze()
-    first, *others = gc.get_threshold()
-    if 0 < first < YOUNG:
-        gc.set_threshold(YOUNG, *others)
+    leave_lasting_objects_alone()
     hook.said("the garbage collector leaves lasting objects alone")
     return None
+
+
+def on(context):
+    if not gc.isenabled():
+        raise SHARED.part("switches").NothingToSwitch("the script has switched garbage collection off")
+    if gc.get_freeze_count():
+        # They could not be told from ours afterwards.
+        raise SHARED.part("switches").NothingToSwitch("the script has frozen objects itself")
+    return leave_lasting_objects_alone()
+
+
+def leave_lasting_objects_alone():
+    """Returns the function that puts the collector back."""
+    gc.collect()
+    gc.freeze()
+    before = gc.get_threshold()
+    first, *others = before
+    if 0 < first < YOUNG:
+        gc.set_threshold(YOUNG, *others)
+
+    def off():
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+    return off

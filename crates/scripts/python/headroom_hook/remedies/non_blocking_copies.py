@@ -30,9 +30,11 @@ def install(hook):
 
 
 def mark_batches(hook, module):
+    """Returns the function that leaves batches alone again."""
     iterator = module._BaseDataLoaderIter
     original = iterator.__next__
-    mark = hook.guard(lambda batch: replace_copies(hook) if mark_fresh(batch) else None)
+    undo = []
+    mark = hook.guard(lambda batch: undo.extend(replace_copies(hook)) if mark_fresh(batch) else None)
 
     @functools.wraps(original)
     def following(self):
@@ -41,6 +43,34 @@ def mark_batches(hook, module):
         return batch
 
     iterator.__next__ = following
+
+    def off():
+        if iterator.__next__ is not following:
+            raise RuntimeError("the loaders' iterator was replaced meanwhile")
+        iterator.__next__ = original
+        for one in undo:
+            one()
+
+    return off
+
+
+def on(context):
+    from torch.utils.data import dataloader
+
+    return mark_batches(Silent(), dataloader)
+
+
+class Silent:
+    """Takes a hook's place where nothing is reported."""
+
+    def guard(self, function):
+        return function
+
+    def said(self, sentence):
+        pass
+
+    def copies(self, frame):
+        pass
 
 
 def mark_fresh(batch, depth=0):
@@ -58,11 +88,11 @@ def mark_fresh(batch, depth=0):
 
 
 def replace_copies(hook):
-    """Called for the first batch in pinned memory, so that scripts without one are not affected."""
+    """Called for each batch in pinned memory, so that scripts without one are not affected. Returns what undoes it."""
     import torch
 
     if hasattr(torch.Tensor.to, FRESH):
-        return
+        return []
     original_to, original_cuda = torch.Tensor.to, torch.Tensor.cuda
 
     @functools.wraps(original_to)
@@ -86,4 +116,15 @@ def replace_copies(hook):
     # Hides the wrappers from compilers.
     to._torchdynamo_disable = cuda._torchdynamo_disable = True
     setattr(to, FRESH, True)
+    # Both are inherited: without ours, the class has none of its own.
+    own = {name: vars(torch.Tensor).get(name) for name in ("to", "cuda")}
     torch.Tensor.to, torch.Tensor.cuda = to, cuda
+
+    def put_back():
+        for name, value in own.items():
+            if value is None:
+                delattr(torch.Tensor, name)
+            else:
+                setattr(torch.Tensor, name, value)
+
+    return [put_back]

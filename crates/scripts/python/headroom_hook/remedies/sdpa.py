@@ -11,6 +11,10 @@ import textwrap
 
 NAME = "sdpa"
 CLASS = "rounding"
+GUARDED = True
+# Its dropout is drawn inside the kernel.
+RANDOM = "other"
+SETTLE = 2
 FLAG = "_headroom_weights_unused"
 # Only its author can change attention that a script writes out itself.
 NONE_TO_SWITCH = "it has no attention of transformers or of nn.MultiheadAttention that could be switched"
@@ -37,6 +41,60 @@ def install(hook):
 def change(hook, module):
     change_transformers(hook, module)
     change_multihead(hook, module)
+
+
+def on(context):
+    """Configurations are compared by content, so they are told apart by identity."""
+    configs = {id(config): config for module in context.modules for config in configs_of(module)}
+    before = [(config, config._attn_implementation) for config in configs.values()]
+    attentions = [one for module in context.modules for one in with_unused_weights(module)[0]]
+    trial = Trial()
+    for module in context.modules:
+        change_transformers(trial, module)
+    if not trial.changes and not attentions:
+        raise SHARED.part("switches").NothingToSwitch(trial.reason or NONE_TO_SWITCH)
+    from torch import nn
+
+    forward = nn.MultiheadAttention.forward
+    for attention in attentions:
+        setattr(attention, FLAG, True)
+        replace_forward(nn.MultiheadAttention)
+
+    def off():
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+        for attention in attentions:
+            delattr(attention, FLAG)
+        nn.MultiheadAttention.forward = forward
+
+    return off
+
+
+class Trial:
+    """Takes a hook's place where nothing is reported."""
+
+    def __init__(self):
+        self.changes = 0
+        self.reason = None
+
+    def did(self, thing, what):
+        self.changes += 1
+
+    def nothing(self, reason):
+        self.reason = reason
+
+
+def configs_of(module):
+    """Configurations of transformers in the module, and those that they hold."""
+    waiting = [part.config for part in module.modules() if hasattr(getattr(part, "config", None), "_attn_implementation")]
+    found = {}
+    while waiting:
+        config = waiting.pop()
+        if id(config) not in found:
+            found[id(config)] = config
+            held = [getattr(config, name, None) for name in getattr(config, "sub_configs", None) or ()]
+            waiting += [one for one in held if hasattr(one, "_attn_implementation_internal")]
+    return found.values()
 
 
 def change_transformers(hook, module):

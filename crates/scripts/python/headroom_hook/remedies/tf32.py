@@ -2,6 +2,9 @@
 
 NAME = "tf32"
 CLASS = "rounding"
+# Guards of compiled code see it, and one rounding moves a product by this share.
+GUARDED = True
+UNIT = 5e-4
 
 
 def applies(facts):
@@ -22,16 +25,33 @@ def install(hook):
 
 
 def switch(hook, module):
-    import torch
-
-    try:
-        torch.backends.cuda.matmul.allow_tf32 = True
-        torch.backends.cudnn.allow_tf32 = True
-    except RuntimeError:
-        # The script uses PyTorch's newer names, which do not mix with the older ones.
-        torch.backends.cuda.matmul.fp32_precision = "tf32"
-        torch.backends.cudnn.conv.fp32_precision = "tf32"
+    allow()
     if module is None or not next(module.parameters()).is_cuda:
         hook.nothing("no trained module was on a CUDA device")
     elif SHARED.part("facts").uses_tf32():
         hook.said("products of fp32 run in TF32")
+
+
+def on(context):
+    return allow()
+
+
+def allow():
+    """Returns the function that sets what was set before."""
+    import torch
+
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    try:
+        old = ((matmul, "allow_tf32", matmul.allow_tf32), (cudnn, "allow_tf32", cudnn.allow_tf32))
+        set_all((owner, name, True) for owner, name, _ in old)
+    except RuntimeError:
+        # The script uses PyTorch's newer names, which do not mix with the older ones.
+        owners = (matmul, cudnn.conv)
+        old = tuple((owner, "fp32_precision", owner.fp32_precision) for owner in owners)
+        set_all((owner, name, "tf32") for owner, name, _ in old)
+    return lambda: set_all(old)
+
+
+def set_all(settings):
+    for owner, name, value in settings:
+        setattr(owner, name, value)

@@ -7,6 +7,7 @@ import functools
 
 NAME = "zero-grad-none"
 CLASS = "same"
+ACTS_ON = "gradients"
 
 
 def applies(facts):
@@ -20,12 +21,40 @@ def install(hook):
 
 
 def replace(hook, owner):
+    drop(owner, lambda: hook.did("zero_grad call", "dropped gradients"))
+
+
+def on(context):
+    import torch
+
+    undo = [drop(owner) for owner in (torch.optim.Optimizer, torch.nn.Module)]
+    filled = [parameter for parameter in context.parameters() if parameter.grad is not None]
+
+    def off():
+        for one in undo:
+            one()
+        for parameter in filled:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+
+    return off
+
+
+def drop(owner, seen=lambda: None):
+    """Returns the function that puts the class's own `zero_grad` back."""
     original = owner.zero_grad
 
     @functools.wraps(original)
     def zero_grad(self, set_to_none=True):
         if not set_to_none:
-            hook.did("zero_grad call", "dropped gradients")
+            seen()
         return original(self, set_to_none=True)
 
     owner.zero_grad = zero_grad
+
+    def put_back():
+        if owner.zero_grad is not zero_grad:
+            raise RuntimeError(f"{owner.__name__}.zero_grad was replaced meanwhile")
+        owner.zero_grad = original
+
+    return put_back
