@@ -334,20 +334,25 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     let busy: i64 = steps.list.iter().map(|step| super::intervals::covered(&view.busy, step.span)).sum();
     if estimate.middle > TOO_MUCH_PROFILER && steps.share(busy) < 0.8 {
         let of_shares = [estimate.middle, estimate.high, estimate.low].map(|share| step_seconds * (1.0 - share));
-        let [middle, lower, upper] = unprofiled.estimated_seconds.unwrap_or(of_shares).map(|seconds| 1e3 * seconds);
+        let [middle, lower, upper] = unprofiled.estimated_seconds.unwrap_or(of_shares).map(brief);
         trust.note(
             Verdict::Limited,
             format!(
                 "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded, \
-                 which slows the host, so host and launch times are too long: the step of {:.1} ms takes an \
-                 estimated {middle:.1} ms without the profiler, between {lower:.1} and {upper:.1} (to be sure, \
-                 time some steps without it)",
+                 which slows the host, so host and launch times are too long: the step of {} takes an \
+                 estimated {middle} without the profiler, between {lower} and {upper} (to be sure, time some steps \
+                 without it)",
                 estimate.events_per_step,
                 estimate.functions_per_step,
-                1e3 * step_seconds,
+                brief(step_seconds),
             ),
         );
     }
+}
+
+/// `42.3 ms`, `95.0 µs`: a short step is not shown as zero.
+fn brief(seconds: f64) -> String {
+    if seconds < 1e-3 { format!("{:.1} µs", 1e6 * seconds) } else { format!("{:.1} ms", 1e3 * seconds) }
 }
 
 impl Trust {
