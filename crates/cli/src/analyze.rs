@@ -95,7 +95,8 @@ pub enum FailOn {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let thresholds = thresholds(&arguments.threshold)?;
     let traces = read_traces(&arguments.traces, arguments.packed.ratio())?;
-    let about = About { rank: arguments.rank, step_without_profiler: arguments.step_without_profiler };
+    let about =
+        About { rank: arguments.rank, step_without_profiler: arguments.step_without_profiler, ..About::default() };
     let runs = SeveralRuns::of(traces)?;
     ensure!(
         runs.traces.len() == 1 || about.step_without_profiler.is_none(),

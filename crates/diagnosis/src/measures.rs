@@ -54,6 +54,7 @@ mod rounds;
 pub mod sequences;
 pub mod shapes;
 mod shares;
+pub mod sites;
 pub mod steps;
 pub mod stops;
 pub mod synchronisation;
@@ -98,6 +99,9 @@ pub struct Measures {
     pub read_loops: read_loops::ReadLoops,
     #[serde(skip)]
     pub converted: converted::Converted,
+    /// Only if [`crate::Options::sites`] asks for them.
+    #[serde(skip)]
+    pub sites: Vec<sites::Site>,
     pub sequences: Vec<sequences::SequenceRow>,
     pub queue: queue::Queue,
     /// Attention, feed-forward and the rest, if the trace names modules.
@@ -160,6 +164,7 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         read_loops: read_loops::read_loops(view),
         converted: converted::converted(view),
         stops,
+        sites: Vec::new(),
         sequences: sequences::sequences(view),
         queue: queue::queue(view),
         model_parts: model_parts::model_parts(view),
