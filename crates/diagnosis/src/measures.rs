@@ -9,6 +9,7 @@ mod checks;
 pub mod cold;
 pub mod collectives;
 pub mod communication;
+pub mod compiled;
 pub mod constants;
 mod converted;
 pub mod copies;
@@ -104,6 +105,8 @@ pub struct Measures {
     pub sites: Vec<sites::Site>,
     pub sequences: Vec<sequences::SequenceRow>,
     pub queue: queue::Queue,
+    #[serde(skip)]
+    pub compiled: compiled::Compiled,
     /// Attention, feed-forward and the rest, if the trace names modules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_parts: Option<model_parts::ModelParts>,
@@ -167,6 +170,7 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         sites: Vec::new(),
         sequences: sequences::sequences(view),
         queue: queue::queue(view),
+        compiled: compiled::compiled(view),
         model_parts: model_parts::model_parts(view),
         counters: counters::counters(view),
     };

@@ -77,6 +77,7 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
             format!("no span has a profiler's category (found: {categories}): all are treated as host operators"),
         );
     }
+    forms(view, &mut trust);
     lost_work(view, &mut trust);
     without_operators(view, &mut trust);
     sampled(view, &mut trust);
@@ -106,6 +107,44 @@ impl Trust {
                 1e3 * without
             ));
         }
+    }
+}
+
+/// Forms of spans that are not Kineto's: what they are, and what follows from it.
+fn forms(view: &View, trust: &mut Trust) {
+    let reading = &view.trace.reading;
+    let (plain, nested) = (reading.uncategorised_spans, reading.nested_device_spans);
+    if plain > 0 {
+        trust.note(
+            Verdict::Limited,
+            format!(
+                "spans without a category ({plain}), as PyTorch wrote them before Kineto: device work is told from operators \
+                 by the names of processes"
+            ),
+        );
+    }
+    if nested > 0 {
+        trust.note(
+            Verdict::Limited,
+            format!(
+                "spans on the device inside others ({nested}): they are operators' times there, not kernels, so counts and \
+                 sums of kernels hold some time twice"
+            ),
+        );
+    }
+    if reading.begin_end_spans > 0 {
+        let spans = reading.begin_end_spans;
+        trust.notes.push(format!(
+            "spans with one event for their begin and one for their end ({spans}): an end closes the last span that is \
+             open on its thread"
+        ));
+    }
+    if reading.async_events > 0 {
+        let events = reading.async_events;
+        trust.note(
+            Verdict::Limited,
+            format!("asynchronous spans ({events} events), which no thread runs and which may overlap, are left out"),
+        );
     }
 }
 
@@ -367,5 +406,31 @@ impl Trust {
         let without = |overhead: f64| ((share - overhead) / (1.0 - overhead).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
         let middle = self.profiler_overhead_share.unwrap_or(0.0);
         (without(middle), without(self.usual_overhead_most.unwrap_or(middle)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes(events: &str) -> String {
+        let trace = headroom_trace::read_bytes(format!("[{events}]").as_bytes()).expect("is a trace");
+        trust(&View::new(&trace), Unprofiled::default()).notes.join("; ")
+    }
+
+    #[test]
+    fn forms_of_spans_that_are_not_kinetos_are_said() {
+        let old = r#"{"name":"mm","ph":"X","ts":1,"dur":9,"tid":0,"pid":"CPU functions","args":{}},
+            {"name":"mm","ph":"X","ts":3,"dur":9,"tid":0,"pid":"CUDA functions","args":{}},
+            {"name":"gemm","ph":"X","ts":4,"dur":5,"tid":0,"pid":"CUDA functions","args":{}}"#;
+        let said = notes(old);
+        assert!(said.contains("spans without a category (3)") && said.contains("inside others (1)"), "{said}");
+        let edges = r#"{"name":"mm","cat":"cpu_op","ph":"B","ts":1,"tid":1,"pid":1},{"ph":"E","ts":9,"tid":1,"pid":1}"#;
+        assert!(notes(edges).contains("one for their end (1)"), "{}", notes(edges));
+        let asynchronous = r#"{"name":"mm","cat":"cpu_op","ph":"X","ts":1,"dur":3,"tid":1,"pid":1},
+            {"name":"r","cat":"x","ph":"b","id":1,"ts":1,"tid":1,"pid":1},{"name":"r","cat":"x","ph":"e","id":1,"ts":9,"tid":1,"pid":1}"#;
+        assert!(notes(asynchronous).contains("asynchronous spans (2 events)"), "{}", notes(asynchronous));
+        let usual = r#"{"name":"mm","cat":"cpu_op","ph":"X","ts":1,"dur":3,"tid":1,"pid":1}"#;
+        assert!(!notes(usual).contains("spans"), "{}", notes(usual));
     }
 }
