@@ -12,7 +12,7 @@ use headroom_diagnosis::Analysis;
 use headroom_diagnosis::finding::Severity;
 use headroom_diagnosis::join::join;
 use headroom_diagnosis::trace_rules::Thresholds;
-use headroom_report::analyze as formats;
+use headroom_report::analyze::{self as formats, Invocation};
 use headroom_trace::{GzipRatio, Trace};
 use serde_json::json;
 
@@ -21,7 +21,10 @@ use crate::output;
 use crate::shown::{Choice, Shown};
 pub use measuring::{About, SeveralRuns, of_one_run, read_traces, thresholds};
 
-/// Find what holds a run back in a profiler's trace: findings ranked by measured cost, and a roadmap.
+/// Find what holds a run back in a profiler's trace: what sets the pace, and findings ranked by measured cost.
+///
+/// The text is one screen: a verdict, at most five findings with share, expected saving, line and remedy, and what to type
+/// next. `--verbose` adds all findings with their evidence, the roadmap, the parts of the step and tables.
 ///
 /// Traces of the ranks of one run (matched by recording, rank, number of ranks and time) are analyzed together, other traces one
 /// by one. For several runs, `--json` prints {"runs": […]}, with each entry as for a single run.
@@ -38,6 +41,9 @@ pub struct Arguments {
     source: Vec<PathBuf>,
     #[command(flatten)]
     shown: Shown<Format>,
+    /// All findings with their evidence, the roadmap, the parts of the step, operators and kernels
+    #[arg(long)]
+    verbose: bool,
     /// Exit with 1 if a finding is at least this severe
     #[arg(long, value_enum)]
     fail_on: Option<FailOn>,
@@ -89,7 +95,8 @@ pub enum FailOn {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let thresholds = thresholds(&arguments.threshold)?;
     let traces = read_traces(&arguments.traces, arguments.packed.ratio())?;
-    let about = About { rank: arguments.rank, step_without_profiler: arguments.step_without_profiler };
+    let about =
+        About { rank: arguments.rank, step_without_profiler: arguments.step_without_profiler, ..About::default() };
     let runs = SeveralRuns::of(traces)?;
     ensure!(
         runs.traces.len() == 1 || about.step_without_profiler.is_none(),
@@ -98,22 +105,33 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         runs.why.join("; ")
     );
     let analyses = runs.measured(&arguments.source, about, &thresholds)?;
-    print(&analyses, &runs.why, arguments.shown.format())?;
+    let asked = Invocation {
+        traces: as_typed(&arguments.traces),
+        has_source: !arguments.source.is_empty(),
+        is_verbose: arguments.verbose,
+    };
+    print(&analyses, &runs.why, arguments.shown.format(), &asked)?;
     Ok(exit_code(&analyses, arguments.fail_on))
 }
 
 /// Prints one analysis as it is, or several in turn with the differences between their runs.
-pub fn print(analyses: &[Analysis], why: &[String], format: Format) -> Result<()> {
+pub fn print(analyses: &[Analysis], why: &[String], format: Format, asked: &Invocation) -> Result<()> {
+    let text = |analysis: &Analysis| match asked.is_verbose {
+        true => formats::everything(analysis),
+        false => formats::answer(analysis),
+    };
     if let [analysis] = analyses {
-        let shown = show(analysis, format);
-        return Ok(if format == Format::Text { output::text(&shown) } else { output::result(&shown) }?);
+        return Ok(match format {
+            Format::Text => output::text(&(text(analysis) + &formats::next_steps(analysis, asked))),
+            _ => output::result(&show(analysis, format)),
+        }?);
     }
     let count = analyses.len();
     let why = why.join("; ");
     match format {
         Format::Text => {
             output::text(&format!("{count} runs, each analyzed on its own: {why}\n"))?;
-            analyses.iter().try_for_each(|analysis| output::text(&format!("\n{}", formats::text(analysis))))?;
+            analyses.iter().try_for_each(|analysis| output::text(&format!("\n{}", text(analysis))))?;
         }
         Format::Markdown => {
             output::result(&format!("{count} runs, each analyzed on its own: {why}\n"))?;
@@ -129,6 +147,16 @@ pub fn print(analyses: &[Analysis], why: &[String], format: Format) -> Result<()
         ),
     }
     Ok(())
+}
+
+/// Paths as a shell takes them.
+pub fn as_typed(paths: &[PathBuf]) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+=,@%:".contains(letter);
+    let quoted = |path: &PathBuf| match path.to_string_lossy() {
+        plain if !plain.is_empty() && plain.chars().all(is_plain) => plain.into_owned(),
+        other => format!("'{}'", other.replace('\'', "'\\''")),
+    };
+    paths.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// Reads and measures the traces, and joins the findings with the source.
@@ -164,7 +192,7 @@ pub fn join_with_source(analysis: &mut Analysis, source: &[PathBuf]) -> Result<(
 
 pub fn show(analysis: &Analysis, format: Format) -> String {
     match format {
-        Format::Text => formats::text(analysis),
+        Format::Text => formats::answer(analysis),
         Format::Json => formats::json(analysis),
         Format::Markdown => formats::markdown(analysis),
         Format::Html => formats::html(analysis),

@@ -13,6 +13,9 @@ use crate::{analyze, output};
 
 /// Compare two traces, or the traces in two folders: steps, operators, kernels, memory, resolved and new findings.
 ///
+/// The traces are aligned by structure: operators at the sizes of their inputs and their place in the script. The largest
+/// growth comes first. Figures that a trace distorts or does not record are not compared.
+///
 /// A limit is broken if the whole 95% interval of a change lies beyond it, kept if the whole interval lies within it, and
 /// undecided otherwise. Counts (memory, kernels, launches) have no interval and are compared directly.
 #[derive(clap::Args)]

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail};
 use headroom_record::atomic::FileError;
 use headroom_record::timestamp::utc_iso;
+use headroom_report::analyze::Invocation;
 use headroom_scripts::hook;
 use headroom_scripts::recording::{Note, read_notes};
 use headroom_trace::GzipRatio;
@@ -129,6 +130,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if traces.is_empty() {
         return Err(no_trace(&notes, &arguments, &program, status));
     }
+    let recorded = analyze::as_typed(std::slice::from_ref(&folder.path));
     folder.keep_if(true, &traces);
     for trace in &traces {
         output::note(&format!("recorded {}", trace.display()));
@@ -139,7 +141,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     // The traces' headers hold the true step time, so that `analyze` on the folder gives the same result.
     let runs = SeveralRuns::of(read_traces(&traces, GzipRatio::Usual)?)?;
     let analyses = runs.measured(&arguments.source, About::default(), &analyze::thresholds(&[])?)?;
-    analyze::print(&analyses, &runs.why, arguments.shown.format())?;
+    let typed = Invocation { traces: recorded, has_source: !arguments.source.is_empty(), is_verbose: false };
+    analyze::print(&analyses, &runs.why, arguments.shown.format(), &typed)?;
     match status.success() {
         true => Ok(ExitCode::SUCCESS),
         false => Err(RunFailed(format!(

@@ -63,7 +63,8 @@ fn figures_that_a_broken_trace_spoils_are_withheld() {
     assert!(value["measures"]["breakdown"].is_null());
     let shown = headroom(&["analyze", &path.to_string_lossy()]).stdout;
     let shown = String::from_utf8_lossy(&shown);
-    assert!(shown.contains("cannot be trusted") && shown.contains("withheld"), "{shown}");
+    assert!(shown.contains("cannot be trusted") && shown.contains("Withheld: "), "{shown}");
+    assert!(shown.contains("does not show what sets the pace"), "{shown}");
 }
 
 #[test]
@@ -75,6 +76,21 @@ fn a_gate_on_severity_and_one_on_change_exit_with_1() {
     assert_eq!(code(&["compare", &fixed, &slow, "--fail-if", "kernels>5%"]), Some(1));
     assert_eq!(code(&["compare", &fixed, &slow, "--fail-if", "step>5%"]), Some(0));
     assert_eq!(code(&["compare", &fixed, &slow, "--fail-if", "speed>5%"]), Some(2));
+}
+
+#[test]
+fn the_text_ends_with_commands_that_can_be_typed() {
+    let output = headroom(&["analyze", &path_of("slow")]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let next: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("  headroom ")).collect();
+    assert!(next.iter().any(|command| command.starts_with("explain TR103")), "{shown}");
+    let verbose = next.iter().find(|command| command.contains("--verbose")).expect("is offered");
+    let words: Vec<&str> = verbose.split(' ').collect();
+    let all = String::from_utf8_lossy(&headroom(&words).stdout).into_owned();
+    for part in ["More notes on the trace:", "Roadmap", "host/step", "launched by", "critical path"] {
+        assert!(all.contains(part) && !shown.contains(part), "{part}\n{all}");
+    }
+    assert!(!all.contains("--verbose "), "is not offered again\n{all}");
 }
 
 #[test]
@@ -172,8 +188,8 @@ fn the_roadmap_never_claims_more_beyond_the_others_than_alone() {
             let share = |key: &str| item[key].as_f64().expect("a share");
             assert!(share("additional_share") <= share("alone_share") + 1e-12, "{name}: {item}");
         }
-        let shown = headroom(&["analyze", &path_of(name)]).stdout;
-        assert!(!String::from_utf8_lossy(&shown).contains("effort Medium"));
+        let shown = headroom(&["analyze", &path_of(name), "--verbose"]).stdout;
+        assert!(!String::from_utf8_lossy(&shown).contains("Medium"));
     }
 }
 
@@ -193,7 +209,7 @@ fn a_trace_of_the_host_has_no_column_for_a_device() {
         .collect();
     std::fs::write(&path, format!(r#"{{"traceEvents": [{}]}}"#, events.join(","))).expect("written");
     for format in ["text", "markdown", "html"] {
-        let shown = headroom(&["analyze", &path.to_string_lossy(), "--format", format]).stdout;
+        let shown = headroom(&["analyze", &path.to_string_lossy(), "--verbose", "--format", format]).stdout;
         let shown = String::from_utf8_lossy(&shown).into_owned();
         assert!(shown.contains("aten::mm"), "{shown}");
         assert!(!shown.contains("device/step") && !shown.contains("device a step"), "{shown}");
@@ -260,7 +276,7 @@ fn a_packed_trace_beyond_the_usual_ratio_wants_a_flag() {
 fn traces_of_jax_are_analyzed_as_others_are() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/tests/data");
     let text = |name: &str| {
-        let output = headroom(&["analyze", &folder.join(name).to_string_lossy()]);
+        let output = headroom(&["analyze", &folder.join(name).to_string_lossy(), "--verbose"]);
         assert!(output.status.success(), "{name}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::measures::calls::Calls;
 use crate::measures::launches::launches;
 use crate::measures::ranks::{Ranks, dated, largest_job, ranks};
+use crate::measures::sites::sites;
 use crate::measures::steps::Steps;
 use crate::measures::trust::{Trust, Unprofiled};
 use crate::measures::view::View;
@@ -48,6 +49,8 @@ pub struct TraceSummary {
 pub struct Options {
     pub thresholds: Thresholds,
     pub unprofiled: Unprofiled,
+    /// Whether to sum time by site, which only a comparison needs.
+    pub sites: bool,
 }
 
 /// If the device is busy for more of the step than this, the host time spent on recording does not slow the step.
@@ -91,6 +94,9 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
     if played.is_some() {
         let launches = launches(recorded);
         measures.launches.recorded_call_micros_median = (launches.count > 0).then_some(launches.call_micros_median);
+    }
+    if options.sites {
+        measures.sites = sites(view);
     }
     let skipped = traces.iter().flat_map(|trace| &trace.reading.skipped_files);
     trust.notes.extend(skipped.map(|file| format!("not read: {file}")));

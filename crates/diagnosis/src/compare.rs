@@ -1,6 +1,8 @@
 //! Compares two analyses: what changed, how certain that is, and whether it exceeds a limit.
 
+mod alignment;
 mod change;
+mod findings;
 mod limit;
 
 use std::collections::BTreeMap;
@@ -10,7 +12,10 @@ use headroom_record::statistics::{Interval, MISSED, StepStatistics, ratio_of, tr
 use crate::analysis::Analysis;
 use crate::measures::per_step::PerStep;
 use crate::retiming::TrueStep;
+use alignment::aligned;
+pub use alignment::{SiteChange, Status};
 pub use change::{Answer, Change, Comparison, Judged, StepChange, Unit};
+use findings::finding_changes;
 pub use limit::{Limit, LimitError, NoSuchOperator};
 
 const MOST_ROWS: usize = 20;
@@ -18,24 +23,34 @@ const MOST_ROWS: usize = 20;
 const STEPS_OF_A_MEDIAN: usize = 6;
 
 pub fn compare(before: &Analysis, after: &Analysis) -> Comparison {
+    let Figures { rows: figures, withheld, one_sided, notes: missing } = figures(before, after);
     let notes = [before, after].into_iter().flat_map(|analysis| {
         analysis.trust.notes.iter().map(|note| format!("{}: {note}", analysis.trace.name)).collect::<Vec<_>>()
     });
-    let notes = differences(before, after).into_iter().chain(notes);
-    let every_operator = with_intervals(changes(&operators(before), &operators(after)), before, after);
+    let notes = differences(before, after).into_iter().chain(missing).chain(notes);
+    let are_withheld = |what: &str| [before, after].iter().any(|side| side.trust.withheld.contains(&what));
+    let every_operator = match are_withheld("operators") {
+        true => Vec::new(),
+        false => with_intervals(changes(&operators(before), &operators(after)), before, after),
+    };
+    let findings = finding_changes(before, after);
     Comparison {
         before: before.trace.name.clone(),
         after: after.trace.name.clone(),
         step: timed_change(&before.true_step, &after.true_step)
             .unwrap_or_else(|| step_change(&step_seconds(before), &step_seconds(after))),
-        figures: figures(before, after),
+        figures,
         operators: shown(every_operator.clone()),
         kernels: shown(changes(&kernels(before), &kernels(after))),
-        findings_gone: missing(before, after),
-        findings_new: missing(after, before),
+        changes: if are_withheld("operators") { Vec::new() } else { aligned(before, after) },
+        findings_gone: findings.gone,
+        findings_new: findings.new,
+        findings_grown: findings.grown,
+        withheld,
         notes: notes.collect(),
         gates: vec![],
         every_operator,
+        one_sided,
     }
 }
 
@@ -121,46 +136,121 @@ fn relative_interval(before: &[f64], after: &[f64], stated: f64) -> Option<[f64;
     Some([(low / middle).min(stated), (high / middle).max(stated)].map(|end| end.max(-1.0)))
 }
 
-fn figures(before: &Analysis, after: &Analysis) -> Vec<Change> {
-    type Figure = (&'static str, Unit, fn(&Analysis) -> f64, Option<fn(&Analysis) -> Vec<f64>>);
-    let figures: [Figure; 6] = [
-        (
-            "busy share",
-            Unit::Share,
-            |analysis| analysis.measures.breakdown.busy_share,
-            Some(|analysis| each(analysis, |step| step.busy_seconds / step.seconds.max(f64::MIN_POSITIVE))),
-        ),
-        (
-            "kernels per step",
-            Unit::Count,
-            |analysis| analysis.measures.kernels.per_step,
-            Some(|analysis| each(analysis, |step| step.kernels as f64)),
-        ),
-        ("launches per step", Unit::Count, |analysis| analysis.measures.launches.per_step, None),
-        (
-            "device seconds per step",
-            Unit::Seconds,
-            |analysis| analysis.measures.operators.device_self_seconds / analysis.steps.count(),
-            Some(device_seconds),
-        ),
-        (
-            "idle seconds per step",
-            Unit::Seconds,
-            |analysis| analysis.measures.breakdown.idle.total_seconds / analysis.steps.count(),
-            Some(|analysis| each(analysis, |step| step.seconds - step.busy_seconds)),
-        ),
-        ("peak memory bytes", Unit::Bytes, |analysis| analysis.measures.memory.peak_bytes as f64, None),
-    ];
-    let row = |(name, unit, of, each): Figure| {
-        let steps = |analysis: &Analysis| each.map(|each| each(analysis)).unwrap_or_default();
-        // Where work runs on the host, steps have no busy time of their own.
-        let on_device = before.measures.per_step.iter().chain(&after.measures.per_step).all(|step| step.kernels > 0);
-        let row = change(name, unit, of(before), of(after));
-        let interval = row.relative.and_then(|stated| relative_interval(&steps(before), &steps(after), stated));
-        Change { interval: interval.filter(|_| on_device), ..row }
-    };
-    // A figure that neither side has (kernels on a host) is left out.
-    figures.into_iter().map(row).filter(|row| row.before != 0.0 || row.after != 0.0).collect()
+/// Whether a trace has a figure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Yes,
+    NotRecorded,
+    Withheld,
+}
+
+struct Figure {
+    name: &'static str,
+    unit: Unit,
+    of: fn(&Analysis) -> f64,
+    of_each_step: Option<fn(&Analysis) -> Vec<f64>>,
+    is_known: fn(&Analysis) -> Known,
+}
+
+const FIGURES: [Figure; 6] = [
+    Figure {
+        name: "busy share",
+        unit: Unit::Share,
+        of: |analysis| analysis.measures.breakdown.busy_share,
+        of_each_step: Some(|analysis| each(analysis, |step| step.busy_seconds / step.seconds.max(f64::MIN_POSITIVE))),
+        is_known: idle_is_known,
+    },
+    Figure {
+        name: "kernels per step",
+        unit: Unit::Count,
+        of: |analysis| analysis.measures.kernels.per_step,
+        of_each_step: Some(|analysis| each(analysis, |step| step.kernels as f64)),
+        is_known: device_is_known,
+    },
+    Figure {
+        name: "launches per step",
+        unit: Unit::Count,
+        of: |analysis| analysis.measures.launches.per_step,
+        of_each_step: None,
+        is_known: device_is_known,
+    },
+    Figure {
+        name: "device seconds per step",
+        unit: Unit::Seconds,
+        of: |analysis| analysis.measures.operators.device_self_seconds / analysis.steps.count(),
+        of_each_step: Some(device_seconds),
+        is_known: device_is_known,
+    },
+    Figure {
+        name: "idle seconds per step",
+        unit: Unit::Seconds,
+        of: |analysis| analysis.measures.breakdown.idle.total_seconds / analysis.steps.count(),
+        of_each_step: Some(|analysis| each(analysis, |step| step.seconds - step.busy_seconds)),
+        is_known: idle_is_known,
+    },
+    Figure {
+        name: "peak memory bytes",
+        unit: Unit::Bytes,
+        of: |analysis| analysis.measures.memory.peak_bytes as f64,
+        of_each_step: None,
+        is_known: |analysis| if analysis.measures.memory.peak_bytes > 0 { Known::Yes } else { Known::NotRecorded },
+    },
+];
+
+fn idle_is_known(analysis: &Analysis) -> Known {
+    let withheld = &analysis.trust.withheld;
+    if withheld.iter().any(|figure| matches!(*figure, "idle" | "breakdown")) { Known::Withheld } else { Known::Yes }
+}
+
+fn device_is_known(analysis: &Analysis) -> Known {
+    if analysis.measures.kernels.count > 0 { Known::Yes } else { Known::NotRecorded }
+}
+
+#[derive(Default)]
+struct Figures {
+    rows: Vec<Change>,
+    withheld: Vec<&'static str>,
+    one_sided: Vec<&'static str>,
+    notes: Vec<String>,
+}
+
+fn figures(before: &Analysis, after: &Analysis) -> Figures {
+    let mut found = Figures::default();
+    // Where work runs on the host, steps have no busy time of their own.
+    let on_device = before.measures.per_step.iter().chain(&after.measures.per_step).all(|step| step.kernels > 0);
+    for figure in &FIGURES {
+        let name = figure.name;
+        let readable = name.trim_end_matches(" bytes").replace(" seconds", " time");
+        match ((figure.is_known)(before), (figure.is_known)(after)) {
+            (Known::Withheld, _) | (_, Known::Withheld) => {
+                found.withheld.push(name);
+                continue;
+            }
+            (Known::NotRecorded, Known::NotRecorded) => continue,
+            (Known::NotRecorded, _) => {
+                found.notes.push(format!("{readable} is recorded only after, so it is not compared"))
+            }
+            (_, Known::NotRecorded) => {
+                found.notes.push(format!("{readable} is recorded only before, so it is not compared"))
+            }
+            (Known::Yes, Known::Yes) => {
+                let row = change(name, figure.unit, (figure.of)(before), (figure.of)(after));
+                let [left, right] =
+                    [before, after].map(|side| figure.of_each_step.map(|each| each(side)).unwrap_or_default());
+                let interval = row.relative.and_then(|stated| relative_interval(&left, &right, stated));
+                // A figure that is zero on both sides says nothing.
+                if row.before != 0.0 || row.after != 0.0 {
+                    found.rows.push(Change { interval: interval.filter(|_| on_device), ..row });
+                }
+                continue;
+            }
+        }
+        found.one_sided.push(name);
+    }
+    if !found.withheld.is_empty() {
+        found.notes.push(format!("withheld, because a trace does not show it: {}", found.withheld.join(", ")));
+    }
+    found
 }
 
 fn each(analysis: &Analysis, of: impl Fn(&PerStep) -> f64) -> Vec<f64> {
@@ -231,17 +321,6 @@ fn seconds_by_step(analysis: &Analysis) -> BTreeMap<&str, &[f64]> {
         (row.name.as_str(), seconds.as_slice())
     })
     .collect()
-}
-
-/// Findings of `one` that `other` lacks, by code and the message's subject.
-fn missing(one: &Analysis, other: &Analysis) -> Vec<String> {
-    let key = |finding: &crate::trace_rules::TraceFinding| {
-        let subject = finding.message.split(['`']).nth(1).unwrap_or_default().to_string();
-        (finding.code, subject)
-    };
-    let theirs: Vec<_> = other.findings.iter().map(key).collect();
-    let gone = one.findings.iter().filter(|finding| !theirs.contains(&key(finding)));
-    gone.map(|finding| format!("{} {}: {}", finding.code, finding.name, finding.message)).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod checks;
 pub mod cold;
 pub mod collectives;
 pub mod communication;
+pub mod compiled;
 pub mod constants;
 mod converted;
 pub mod copies;
@@ -54,6 +55,7 @@ mod rounds;
 pub mod sequences;
 pub mod shapes;
 mod shares;
+pub mod sites;
 pub mod steps;
 pub mod stops;
 pub mod synchronisation;
@@ -98,8 +100,13 @@ pub struct Measures {
     pub read_loops: read_loops::ReadLoops,
     #[serde(skip)]
     pub converted: converted::Converted,
+    /// Only if [`crate::Options::sites`] asks for them.
+    #[serde(skip)]
+    pub sites: Vec<sites::Site>,
     pub sequences: Vec<sequences::SequenceRow>,
     pub queue: queue::Queue,
+    #[serde(skip)]
+    pub compiled: compiled::Compiled,
     /// Attention, feed-forward and the rest, if the trace names modules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_parts: Option<model_parts::ModelParts>,
@@ -160,8 +167,10 @@ pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (T
         read_loops: read_loops::read_loops(view),
         converted: converted::converted(view),
         stops,
+        sites: Vec::new(),
         sequences: sequences::sequences(view),
         queue: queue::queue(view),
+        compiled: compiled::compiled(view),
         model_parts: model_parts::model_parts(view),
         counters: counters::counters(view),
     };

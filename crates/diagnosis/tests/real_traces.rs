@@ -70,7 +70,7 @@ fn tiny_llama_is_bound_by_launches_under_a_profiler_that_nearly_doubles_the_host
     assert_near(analysis.measures.breakdown.busy_share, 0.0500, 0.0005);
     let overhead = analysis.trust.profiler_overhead_share.expect("is estimated");
     assert!(1.0 / (1.0 - overhead) > 1.7, "{overhead}");
-    let note = "the step of 42.3 ms takes an estimated 20.0 ms without the profiler, between 10.2 and 33.5";
+    let note = "the step of 42.3 ms takes an estimated 20.0 ms without the profiler, between 10.2 ms and 33.5 ms";
     assert!(analysis.trust.notes[0].contains(note), "{:?}", analysis.trust.notes);
     assert_near(analysis.true_step.seconds, 0.0200, 5e-5);
     // Version 1 executes 5,892,997,120 FLOPs forward, and twice that backward.

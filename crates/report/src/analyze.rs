@@ -1,5 +1,6 @@
 //! Reports on a trace: text for the terminal, Markdown for a file, JSON for programs.
 
+mod answer;
 mod counters;
 pub(crate) mod facts;
 mod html;
@@ -7,6 +8,7 @@ mod markdown;
 mod queue;
 pub(crate) mod ranks;
 mod text;
+mod verdict;
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::finding::Effort;
@@ -14,15 +16,16 @@ use headroom_diagnosis::measures::trust::Verdict;
 use headroom_diagnosis::roadmap::RoadmapItem;
 use headroom_diagnosis::trace_rules::TraceFinding;
 
-use crate::numbers::grouped;
+use crate::numbers::{counted, grouped};
 use crate::table::Table;
 use crate::targets;
 
+pub use answer::{Invocation, answer, next_steps};
 pub use html::html;
 pub(crate) use html::page;
 pub(crate) use markdown::findings_section as findings_markdown;
 pub use markdown::markdown;
-pub use text::text;
+pub use text::everything;
 
 /// The analysis as one JSON object. Figures that the trace makes unreliable are `null`.
 pub fn json(analysis: &Analysis) -> String {
@@ -153,8 +156,13 @@ fn roadmap_table(analysis: &Analysis) -> Table {
         let (number, name) = ((number + 1).to_string(), format!("{} {}", item.code, item.name));
         vec![number, name, expected, alone, additional, effort(item.effort).into(), item.advice.clone()]
     };
-    let head = vec!["", "what", "expected", "at most", "beyond those above", "effort", "do"];
+    let head = vec!["", "fix", "saves alone", "at most", "after those above, at most", "effort", "do"];
     Table { head, rows: analysis.roadmap.items.iter().enumerate().map(row).collect() }
+}
+
+/// `1 step`, `3 steps`.
+pub(crate) fn counted_steps(analysis: &Analysis) -> String {
+    counted(analysis.steps.list.len(), "step")
 }
 
 /// The total of all roadmap rows, in a sentence.
@@ -219,6 +227,6 @@ pub(crate) fn how_steps_were_found(analysis: &Analysis) -> &'static str {
             "by the optimizer's spans, because there are no marks, measured on the device's timeline"
         }
         (FoundBy::Period, _) => "by the period of the work, because there are no marks and no optimizer spans",
-        (FoundBy::WholeTrace, _) => "none found: the whole trace is taken as one window",
+        (FoundBy::WholeTrace, _) => "no steps were found: the whole trace is one window",
     }
 }

@@ -3,9 +3,11 @@
 use crate::numbers::seconds;
 use headroom_diagnosis::Analysis;
 use headroom_record::operators::PlaceStats;
+use headroom_trace::run::Timing;
 
-const NOTE: &str = "Target: the time that would stay with the named passes, which are not applied yet, else at the machine's \
-    roof. It is a bound, not a promise.";
+const WITH_PASSES: &str = "Target: the time that would stay with the named passes, which are not applied yet, else at the \
+    machine's roof. It is a bound, not a promise.";
+const ROOF_ALONE: &str = "Target: the time at the machine's roof. It is a bound, not a promise.";
 
 /// Explains why two columns are equal on a CPU.
 const ON_A_CPU: &str = "On a CPU device time is the CPU's own, so host time is the same.";
@@ -16,9 +18,12 @@ const NAMED: usize = 2;
 /// Operators that reached this share of their target have nothing more to gain.
 const REACHED: f64 = 0.98;
 
-/// The note below a table of operators; `on_device` says that the times are a device's, not a CPU's.
-pub fn note(on_device: bool) -> String {
-    if on_device { NOTE.into() } else { format!("{NOTE} {ON_A_CPU}") }
+/// The note below a table of operators.
+pub fn note(analysis: &Analysis) -> String {
+    let mut places = analysis.run.iter().flat_map(|run| &run.operator_analysis.by_place);
+    let about = if places.any(|place| !place.target_passes.is_empty()) { WITH_PASSES } else { ROOF_ALONE };
+    let on_a_cpu = analysis.run.as_ref().is_some_and(|run| run.header.timing == Timing::HostClock);
+    if on_a_cpu { format!("{about} {ON_A_CPU}") } else { about.into() }
 }
 
 pub fn of_place(place: &PlaceStats) -> String {

@@ -6,15 +6,20 @@ pub const WIDTH: usize = 120;
 /// Breaks a text at spaces so that no line is wider than [`WIDTH`]; `indent` stands before every line. A word that is
 /// longer than a line stays whole.
 pub fn wrapped(text: &str, indent: &str) -> String {
+    wrapped_at(text, WIDTH, indent, indent)
+}
+
+/// The same for `width` columns; `first` stands before the first line, `below` before the others.
+pub fn wrapped_at(text: &str, width: usize, first: &str, below: &str) -> String {
     let mut out = String::new();
     for paragraph in text.lines() {
-        let mut line = String::from(indent);
+        let mut line = String::from(if out.is_empty() { first } else { below });
         let mut is_empty = true;
         for word in paragraph.split_whitespace() {
-            if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
                 out += &line;
                 out.push('\n');
-                line = String::from(indent);
+                line = String::from(below);
                 is_empty = true;
             }
             if !is_empty {
@@ -42,5 +47,6 @@ mod tests {
         let long = "x".repeat(2 * WIDTH);
         assert_eq!(wrapped(&format!("a {long} b"), ""), format!("a\n{long}\nb\n"));
         assert_eq!(wrapped("one\ntwo", "> "), "> one\n> two\n");
+        assert_eq!(wrapped_at("one two three", 8, "→ ", "  "), "→ one\n  two\n  three\n");
     }
 }

@@ -116,8 +116,12 @@ fn read_and_show(bytes: &[u8]) -> bool {
     let analysis = analyze(&[trace], &Options::default()).expect("there is a trace");
     let busy = analysis.measures.breakdown.busy_share;
     assert!((0.0..=1.0).contains(&busy), "busy for {busy}");
-    let shown =
-        [report::analyze::text(&analysis), report::analyze::markdown(&analysis), report::analyze::html(&analysis)];
+    let shown = [
+        report::analyze::answer(&analysis),
+        report::analyze::everything(&analysis),
+        report::analyze::markdown(&analysis),
+        report::analyze::html(&analysis),
+    ];
     // A name may contain anything; a figure must be a number.
     let said = bytes.windows(3).any(|three| three == b"NaN");
     for text in &shown[..2] {

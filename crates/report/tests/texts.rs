@@ -32,7 +32,14 @@ const CPU_TRACE: &str = "cpu-nano-v2/trace_step_4_6.json.gz";
 
 #[test]
 fn analyze_of_a_gpu() {
-    assert_snapshot!(report::analyze::text(&analysis(GPU_TRACE)));
+    let analysis = analysis(GPU_TRACE);
+    let typed = report::analyze::Invocation { traces: "trace_step_17_18.json.gz".into(), ..Default::default() };
+    assert_snapshot!(report::analyze::answer(&analysis) + &report::analyze::next_steps(&analysis, &typed));
+}
+
+#[test]
+fn analyze_verbose_of_a_gpu() {
+    assert_snapshot!(report::analyze::everything(&analysis(GPU_TRACE)));
 }
 
 #[test]

@@ -84,6 +84,18 @@ pub struct Reading {
     /// Categories of a file that uses none of a profiler's: its spans count as host operators.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign_categories: Vec<String>,
+    /// Spans without a category, as PyTorch's profiler before Kineto writes them. JAX's are not counted.
+    #[serde(skip)]
+    pub uncategorised_spans: u64,
+    /// Those on a device that lie inside another one: operators' times on the device, not kernels.
+    #[serde(skip)]
+    pub nested_device_spans: u64,
+    /// Spans with one event for their begin and one for their end.
+    #[serde(skip)]
+    pub begin_end_spans: u64,
+    /// Events of asynchronous spans. They belong to no thread and may overlap, so they are left out.
+    #[serde(skip)]
+    pub async_events: u64,
     /// Whether XLA ran the work: the trace comes from JAX's profiler.
     #[serde(skip)]
     pub is_of_xla: bool,

@@ -16,6 +16,8 @@ pub struct About {
     pub rank: Option<u32>,
     /// Milliseconds.
     pub step_without_profiler: Option<f64>,
+    /// Whether the analysis is one side of a comparison.
+    pub is_compared: bool,
 }
 
 pub fn read_traces(paths: &[PathBuf], ratio: GzipRatio) -> Result<Vec<Trace>> {
@@ -74,13 +76,13 @@ pub fn one_run(traces: Vec<Trace>, of: &str) -> Result<Vec<Trace>> {
 /// The analysis of a trace or a folder whose traces all come from one run.
 pub fn of_one_run(path: &Path, ratio: GzipRatio) -> Result<Analysis> {
     let traces = one_run(read_traces(&[path.to_path_buf()], ratio)?, &path.display().to_string())?;
-    measured(&traces, About::default(), thresholds(&[])?)
+    measured(&traces, About { is_compared: true, ..About::default() }, thresholds(&[])?)
 }
 
 pub fn measured(traces: &[Trace], about: About, thresholds: Thresholds) -> Result<Analysis> {
     let step_seconds = about.step_without_profiler.map(|milliseconds| milliseconds / 1e3);
     let unprofiled = Unprofiled { step_seconds, ..Unprofiled::default() };
-    let options = Options { unprofiled, thresholds };
+    let options = Options { unprofiled, thresholds, sites: about.is_compared };
     let Some(analysis) = analyze_rank(traces, about.rank, &options) else {
         bail!("no trace to analyze");
     };

@@ -88,6 +88,6 @@ fn what_a_trace_is_named_gives_a_terminal_no_orders() {
     let place = Place::new();
     let event = r#"[{"ph":"X","cat":"cpu_op","name":"red \u001b[31m op","pid":1,"tid":1,"ts":1,"dur":9}]"#;
     place.write("trace.json", event);
-    let shown = place.succeeds("analyze trace.json --color always").stdout;
+    let shown = place.succeeds("analyze trace.json --verbose --color always").stdout;
     assert!(shown.contains(r"\u001b[31m") && !shown.contains("\u{1b}[31m op"), "{shown:?}");
 }

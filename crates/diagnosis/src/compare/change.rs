@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::alignment::SiteChange;
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     pub before: String,
@@ -12,8 +14,15 @@ pub struct Comparison {
     /// Self time per step (device, otherwise host) by operator, and kernel time; the largest change first.
     pub operators: Vec<Change>,
     pub kernels: Vec<Change>,
+    /// Operators at their sizes and places, functions and kernels: what grew, the largest growth first, then what
+    /// shrank.
+    pub changes: Vec<SiteChange>,
     pub findings_gone: Vec<String>,
     pub findings_new: Vec<String>,
+    /// Findings whose time per step grew, the largest growth first; also those that are no longer reported.
+    pub findings_grown: Vec<String>,
+    /// Figures that a trace distorts, so that they are not compared.
+    pub withheld: Vec<&'static str>,
     /// Caveats about the traces.
     pub notes: Vec<String>,
     /// The result of each limit of `--fail-if`.
@@ -21,6 +30,9 @@ pub struct Comparison {
     /// Changes of all operators, including those too small to show.
     #[serde(skip)]
     pub(super) every_operator: Vec<Change>,
+    /// Figures that only one of the traces records.
+    #[serde(skip)]
+    pub(super) one_sided: Vec<&'static str>,
 }
 
 #[derive(Clone, Debug, Serialize)]

@@ -80,8 +80,13 @@ impl Limit {
             });
         }
         let long = FIGURES.iter().find(|(short, _)| *short == self.figure).map(|(_, long)| *long);
+        let is_in = |list: &[&'static str]| list.iter().any(|name| Some(*name) == long);
         let Some(row) = comparison.figures.iter().find(|row| Some(row.name.as_str()) == long) else {
-            return Ok(self.open("neither trace has this figure"));
+            return Ok(self.open(match () {
+                () if is_in(&comparison.withheld) => "withheld: a trace does not show it",
+                () if is_in(&comparison.one_sided) => "one of the traces does not record it",
+                () => "neither trace has this figure",
+            }));
         };
         Ok(match row.relative {
             None => self.grown_from_nothing(),
@@ -167,8 +172,12 @@ mod tests {
             ],
             operators: vec![],
             kernels: vec![],
+            changes: vec![],
             findings_gone: vec![],
             findings_new: vec![],
+            findings_grown: vec![],
+            withheld: vec![],
+            one_sided: vec![],
             notes: vec![],
             gates: vec![],
             every_operator: vec![

@@ -34,7 +34,8 @@ impl Kind {
             Kind::ReduceScatter
         } else if has("allgather") {
             Kind::AllGather
-        } else if has("alltoall") || has("deepep") {
+        } else if has("alltoall") || has("a2a") || EXPERT_PARALLEL.iter().any(|part| has(&part.replace(['_', ':'], "")))
+        {
             Kind::AllToAll
         } else if has("broadcast") {
             Kind::Broadcast
@@ -77,8 +78,23 @@ impl Kind {
     }
 }
 
-/// Whether a kernel moves data between ranks: NCCL, RCCL, oneCCL, symmetric memory, DeepEP, all-reduces of inference
-/// engines.
+/// Libraries that send tokens to their experts and back: DeepEP and its hybrid form, Perplexity's kernels, TensorRT-LLM's
+/// and FlashInfer's exchanges over NVLink, Mooncake, UCCL, MORI on AMD.
+const EXPERT_PARALLEL: [&str; 10] = [
+    "deep_ep",
+    "hybrid_ep",
+    "pplx_",
+    "pplx::",
+    "moe_a2a",
+    "moea2a",
+    "moecomm",
+    "mooncake::",
+    "epdispatch",
+    "epcombine",
+];
+
+/// Whether a kernel moves data between ranks: NCCL, RCCL, oneCCL, symmetric memory, expert parallelism, all-reduces of
+/// inference engines.
 pub fn is_communication(kernel: &str) -> bool {
     // Template arguments and function parameters say what a kernel works on, not what it does.
     let named = kernel.replace("(anonymous namespace)::", "");
@@ -86,7 +102,7 @@ pub fn is_communication(kernel: &str) -> bool {
     let libraries = ["nccl", "rccl", "msccl", "oneccl", "nvshmem", "rocshmem"];
     let families = [
         "c10d::",
-        "deep_ep",
+        "uccl",
         "multimem_",
         "cross_device_reduce",
         "one_shot_all_reduce",
@@ -97,9 +113,9 @@ pub fn is_communication(kernel: &str) -> bool {
     ];
     let words =
         ["allreduce", "all_reduce", "all-reduce", "all_gather", "all-gather", "reduce_scatter", "reduce-scatter"];
-    let more = ["all_to_all", "all-to-all", "collective-permute", "lamport"];
+    let more = ["all_to_all", "alltoall", "a2a_dispatch", "a2a_combine", "all-to-all", "collective-permute", "lamport"];
     let within_a_block = ["warp", "block"].iter().any(|unit| function.contains(unit));
-    libraries.iter().chain(&families).any(|part| function.contains(part))
+    libraries.iter().chain(&families).chain(&EXPERT_PARALLEL).any(|part| function.contains(part))
         || (!within_a_block && words.iter().chain(&more).any(|word| function.contains(word)))
 }
 
@@ -232,6 +248,14 @@ mod tests {
             "multimem_one_shot_all_reduce_kernel",
             "void vllm::cross_device_reduce_1stage<nv_bfloat16, 8>(vllm::RankData*)",
             "all-reduce.17",
+            // Expert parallelism, by the functions' names in the libraries' sources.
+            "void deep_ep::internode_ll::combine<true, 7168, 9>(void*)",
+            "void hybrid_ep::dispatch_kernel<16, 4>(hybrid_ep::dispatch_kernel_param_t)",
+            "void pplx::intranode::dispatch_send<128>(int)",
+            "tensorrt_llm::kernels::mnnvl_throughput::moeA2ADispatchKernel(int)",
+            "void mooncake::combine<false>(void*)",
+            "EpDispatchIntraNodeKernel_bf16",
+            "a2a_combine_recv_kernel",
         ] {
             assert!(is_communication(kernel), "{kernel}");
         }
@@ -240,6 +264,8 @@ mod tests {
             "blockAllReduceKernel",
             "void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)",
             "nvjet_tst_128x256",
+            "_ZN7ck_tile6kentryILi1ENS_16MoeSortingKernel",
+            "fused_moe_kernel",
         ] {
             assert!(!is_communication(kernel), "{kernel}");
         }
@@ -250,6 +276,8 @@ mod tests {
         assert_eq!(Kind::of("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"), Kind::ReduceScatter);
         assert_eq!(Kind::of("_allgather_base"), Kind::AllGather);
         assert_eq!(Kind::of("all_to_all"), Kind::AllToAll);
+        assert_eq!(Kind::of("void deep_ep::intranode::dispatch<8>"), Kind::AllToAll);
+        assert_eq!(Kind::of("EpCombineInterNodeKernel_fp8"), Kind::AllToAll);
         assert_eq!(Kind::of("ncclDevKernel_SendRecv"), Kind::PointToPoint);
         assert_eq!(Kind::of("allreduce_coalesced"), Kind::AllReduce);
     }

@@ -21,6 +21,8 @@ pub enum Precision {
     Fp32,
     /// bf16 or fp16.
     Half,
+    Fp8,
+    Int8,
     Fp64,
 }
 
@@ -126,6 +128,8 @@ fn cost(name: &str, dims: &str, types: &str, concrete: &str) -> Option<Cost> {
     let precision = match kinds.get(main).map(String::as_str) {
         Some("c10::BFloat16" | "c10::Half") => Precision::Half,
         Some("double") => Precision::Fp64,
+        Some("signed char" | "unsigned char") => Precision::Int8,
+        Some(kind) if kind.starts_with("c10::Float8") => Precision::Fp8,
         _ => Precision::Fp32,
     };
     Some(Cost { flops, bytes: read + written * element, precision })
@@ -193,7 +197,8 @@ pub fn element_bytes(kind: &str) -> f64 {
         "double" | "long int" | "long" | "c10::complex<float>" => 8.0,
         "float" | "int" => 4.0,
         "c10::BFloat16" | "c10::Half" | "short int" => 2.0,
-        "bool" | "unsigned char" | "signed char" | "c10::Float8_e4m3fn" | "c10::Float8_e5m2" => 1.0,
+        "bool" | "unsigned char" | "signed char" => 1.0,
+        kind if kind.starts_with("c10::Float8") => 1.0,
         _ => 0.0,
     }
 }
@@ -228,6 +233,17 @@ mod tests {
         check("aten::bmm", "[[2, 3, 4], [2, 4, 5]]", r#"["float", "float"]"#, "", 240.0);
         let half = cost("aten::mm", "[[3, 4], [4, 5]]", r#"["c10::BFloat16", "c10::BFloat16"]"#, "");
         assert_eq!(half, Some(Cost { flops: 120.0, bytes: (12 + 20 + 15) as f64 * 2.0, precision: Precision::Half }));
+    }
+
+    #[test]
+    fn products_of_eight_bits_have_their_own_precision() {
+        let of = |name: &str, kind: &str| {
+            let cost = cost(name, "[[3, 4], [4, 5]]", &format!(r#"["{kind}", "{kind}"]"#), "").expect("has a cost");
+            (cost.precision, cost.bytes)
+        };
+        assert_eq!(of("aten::_scaled_mm", "c10::Float8_e4m3fn"), (Precision::Fp8, 47.0));
+        assert_eq!(of("aten::_scaled_mm", "c10::Float8_e4m3fnuz"), (Precision::Fp8, 47.0));
+        assert_eq!(of("aten::_int_mm", "signed char"), (Precision::Int8, 47.0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use headroom_trace::CallKind;
 
+use super::compiled::is_compiled_region;
 use super::intervals::Span;
 use super::view::View;
 
@@ -24,10 +25,7 @@ pub fn graph_break(view: &View, reading: usize) -> Option<Span> {
 }
 
 fn is_compiled(view: &View, call: usize) -> bool {
-    view.ancestors(call).any(|at| {
-        let name = view.host_name(at);
-        name.starts_with("Torch-Compiled Region") || name.contains("CompiledFxGraph") || name == "CompiledFunction"
-    })
+    view.ancestors(call).any(|at| is_compiled_region(view.host_name(at)))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ const MODULE: &str = "nn.Module: ";
 pub fn model_parts(view: &View) -> Option<ModelParts> {
     let (device, range) = (&view.trace.device, view.steps.range());
     let parts: Vec<Option<Part>> =
-        view.trace.names.iter().map(|(_, name)| name.strip_prefix(MODULE).map(part)).collect();
+        view.trace.names.iter().map(|(_, name)| name.strip_prefix(MODULE).map(part).or_else(|| block(name))).collect();
     if !parts.iter().flatten().any(|part| *part != Part::Rest) {
         return None;
     }
@@ -73,6 +73,20 @@ fn part_of(view: &View, parts: &[Option<Part>], call: usize) -> Part {
         parts.into_iter().find(|part| *part != Part::Rest)
     };
     around(call).or_else(|| around(view.forward_of(call)?)).unwrap_or(Part::Rest)
+}
+
+/// The functions in which torch's own encoder and decoder layers run their parts: their linear layers are direct members,
+/// so no module stands for the feed-forward.
+fn block(function: &str) -> Option<Part> {
+    let (file, name) = function.split_once("): ")?;
+    if !file.contains("nn/modules/transformer.py(") {
+        return None;
+    }
+    match name {
+        "_ff_block" => Some(Part::FeedForward),
+        "_sa_block" | "_mha_block" => Some(Part::Attention),
+        _ => None,
+    }
 }
 
 /// Classifies a module by its class name: `LlamaAttention_3`, `BertSelfOutput_0`, `MLP_11`.
@@ -129,6 +143,25 @@ mod tests {
             device_seconds: 1e-3,
         };
         assert_eq!(parts, wanted);
+    }
+
+    #[test]
+    fn the_feed_forward_of_an_encoder_layer_is_found_by_its_function() {
+        let mut made = Fabricated::default();
+        made.step(1, 0, 2_000 * MICRO);
+        made.span("python_function", "nn.Module: TransformerEncoderLayer_0", 1, 0, 1_000 * MICRO, "");
+        for (at, name, micros) in [(0, "_sa_block", 100), (1, "_ff_block", 300)] {
+            let start = (10 + 200 * at) * MICRO;
+            let function = format!("torch/nn/modules/transformer.py(9{at}0): {name}");
+            made.span("python_function", &function, 1, start, start + 90 * MICRO, "");
+            made.span("python_function", "nn.Module: Linear_0", 1, start + MICRO, start + 80 * MICRO, "");
+            made.operator("aten::mm", start + 2 * MICRO, start + 40 * MICRO);
+            let work = (600 + 400 * at) * MICRO;
+            made.launch((start + 5 * MICRO, start + 10 * MICRO), "sgemm", (work, work + micros * MICRO));
+        }
+        let trace = made.trace();
+        let parts = model_parts(&View::new(&trace)).expect("parts are named");
+        assert_eq!((parts.attention_share, parts.feed_forward_share, parts.rest_share), (0.25, 0.75, 0.0));
     }
 
     #[test]

@@ -61,12 +61,16 @@ pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline 
     let is_unrecorded = unrecorded_device(view).is_some();
     let known = rates(view).filter(|_| !is_unrecorded);
     let mut result = Roofline::default();
-    let (mut total, mut in_half) = (0.0, 0.0);
+    let mut total = 0.0;
+    let mut by_precision: [(Precision, f64); 3] =
+        [Precision::Half, Precision::Fp8, Precision::Int8].map(|precision| (precision, 0.0));
     let mut rows: BTreeMap<&str, RooflineRow> = BTreeMap::new();
     for at in (0..host.len()).filter(|&at| costs[at].flops > 0.0 && inside(at)) {
         let cost = costs[at];
         total += cost.flops;
-        in_half += if cost.precision == Precision::Half { cost.flops } else { 0.0 };
+        for (precision, flops) in &mut by_precision {
+            *flops += if cost.precision == *precision { cost.flops } else { 0.0 };
+        }
         let row = rows.entry(view.host_name(at)).or_default();
         row.calls += 1;
         row.flops += cost.flops;
@@ -91,14 +95,20 @@ pub fn roofline(view: &View, costs: &[Cost], calls: Option<&Calls>) -> Roofline 
         step_seconds = ours.run.mean_step_seconds.unwrap_or(step_seconds);
     }
     if let Some((rates, source)) = known {
-        let is_half = in_half * 2.0 > total;
-        let peak = if is_half { rates.half } else { rates.fp32 };
+        // The precision of more than half of the FLOPs.
+        let main = by_precision.into_iter().find(|(_, flops)| flops * 2.0 > total);
+        let (peak, word) = match main.map(|(precision, _)| precision) {
+            Some(Precision::Half) => (rates.half, "bf16"),
+            Some(Precision::Fp8) => (rates.fp8, "fp8"),
+            Some(Precision::Int8) => (rates.int8, "int8"),
+            _ => (rates.fp32, single(view)),
+        };
         result.peak_flops_per_second = Some(peak);
         result.peak_bytes_per_second = Some(rates.bytes);
         result.peak_source = Some(match calls {
             // The header names the one peak that the run is compared with.
             Some(_) => source,
-            None => format!("{source}; MFU refers to the {} peak", if is_half { "bf16" } else { single(view) }),
+            None => format!("{source}; MFU refers to the {} peak", word),
         });
         result.ridge_flops_per_byte = Some(peak / rates.bytes);
         result.mfu_percent = Some(100.0 * result.needed_flops_per_step / step_seconds / peak);
@@ -162,13 +172,15 @@ pub fn rates(view: &View) -> Option<(Rates, String)> {
         && ours.peaks.memory_bandwidth_bytes > 0.0
     {
         let (flops, bytes) = (ours.peaks.product_flops, ours.peaks.memory_bandwidth_bytes);
-        return Some((Rates { fp32: flops, half: flops, bytes }, ours.peaks.source.clone()));
+        return Some((Rates { fp32: flops, half: flops, fp8: flops, int8: flops, bytes }, ours.peaks.source.clone()));
     }
     let part = peaks::find(&header.devices.first()?.name).filter(|_| view.has_device_work())?;
     // Single precision is compared with tensor cores only if its GEMMs used them.
     let fp32 = if uses_tf32(view) { part.tf32 } else { part.fp32 };
     let source = format!("{}, dense: bf16 and {} peaks", part.source, single(view));
-    Some((Rates { fp32, half: part.bf16, bytes: part.bytes_per_second }, source))
+    // Where a vendor states no rate for eight bits, that of 16 bits is the least that they reach.
+    let [fp8, int8] = [part.fp8, part.int8].map(|rate| rate.max(part.bf16));
+    Some((Rates { fp32, half: part.bf16, fp8, int8, bytes: part.bytes_per_second }, source))
 }
 
 /// The units that single-precision GEMMs ran on.

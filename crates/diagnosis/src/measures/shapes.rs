@@ -43,6 +43,8 @@ pub fn by_shape(view: &View, costs: &[Cost], seconds: &[f64], rates: Option<&Rat
         row.precision = match costs[at].precision {
             Precision::Fp32 => "fp32",
             Precision::Half => "16 bits",
+            Precision::Fp8 => "fp8",
+            Precision::Int8 => "int8",
             Precision::Fp64 => "fp64",
         };
         *least += rates.map_or(0.0, |rates| roof(rates, costs[at]));

@@ -77,6 +77,7 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
             format!("no span has a profiler's category (found: {categories}): all are treated as host operators"),
         );
     }
+    forms(view, &mut trust);
     lost_work(view, &mut trust);
     without_operators(view, &mut trust);
     sampled(view, &mut trust);
@@ -106,6 +107,44 @@ impl Trust {
                 1e3 * without
             ));
         }
+    }
+}
+
+/// Forms of spans that are not Kineto's: what they are, and what follows from it.
+fn forms(view: &View, trust: &mut Trust) {
+    let reading = &view.trace.reading;
+    let (plain, nested) = (reading.uncategorised_spans, reading.nested_device_spans);
+    if plain > 0 {
+        trust.note(
+            Verdict::Limited,
+            format!(
+                "spans without a category ({plain}), as PyTorch wrote them before Kineto: device work is told from operators \
+                 by the names of processes"
+            ),
+        );
+    }
+    if nested > 0 {
+        trust.note(
+            Verdict::Limited,
+            format!(
+                "spans on the device inside others ({nested}): they are operators' times there, not kernels, so counts and \
+                 sums of kernels hold some time twice"
+            ),
+        );
+    }
+    if reading.begin_end_spans > 0 {
+        let spans = reading.begin_end_spans;
+        trust.notes.push(format!(
+            "spans with one event for their begin and one for their end ({spans}): an end closes the last span that is \
+             open on its thread"
+        ));
+    }
+    if reading.async_events > 0 {
+        let events = reading.async_events;
+        trust.note(
+            Verdict::Limited,
+            format!("asynchronous spans ({events} events), which no thread runs and which may overlap, are left out"),
+        );
     }
 }
 
@@ -334,20 +373,25 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     let busy: i64 = steps.list.iter().map(|step| super::intervals::covered(&view.busy, step.span)).sum();
     if estimate.middle > TOO_MUCH_PROFILER && steps.share(busy) < 0.8 {
         let of_shares = [estimate.middle, estimate.high, estimate.low].map(|share| step_seconds * (1.0 - share));
-        let [middle, lower, upper] = unprofiled.estimated_seconds.unwrap_or(of_shares).map(|seconds| 1e3 * seconds);
+        let [middle, lower, upper] = unprofiled.estimated_seconds.unwrap_or(of_shares).map(brief);
         trust.note(
             Verdict::Limited,
             format!(
                 "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded, \
-                 which slows the host, so host and launch times are too long: the step of {:.1} ms takes an \
-                 estimated {middle:.1} ms without the profiler, between {lower:.1} and {upper:.1} (to be sure, \
-                 time some steps without it)",
+                 which slows the host, so host and launch times are too long: the step of {} takes an \
+                 estimated {middle} without the profiler, between {lower} and {upper} (to be sure, time some steps \
+                 without it)",
                 estimate.events_per_step,
                 estimate.functions_per_step,
-                1e3 * step_seconds,
+                brief(step_seconds),
             ),
         );
     }
+}
+
+/// `42.3 ms`, `95.0 µs`: a short step is not shown as zero.
+fn brief(seconds: f64) -> String {
+    if seconds < 1e-3 { format!("{:.1} µs", 1e6 * seconds) } else { format!("{:.1} ms", 1e3 * seconds) }
 }
 
 impl Trust {
@@ -362,5 +406,31 @@ impl Trust {
         let without = |overhead: f64| ((share - overhead) / (1.0 - overhead).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
         let middle = self.profiler_overhead_share.unwrap_or(0.0);
         (without(middle), without(self.usual_overhead_most.unwrap_or(middle)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes(events: &str) -> String {
+        let trace = headroom_trace::read_bytes(format!("[{events}]").as_bytes()).expect("is a trace");
+        trust(&View::new(&trace), Unprofiled::default()).notes.join("; ")
+    }
+
+    #[test]
+    fn forms_of_spans_that_are_not_kinetos_are_said() {
+        let old = r#"{"name":"mm","ph":"X","ts":1,"dur":9,"tid":0,"pid":"CPU functions","args":{}},
+            {"name":"mm","ph":"X","ts":3,"dur":9,"tid":0,"pid":"CUDA functions","args":{}},
+            {"name":"gemm","ph":"X","ts":4,"dur":5,"tid":0,"pid":"CUDA functions","args":{}}"#;
+        let said = notes(old);
+        assert!(said.contains("spans without a category (3)") && said.contains("inside others (1)"), "{said}");
+        let edges = r#"{"name":"mm","cat":"cpu_op","ph":"B","ts":1,"tid":1,"pid":1},{"ph":"E","ts":9,"tid":1,"pid":1}"#;
+        assert!(notes(edges).contains("one for their end (1)"), "{}", notes(edges));
+        let asynchronous = r#"{"name":"mm","cat":"cpu_op","ph":"X","ts":1,"dur":3,"tid":1,"pid":1},
+            {"name":"r","cat":"x","ph":"b","id":1,"ts":1,"tid":1,"pid":1},{"name":"r","cat":"x","ph":"e","id":1,"ts":9,"tid":1,"pid":1}"#;
+        assert!(notes(asynchronous).contains("asynchronous spans (2 events)"), "{}", notes(asynchronous));
+        let usual = r#"{"name":"mm","cat":"cpu_op","ph":"X","ts":1,"dur":3,"tid":1,"pid":1}"#;
+        assert!(!notes(usual).contains("spans"), "{}", notes(usual));
     }
 }

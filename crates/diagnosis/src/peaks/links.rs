@@ -42,7 +42,7 @@ const HOST_LINKS: &[(&str, f64)] = &[
     ("H100", 64e9),
     ("H800", 64e9),
     ("H20", 64e9),
-    ("RTX 5090", 64e9),
+    ("RTX 50", 64e9),
     ("MI3", 64e9),
     ("A100", 32e9),
     ("A800", 32e9),
@@ -51,6 +51,8 @@ const HOST_LINKS: &[(&str, f64)] = &[
     ("A40", 32e9),
     ("RTX A", 32e9),
     ("RTX 6000 Ada", 32e9),
+    // Eight lanes.
+    ("RTX 4060", 16e9),
     ("RTX 40", 32e9),
     ("RTX 30", 32e9),
     ("L40", 32e9),
@@ -76,6 +78,8 @@ mod tests {
         assert_eq!(link_of("a toaster"), None);
         assert_eq!(host_link_of("NVIDIA L40S"), Some(32e9));
         assert_eq!(host_link_of("NVIDIA L4"), Some(16e9));
+        assert_eq!(host_link_of("NVIDIA GeForce RTX 4060 Ti"), Some(16e9));
+        assert_eq!(host_link_of("NVIDIA GeForce RTX 5070"), Some(64e9));
         assert_eq!(host_link_of("a toaster"), None);
     }
 }

@@ -36,9 +36,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let waiting = if waits.is_empty() { "" } else { ", in addition to waits for other ranks" };
     let message = format!(
-        "collectives are exposed for {} of the step{waiting}; {} of them is hidden behind compute",
+        "collectives are exposed for {} of the step{waiting}; {}",
         percent(share),
-        percent(communication.overlap_share)
+        match percent(communication.overlap_share) {
+            none if none == "0.00%" => "none of them is hidden behind compute".to_string(),
+            some => format!("{some} of them is hidden behind compute"),
+        }
     );
     let advice = "overlap them with the backward pass (DDP buckets, FSDP prefetch), use no_sync() while \
                   accumulating, avoid collectives that only serve logging";

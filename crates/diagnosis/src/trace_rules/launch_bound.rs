@@ -43,6 +43,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             "launch less or earlier: put more of the step under one jax.jit, scan over layers and steps \
              (jax.lax.scan), donate arguments that are replaced, use a larger batch"
         }
+        (None, false) if evidence.measures.compiled.is_most() => {
+            "the step is compiled already: capture it in CUDA graphs (mode=\"reduce-overhead\"), remove graph breaks \
+             (TORCH_LOGS=graph_breaks lists them), use a larger batch"
+        }
         (None, false) => {
             "launch less or earlier: torch.compile (mode reduce-overhead) or CUDA graphs, fused optimizer and \
              attention, a larger batch"

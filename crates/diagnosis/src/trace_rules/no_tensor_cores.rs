@@ -22,7 +22,7 @@ const LEAST_RATIO: f64 = 0.25;
 fn check(evidence: &Evidence) -> Vec<Found> {
     let cores = &evidence.measures.patterns.tensor_cores;
     let part = evidence.view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
-    let has_cores = part.is_none_or(|part| part.tf32 > 0.0 || part.bf16 > part.fp32);
+    let has_cores = part.is_none_or(|part| part.gains_from_tf32() || part.bf16 > part.fp32);
     if cores.without_share_of_steps < evidence.thresholds.tensor_core_share || !has_cores {
         return Vec::new();
     }
@@ -39,6 +39,9 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         percent(cores.without_share_of_steps)
     );
     let advice = match part {
+        Some(part) if evidence.run.is_some() && !part.gains_from_tf32() => {
+            "`--precision bf16` runs GEMMs on tensor cores; it changes results slightly"
+        }
         _ if evidence.run.is_some() => {
             "`--precision tf32` or `--precision bf16` runs GEMMs on tensor cores; both change results slightly"
         }
@@ -46,6 +49,9 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         Some(part) if part.tf32 == 0.0 => {
             "train in half precision (torch.autocast with fp16 and a GradScaler, or bf16 where the device \
              supports it); it changes results slightly"
+        }
+        Some(part) if !part.gains_from_tf32() => {
+            "train in bf16 (torch.autocast); it changes results slightly. TF32 is no faster than fp32 on this device"
         }
         _ => {
             "train in bf16 (torch.autocast), or allow TF32: torch.set_float32_matmul_precision(\"high\") and torch.backends.cudnn.allow_tf32; both change results slightly"

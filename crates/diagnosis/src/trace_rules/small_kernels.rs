@@ -91,11 +91,14 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
         small.kernels_per_step,
         percent(small.share_of_steps)
     );
-    let mut found = Found::new(
-        Some(share),
-        message,
-        "torch.compile fuses them; or use fused operators (norm, activation, optimizer)",
-    );
+    let advice = match evidence.measures.compiled.is_most() {
+        true => {
+            "the step is compiled already: bring what runs between its regions into them (TORCH_LOGS=graph_breaks lists \
+             the breaks), or use fused operators (norm, activation, optimizer)"
+        }
+        false => "torch.compile fuses them; or use fused operators (norm, activation, optimizer)",
+    };
+    let mut found = Found::new(Some(share), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;
     let steps = evidence.view.steps.count();

@@ -88,6 +88,46 @@ fn traces_of_two_devices_are_said_to_differ() {
 }
 
 #[test]
+fn a_card_whose_tf32_is_no_faster_than_fp32_is_not_advised_tf32() {
+    let advice = |header: &'static str| {
+        let run =
+            steps_ahead(header, |run| (0..10).for_each(|_| run.product("float", "ampere_sgemm_128x64_nn", 3000.0)));
+        let findings = run.analysis().findings;
+        findings.iter().find(|finding| finding.code == "TR106").expect("runs without tensor cores").advice.clone()
+    };
+    let geforce = r#""deviceProperties":[{"id":0,"name":"NVIDIA GeForce RTX 4070 Laptop GPU","totalGlobalMem":8000000000,"numSms":36}],"#;
+    assert!(advice(geforce).contains("bf16") && advice(geforce).contains("TF32 is no faster"), "{}", advice(geforce));
+    assert!(advice(H200).contains("allow TF32"), "{}", advice(H200));
+}
+
+#[test]
+fn compiled_steps_are_not_told_to_compile() {
+    let advice = |kernel: &'static str| {
+        let run = steps(|run, _| {
+            for _ in 0..300 {
+                run.kernel("aten::add", kernel, 2.0);
+            }
+        });
+        let findings = run.analysis().findings;
+        let found = findings.iter().find(|finding| finding.code == "TR103").expect("is bound by launches");
+        found.advice.clone()
+    };
+    assert!(advice("vectorized_elementwise_kernel").contains("torch.compile"));
+    let compiled = advice("triton_poi_fused_add_0");
+    assert!(!compiled.contains("torch.compile") && compiled.contains("compiled already"), "{compiled}");
+}
+
+#[test]
+fn products_of_eight_bits_are_held_against_the_peak_of_eight_bits() {
+    let run = steps_ahead(H200, |run| {
+        (0..10).for_each(|_| run.product("c10::Float8_e4m3fn", "nvjet_qqtst_128x256", 3000.0));
+    });
+    let roofline = run.analysis().measures.roofline;
+    assert_eq!(roofline.peak_flops_per_second, Some(1979e12));
+    assert!(roofline.peak_source.unwrap().ends_with("MFU refers to the fp8 peak"));
+}
+
+#[test]
 fn a_run_is_held_against_the_peak_of_its_own_precision_and_the_text_says_which() {
     for (element, kernel, peak, word) in [
         ("float", "ampere_sgemm_128x64_nn", 67e12, "fp32"),

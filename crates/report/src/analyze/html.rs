@@ -5,9 +5,10 @@ mod tables;
 use std::fmt::Write as _;
 
 use headroom_diagnosis::Analysis;
-use headroom_diagnosis::measures::trust::Verdict;
+use headroom_diagnosis::measures::trust;
 
 use super::facts::{BANDS, Band, facts};
+use super::verdict::Verdict;
 use super::{counters, queue, ranks};
 use super::{
     critical_path, device_of, how_steps_were_found, milliseconds, no_findings, part_table, parts, percent, place_of,
@@ -45,8 +46,9 @@ pub fn page(analysis: &Analysis, run: Option<&Profile>) -> String {
             page.section(title, &content);
         }
     };
-    if analysis.trust.verdict != Verdict::Sound {
-        let broken = analysis.trust.verdict == Verdict::Broken;
+    section("In short", list(&Verdict::of(analysis).sentences("")));
+    if analysis.trust.verdict != trust::Verdict::Sound {
+        let broken = analysis.trust.verdict == trust::Verdict::Broken;
         section(if broken { "Cannot be trusted" } else { "Read with caution" }, reserve(analysis));
     } else if !analysis.trust.notes.is_empty() {
         section("Note", list(&analysis.trust.notes));

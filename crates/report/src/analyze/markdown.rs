@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use headroom_diagnosis::Analysis;
-use headroom_diagnosis::measures::trust::Verdict;
+use headroom_diagnosis::measures::trust;
 
 use super::facts::facts;
 use super::ranks;
-use super::{how_steps_were_found, milliseconds, no_findings, operator_table, part_table, percent};
+use super::verdict::Verdict;
+use super::{counted_steps, how_steps_were_found, milliseconds, no_findings, operator_table, part_table, percent};
 use super::{roadmap_table, together, withholds_idle};
 use crate::names;
 use crate::table::markdown_table;
@@ -27,7 +28,7 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let breakdown = &analysis.measures.breakdown;
     let wall = breakdown.wall_seconds / analysis.steps.count();
     writeln!(out, "# {}\n", analysis.trace.name)?;
-    if analysis.trust.verdict != Verdict::Sound {
+    if analysis.trust.verdict != trust::Verdict::Sound {
         for note in &analysis.trust.notes {
             writeln!(out, "> **Caution:** {note}\n")?;
         }
@@ -36,13 +37,14 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
             writeln!(out, "> {note}\n")?;
         }
     }
+    writeln!(out, "{}\n", verdict(analysis))?;
     if withholds_idle(analysis) {
         return writeln!(out, "Busy and idle time are withheld.");
     }
     writeln!(
         out,
-        "{} steps of {} ({}), busy for {}.\n",
-        analysis.steps.list.len(),
+        "{} of {} ({}), busy for {}.\n",
+        counted_steps(analysis),
         milliseconds(wall),
         how_steps_were_found(analysis),
         percent(breakdown.busy_share)
@@ -52,6 +54,12 @@ fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         writeln!(out, "- {name}: {about}")?;
     }
     Ok(())
+}
+
+/// Pace and saving; the notes on trust stand above.
+fn verdict(analysis: &Analysis) -> String {
+    let Verdict { pace, saving, ranks, .. } = Verdict::of(analysis);
+    [pace, saving, ranks].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Findings and roadmap, as a section of another report.
@@ -92,7 +100,7 @@ fn findings(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
 fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let steps = analysis.steps.count();
     writeln!(out, "\n## Operators\n\n{}", markdown_table(&operator_table(analysis)))?;
-    writeln!(out, "{}", targets::note(super::has_device_time(analysis)))?;
+    writeln!(out, "{}", targets::note(analysis))?;
     if analysis.measures.kernels.rows.is_empty() {
         return Ok(());
     }

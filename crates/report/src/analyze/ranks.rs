@@ -66,7 +66,7 @@ fn collective(row: &CollectiveRow) -> Vec<String> {
     ]
 }
 
-fn who(ranks: &Ranks) -> String {
+pub(super) fn who(ranks: &Ranks) -> String {
     match ranks.straggler {
         Some(rank) => format!("Rank {rank} is the straggler: the others wait for it."),
         None if ranks.meetings >= FEWEST_MEETINGS && ranks.missing_ranks.is_empty() => {

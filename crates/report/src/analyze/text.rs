@@ -1,55 +1,45 @@
-//! The terminal report: trust first, then the step, findings by share, and what to do first.
+//! Everything about a trace for a terminal: the verdict, all findings with their evidence, the roadmap, the parts of the
+//! step, and tables.
 
 use std::fmt::Write as _;
 
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::measures::breakdown::WhereWorkRuns;
-use headroom_diagnosis::measures::trust::Verdict;
 
+use super::answer::head;
 use super::facts::facts;
 use super::ranks;
-use super::{critical_path, device_of, effort, has_device_time, how_steps_were_found, milliseconds, parts, percent};
-use super::{no_findings, place_of, together, true_step, withholds_idle};
+use super::{counted_steps, critical_path, has_device_time, how_steps_were_found, milliseconds, parts, percent};
+use super::{no_findings, place_of, roadmap_table, together, true_step, withholds_idle};
 use crate::names::{self, shortened};
 use crate::numbers::{self, bytes};
+use crate::table::{columns, without};
 use crate::targets;
 
-pub fn text(analysis: &Analysis) -> String {
-    let mut out = String::new();
+pub fn everything(analysis: &Analysis) -> String {
+    let mut out = head(analysis, "");
     // Writing to a String cannot fail.
-    let _ = head(&mut out, analysis);
+    let _ = trust(&mut out, analysis);
+    let _ = findings(&mut out, analysis);
+    let _ = roadmap(&mut out, analysis);
     let _ = step(&mut out, analysis);
     out += &ranks::text(analysis);
     let _ = tables(&mut out, analysis);
-    let _ = findings(&mut out, analysis);
-    let _ = roadmap(&mut out, analysis);
     out
 }
 
-fn head(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
-    let trace = &analysis.trace;
-    let device = device_of(analysis);
-    writeln!(
-        out,
-        "{}: {} events, {device}, rank {} of {}",
-        trace.name, trace.reading.events, trace.rank, trace.world_size
-    )?;
-    if analysis.trust.verdict != Verdict::Sound {
-        let broken = analysis.trust.verdict == Verdict::Broken;
-        let word = if broken { "cannot be trusted" } else { "needs caution" };
-        writeln!(out, "\nThis trace {word}:")?;
-        for note in &analysis.trust.notes {
-            writeln!(out, "  - {note}")?;
-        }
-        if !analysis.trust.withheld.is_empty() {
-            writeln!(out, "  withheld: {}", analysis.trust.withheld.join(", "))?;
-        }
-    } else {
-        for note in &analysis.trust.notes {
-            writeln!(out, "  {note}")?;
-        }
+/// A note of at most this length stands in the verdict as a whole.
+const WHOLE_NOTE: usize = 400;
+
+/// The notes that the verdict leaves out.
+fn trust(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
+    let notes = &analysis.trust.notes;
+    let said = usize::from(notes.first().is_some_and(|note| note.len() <= WHOLE_NOTE));
+    if notes.len() == said {
+        return Ok(());
     }
-    Ok(())
+    writeln!(out, "\nMore notes on the trace:")?;
+    notes.iter().skip(said).try_for_each(|note| writeln!(out, "  - {note}"))
 }
 
 fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
@@ -57,8 +47,8 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     let breakdown = &analysis.measures.breakdown;
     let wall = breakdown.wall_seconds / steps.count();
     if withholds_idle(analysis) {
-        let (steps, found) = (steps.list.len(), how_steps_were_found(analysis));
-        writeln!(out, "\n{steps} steps of {} ({found}); busy and idle time are withheld", milliseconds(wall))?;
+        let (steps, found) = (counted_steps(analysis), how_steps_were_found(analysis));
+        writeln!(out, "\n{steps} of {} ({found}); busy and idle time are withheld", milliseconds(wall))?;
         return Ok(());
     }
     let who = match breakdown.where_work_runs {
@@ -67,8 +57,8 @@ fn step(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     };
     writeln!(
         out,
-        "\n{} steps of {} ({}); {who} {}",
-        steps.list.len(),
+        "\n{} of {} ({}); {who} {}",
+        counted_steps(analysis),
         milliseconds(wall),
         how_steps_were_found(analysis),
         percent(breakdown.busy_share)
@@ -148,7 +138,7 @@ fn tables(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     }
     writeln!(out, "  Share: of the time of all operators together.")?;
     if !last.is_empty() {
-        writeln!(out, "  {}", targets::note(device))?;
+        writeln!(out, "  {}", targets::note(analysis))?;
     }
     if measures.kernels.rows.is_empty() {
         return Ok(());
@@ -202,19 +192,7 @@ fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(out, "\nRoadmap ({}):", roadmap.method)?;
-    for (number, item) in roadmap.items.iter().enumerate() {
-        writeln!(
-            out,
-            "  {}. {} {}: {} of the step expected, at most {} ({} beyond those above); effort {}",
-            number + 1,
-            item.code,
-            item.name,
-            percent(item.expected_share),
-            percent(item.alone_share),
-            percent(item.additional_share),
-            effort(item.effort)
-        )?;
-    }
+    write!(out, "{}", columns(&without(roadmap_table(analysis), &["do"])))?;
     writeln!(out, "  {}", together(analysis))?;
     if !roadmap.outside_bound.is_empty() {
         writeln!(out, "  not in the bound, because no model covers it: {}", roadmap.outside_bound.join(", "))?;

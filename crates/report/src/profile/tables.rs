@@ -6,7 +6,6 @@ use crate::table::Table;
 use crate::targets;
 use headroom_record::operators::{BottleneckCategory, Level};
 use headroom_record::performance::{GpuState, PerformanceRecord};
-use headroom_trace::run::Timing;
 
 pub const TOP: usize = 15;
 
@@ -260,7 +259,7 @@ pub fn top_operators(profile: &Profile) -> Table {
 
 /// Explains the columns of the operator table.
 pub fn target_note(profile: &Profile) -> String {
-    targets::note(profile.run.header.timing != Timing::HostClock)
+    targets::note(profile.analysis)
 }
 
 pub fn patterns(profile: &Profile) -> Table {

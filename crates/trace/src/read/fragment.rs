@@ -125,6 +125,7 @@ impl Fragment {
             b'M' => self.add_track_name(event),
             b'i' | b'I' if event.name.bytes == b"[memory]" => self.add_memory(event),
             b'C' => self.add_counter(event),
+            b'b' | b'n' | b'e' | b'S' | b'T' | b'p' | b'F' => self.trace.reading.async_events += 1,
             _ => {}
         }
     }
@@ -143,7 +144,10 @@ impl Fragment {
         let Some(time) = event.start else { return self.trace.reading.damaged_events += 1 };
         let begins = match event.phase {
             b'B' => match self.add_span(event, 0) {
-                Some(row) => Some(row),
+                Some(row) => {
+                    self.trace.reading.begin_end_spans += 1;
+                    Some(row)
+                }
                 None => return,
             },
             _ => None,
@@ -307,6 +311,8 @@ impl Fragment {
         sum.events += part.events;
         sum.damaged_events += part.damaged_events;
         sum.impossible_durations += part.impossible_durations;
+        sum.begin_end_spans += part.begin_end_spans;
+        sum.async_events += part.async_events;
         self.end = next.end;
     }
 

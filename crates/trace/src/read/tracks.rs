@@ -128,6 +128,12 @@ pub fn place(trace: &mut Trace, untyped: Vec<Untyped>, names: &TrackNames) {
     }
     let kinds: Vec<TrackKind> = trace.tracks.iter().map(|track| names.kind(track)).collect();
     trace.reading.is_of_xla = kinds.iter().any(|track| matches!(track, TrackKind::XlaHost));
+    if !trace.reading.is_of_xla {
+        trace.reading.uncategorised_spans = untyped.len() as u64;
+        let work: Vec<&Untyped> =
+            untyped.iter().filter(|span| kinds[span.track.0 as usize] == TrackKind::Work).collect();
+        trace.reading.nested_device_spans = nested(work);
+    }
     for mut span in untyped {
         let name = trace.name(span.name).to_string();
         let category = match kinds[span.track.0 as usize] {
@@ -143,6 +149,21 @@ pub fn place(trace: &mut Trace, untyped: Vec<Untyped>, names: &TrackNames) {
         }
         push(trace, &span, category);
     }
+}
+
+/// Spans that lie inside another one of their track.
+fn nested(mut spans: Vec<&Untyped>) -> u64 {
+    spans.sort_by_key(|span| (span.track.0, span.start, std::cmp::Reverse(span.duration)));
+    let mut outer: Option<(TrackId, i64)> = None;
+    let mut count = 0;
+    for span in spans {
+        let end = span.start + span.duration;
+        match outer {
+            Some((track, outer_end)) if track == span.track && end <= outer_end => count += 1,
+            _ => outer = Some((span.track, end)),
+        }
+    }
+    count
 }
 
 fn work(name: &str) -> Category {

@@ -16,7 +16,7 @@ use crate::targets;
 
 pub(super) fn operators(analysis: &Analysis) -> String {
     let about = note("Times per step. Self: without the operators that it calls. Share: of all self time.");
-    let target = note(&targets::note(has_device_time(analysis)));
+    let target = note(&targets::note(analysis));
     table(&operator_table(analysis), "") + &about + &target + &shapes(analysis)
 }
 
