@@ -7,6 +7,7 @@ use super::by_hand::prepared_by_hand;
 use super::intervals::{Span, covered, merged, seconds, total};
 use super::steps::is_fetch;
 use super::view::View;
+use crate::assumptions::WORKERS;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DataLoading {
@@ -49,6 +50,13 @@ pub fn loading_spans(view: &View) -> Vec<Span> {
     let fetched = merged(loading_indices(view).into_iter().map(|at| view.host_span(at)).collect());
     let by_hand = prepared_by_hand(view, &fetched);
     merged([fetched, by_hand].concat())
+}
+
+/// Worker processes that may prepare batches beside the training process, and the machine's cores if the trace states
+/// them: one core is the training process's own.
+pub fn workers(view: &View) -> (usize, Option<usize>) {
+    let cores = view.trace.header.recording.as_ref().and_then(|recording| recording.cores);
+    (cores.map_or(WORKERS, |cores| cores.saturating_sub(1).clamp(1, WORKERS)), cores)
 }
 
 /// Found by torch's annotation, otherwise by the iterator's own function.

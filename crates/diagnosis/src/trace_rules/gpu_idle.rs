@@ -58,9 +58,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     found.confidence = if is_uncertain { Confidence::Low } else { Confidence::Medium };
     found.evidence = longest_stops(view, stops, &explained, 3);
     // In stalls too long for a launch, the host did something that may be done earlier, or in parallel with the device.
-    let starved = stops.iter().filter(|stop| stop.span.nanos() > LONGEST_LAUNCH_DELAY_NANOS).filter_map(Stop::starved);
-    let starved = merged(starved.filter(|span| span.nanos() > 0).collect());
-    found.removal = Removal { host: without(&starved, &explained), ..Removal::default() };
+    let starved = |longer_than: i64| {
+        let stops = stops.iter().filter(|stop| stop.span.nanos() > longer_than).filter_map(Stop::starved);
+        let starved = merged(stops.filter(|span| span.nanos() > 0).collect());
+        Removal { host: without(&starved, &explained), ..Removal::default() }
+    };
+    found.removal = starved(0);
+    found.expected = Some(starved(LONGEST_LAUNCH_DELAY_NANOS));
     if is_uncertain {
         found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
     }

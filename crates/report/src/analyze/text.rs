@@ -205,12 +205,12 @@ fn roadmap(out: &mut String, analysis: &Analysis) -> std::fmt::Result {
     for (number, item) in roadmap.items.iter().enumerate() {
         writeln!(
             out,
-            "  {}. {} {}: {} of the step expected, at most {} ({} beyond those above); effort {}",
+            "  {}. {} {}: {} of the step expected{} ({} beyond those above); effort {}",
             number + 1,
             item.code,
             item.name,
             percent(item.expected_share),
-            percent(item.alone_share),
+            item.alone_share.map(|most| format!(", at most {}", percent(most))).unwrap_or_default(),
             percent(item.additional_share),
             effort(item.effort)
         )?;
