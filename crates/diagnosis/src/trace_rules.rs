@@ -238,8 +238,8 @@ pub fn severity(rule: &TraceRule, share: Option<f64>, confidence: Confidence) ->
     match rule.cause {
         // A cold start does not slow later steps, however long it is.
         Cause::ColdStart => Severity::Medium,
-        // A second pass may belong to another model, and then has to run.
-        Cause::Recomputed if confidence == Confidence::Low => by_share.min(Severity::Medium),
+        // A second pass may belong to another model, and then has to run; idle time that nobody saw may be anything.
+        Cause::Recomputed | Cause::GpuIdle if confidence == Confidence::Low => by_share.min(Severity::Medium),
         _ => by_share,
     }
 }
