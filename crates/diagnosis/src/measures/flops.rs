@@ -192,7 +192,7 @@ pub fn element_bytes(kind: &str) -> f64 {
     match kind {
         "double" | "long int" | "long" | "c10::complex<float>" => 8.0,
         "float" | "int" => 4.0,
-        "c10::BFloat16" | "c10::Half" | "short int" => 2.0,
+        "c10::BFloat16" | "c10::Half" | "short int" | "short" => 2.0,
         "bool" | "unsigned char" | "signed char" | "c10::Float8_e4m3fn" | "c10::Float8_e5m2" => 1.0,
         _ => 0.0,
     }
