@@ -246,7 +246,7 @@ def judged(headroom, out, script):
     if wanted:
         # Read-backs of several places are several entries, which the fix mends together.
         expected = sum(item["additional_expected_share"] for item in wanted)
-        bound = max(sum(item["additional_share"] for item in wanted), wanted[0]["alone_share"])
+        bound = max(sum(item["additional_share"] for item in wanted), wanted[0]["alone_share"] or 1)
         row["expected_saving_share"] = max(expected, wanted[0]["expected_share"])
         row["bound_saving_share"] = bound
         row["bound_milliseconds"] = 1e3 * true_step["seconds"] * (1 - bound)

@@ -3,6 +3,7 @@
 use headroom_trace::{Reading, Trace};
 use serde::Serialize;
 
+use crate::cost;
 use crate::measures::calls::Calls;
 use crate::measures::launches::launches;
 use crate::measures::ranks::{Ranks, dated, largest_job, ranks};
@@ -16,7 +17,6 @@ use crate::roadmap::{Roadmap, roadmap};
 use crate::run::{RunFigures, run_figures};
 use crate::simulation::Simulation;
 use crate::trace_rules::{Evidence, Thresholds, TraceFinding, find};
-use crate::what_if;
 
 /// Output of `headroom analyze --format json`.
 #[derive(Clone, Debug, Serialize)]
@@ -110,7 +110,7 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
         let spare = retiming::spare(view, &simulation);
         simulation = simulation.without_recording(spare);
     }
-    let mut findings = find(&Evidence {
+    let evidence = Evidence {
         view,
         measures: &measures,
         run: run.as_ref().zip(calls.as_ref()),
@@ -119,8 +119,9 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
         thresholds: &options.thresholds,
         simulation: &simulation,
         explained: &[],
-    });
-    what_if::fill(view, &measures, &mut findings);
+    };
+    let mut findings = find(&evidence);
+    cost::price(&evidence, &mut findings);
     let roadmap = roadmap(view, &simulation, &mut findings);
     if played.is_some() {
         trust.taken_out(true_step.seconds, true_step.recorded_seconds);

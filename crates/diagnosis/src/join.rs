@@ -1,7 +1,9 @@
 //! Merges source findings and trace findings of the same cause.
 
+use std::collections::HashMap;
+
 use crate::finding::{Cause, Place, Severity};
-use crate::locate::{call_place, callee};
+use crate::locate::{Script, call_place, callee};
 use crate::measures::python::frame;
 use crate::trace_rules::{SourceFinding, TraceFinding};
 use headroom_lint::{CallsPerStep, Input, Measured, SourceFinding as Suspicion, SourceReport};
@@ -12,8 +14,9 @@ pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Inpu
         report.findings.iter().chain(&report.candidates).chain(&report.held_back).collect();
     let mut taken = vec![false; suspicions.len()];
     match_by_function(findings, &suspicions, &mut taken);
+    let mut scripts: HashMap<&str, Option<Script>> = HashMap::new();
     for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
-        finding.place = locate(finding, inputs);
+        finding.place = locate(finding, inputs, &mut scripts);
     }
     // Suspicions about the whole script (no torch.compile, no autocast, the loader) go to the first finding of their
     // cause.
@@ -112,12 +115,18 @@ fn is_repeated(calls: CallsPerStep) -> bool {
     matches!(calls, CallsPerStep::PerParameter | CallsPerStep::Several)
 }
 
-fn locate(finding: &TraceFinding, inputs: &[Input]) -> Option<Place> {
+/// Each script is parsed for the first finding in it.
+fn locate<'i>(
+    finding: &TraceFinding,
+    inputs: &'i [Input],
+    scripts: &mut HashMap<&'i str, Option<Script>>,
+) -> Option<Place> {
     let frame = frame(finding.function.as_deref()?)?;
     let callee = callee(finding.found.through.as_deref()?)?;
     let input = inputs.iter().find(|input| same_file(frame.file, &input.path))?;
-    let text = String::from_utf8_lossy(&input.bytes);
-    call_place(&input.path, &text, frame.function, frame.line, &callee)
+    let parse = || Script::new(String::from_utf8_lossy(&input.bytes).into_owned());
+    let script = scripts.entry(&input.path).or_insert_with(parse).as_ref()?;
+    call_place(&input.path, script, frame.function, frame.line, &callee)
 }
 
 /// Compares paths. Traces shorten paths and runs happen elsewhere: file names must match, and folders as far as both

@@ -1,7 +1,9 @@
 //! Diagnosis of training runs: measures of a trace, rules over traces and sources, findings and their ranking.
 
 pub mod analysis;
+mod assumptions;
 pub mod compare;
+mod cost;
 #[cfg(test)]
 mod fabricated;
 pub use headroom_lint::finding;

@@ -2,6 +2,7 @@
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, ModModule, Stmt, StmtFunctionDef};
+use ruff_python_parser::Parsed;
 use ruff_source_file::LineIndex;
 use ruff_text_size::{Ranged, TextRange};
 
@@ -29,12 +30,26 @@ pub fn callee(frame: &str) -> Option<Callee<'_>> {
     frame.rsplit_once("): ").map(|(_, function)| Callee::Named(function))
 }
 
-/// The first place in the text where `function` makes the call; if several functions share the name, the one with
+/// A script, parsed once for all findings in it.
+pub struct Script {
+    text: String,
+    parsed: Parsed<ModModule>,
+    index: LineIndex,
+}
+
+impl Script {
+    /// `None` if the text is not Python.
+    pub fn new(text: String) -> Option<Script> {
+        let parsed = ruff_python_parser::parse_module(&text).ok()?;
+        Some(Script { index: LineIndex::from_source_text(&text), text, parsed })
+    }
+}
+
+/// The first place in the script where `function` makes the call; if several functions share the name, the one with
 /// `near` among its lines. A frame entered before profiling began has a line inside the function; others have the line
 /// of their `def`.
-pub fn call_place(file: &str, text: &str, function: &str, near: u32, callee: &Callee) -> Option<Place> {
-    let parsed = ruff_python_parser::parse_module(text).ok()?;
-    let index = LineIndex::from_source_text(text);
+pub fn call_place(file: &str, script: &Script, function: &str, near: u32, callee: &Callee) -> Option<Place> {
+    let Script { text, parsed, index } = script;
     let module: &ModModule = parsed.syntax();
     let attributes = match callee {
         Callee::ObjectOf(class) => attributes_of_class(module, class),
@@ -52,7 +67,7 @@ pub fn call_place(file: &str, text: &str, function: &str, near: u32, callee: &Ca
         calls_in(&chosen.body)
     };
     let call = candidates.into_iter().find(|call| is_call_of(call, callee, &attributes))?;
-    let source = ruff_source_file::SourceCode::new(text, &index);
+    let source = ruff_source_file::SourceCode::new(text, index);
     let (start, end) = (source.line_column(call.range().start()), source.line_column(call.range().end()));
     Some(Place {
         file: file.to_string(),
@@ -147,7 +162,8 @@ mod tests {
         \ndef train():\n    for p in q:\n        p.norm().item()\n";
 
     fn line(function: &str, near: u32, frame: &str) -> Option<u32> {
-        call_place("a.py", SCRIPT, function, near, &callee(frame)?).map(|place| place.line)
+        let script = Script::new(SCRIPT.to_string())?;
+        call_place("a.py", &script, function, near, &callee(frame)?).map(|place| place.line)
     }
 
     #[test]

@@ -74,7 +74,7 @@ pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
     if recorded <= 0.0 || view.trace.header.headroom.is_some() {
         return None; // a headroom run states its own overhead
     }
-    let seconds = given.or_else(|| median(timed)).filter(|seconds| *seconds > 0.0)?;
+    let seconds = given.or_else(|| step_statistics(timed).median).filter(|seconds| *seconds > 0.0)?;
     let mut step = TrueStep { recorded_seconds: recorded, seconds, ..TrueStep::default() };
     match given {
         Some(_) => (step.from, step.lower_seconds, step.upper_seconds) = ("given", seconds, seconds),
@@ -312,17 +312,6 @@ fn keep_order_of_streams(trace: &mut Trace) {
         if device.track[at] == device.track[at - 1] {
             device.start[at] = device.start[at].max(device.start[at - 1]);
         }
-    }
-}
-
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        odd if odd % 2 == 1 => Some(sorted[half]),
-        _ => Some(0.5 * (sorted[half - 1] + sorted[half])),
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod points;
 
+use std::sync::OnceLock;
+
 use hashbrown::HashMap;
 use headroom_trace::CallKind;
 
@@ -14,16 +16,8 @@ use points::{Point, PointKind, points};
 pub struct Removal {
     pub host: Vec<Span>,
     pub device: HashMap<usize, i64>,
-    /// More host time to remove: the launches of removed work. By itself it does not count as a finding's saving.
-    pub launchers: Vec<Span>,
-    /// Work follows work on a stream without a gap, as in one kernel; a CUDA graph comes close.
-    pub without_gaps: bool,
     /// Share of each gap between kernels of one graph to remove: recording each kernel lengthens the gap.
     pub graph_gaps: f64,
-    /// Shortens the host's own time by a fifth: it varies by as much from one process to the next.
-    pub quick_host: bool,
-    /// Shortens the device's work a little: its clocks vary from one process to the next.
-    pub quick_device: bool,
 }
 
 impl Removal {
@@ -31,10 +25,6 @@ impl Removal {
     pub fn and(&self, other: &Removal) -> Removal {
         let mut both = self.clone();
         both.host.extend_from_slice(&other.host);
-        both.launchers.extend_from_slice(&other.launchers);
-        both.without_gaps |= other.without_gaps;
-        both.quick_host |= other.quick_host;
-        both.quick_device |= other.quick_device;
         both.graph_gaps = both.graph_gaps.max(other.graph_gaps);
         for (at, nanos) in &other.device {
             both.device.entry(*at).and_modify(|kept| *kept = (*kept).min(*nanos)).or_insert(*nanos);
@@ -60,6 +50,10 @@ pub struct Simulation {
     device_spans: usize,
     /// Host time to spare: launches that waited for room in a full queue, and the cost of recording.
     spare: Vec<Span>,
+    /// The steps' length, to which shares refer.
+    wall: i64,
+    /// The replay that removes nothing, made on first use.
+    as_it_is: OnceLock<i64>,
 }
 
 /// One replay: when everything happened in it.
@@ -79,10 +73,6 @@ pub const NOT_PLAYED: i64 = i64::MIN;
 const LONGEST_LAUNCH_NANOS: i64 = 100_000;
 /// Launching a graph of a thousand kernels takes about a millisecond.
 const LONGEST_GRAPH_LAUNCH_NANOS: i64 = 2_000_000;
-/// Shortest divided by longest step time of a host-bound script, over several processes on one machine.
-const QUICK_HOST_SHARE: f64 = 0.8;
-/// The same ratio for the same kernels.
-const QUICK_DEVICE_SHARE: f64 = 0.97;
 
 impl Simulation {
     pub fn new(view: &View) -> Simulation {
@@ -101,6 +91,8 @@ impl Simulation {
             tracks: view.trace.tracks.len(),
             device_spans: view.trace.device.len(),
             spare: blocked(view),
+            wall: view.steps.range().nanos().max(1),
+            as_it_is: OnceLock::new(),
         }
     }
 
@@ -108,6 +100,7 @@ impl Simulation {
     /// profiler would keep up with a quicker device.
     pub fn without_recording(mut self, spans: Vec<Span>) -> Simulation {
         self.spare = merged([self.spare, spans].concat());
+        self.as_it_is = OnceLock::new();
         self
     }
 
@@ -118,13 +111,17 @@ impl Simulation {
 
     /// The time saved by `removal`, compared with a replay that removes nothing; never negative.
     pub fn saved(&self, removal: &Removal) -> i64 {
-        (self.run(&Removal::default()) - self.run(removal)).max(0)
+        (self.as_it_is.get_or_init(|| self.run(&Removal::default())) - self.run(removal)).max(0)
+    }
+
+    /// The same as a share of the steps.
+    pub fn saved_share(&self, removal: &Removal) -> f64 {
+        (self.saved(removal) as f64 / self.wall as f64).min(1.0)
     }
 
     pub fn play(&self, removal: &Removal) -> Replay {
-        let removed = merged([removal.host.as_slice(), &removal.launchers, &self.spare].concat());
-        let share = if removal.quick_host { QUICK_HOST_SHARE } else { 1.0 };
-        let mut clock = Clock { removed: &removed, next: 0, passed: 0, from: self.host.start, share };
+        let removed = merged([removal.host.as_slice(), &self.spare].concat());
+        let mut clock = Clock { removed: &removed, next: 0, passed: 0 };
         let mut stream_ends = vec![self.device_free; self.tracks];
         let mut last_end = self.device_free;
         let mut device_start = vec![NOT_PLAYED; self.device_spans];
@@ -141,15 +138,8 @@ impl Simulation {
                     let (device, track) = (device as usize, track as usize);
                     let ordered = clock.without_removed(point.time) + lag;
                     let duration = removal.device.get(&device).copied().unwrap_or(duration);
-                    let duration = match removal.quick_device {
-                        true => (QUICK_DEVICE_SHARE * duration as f64) as i64,
-                        false => duration,
-                    };
-                    let gap = match () {
-                        () if removal.without_gaps => gap.min(0),
-                        () if is_in_graph => gap - (removal.graph_gaps * gap.max(0) as f64) as i64,
-                        () => gap,
-                    };
+                    let shrinks = if is_in_graph { removal.graph_gaps } else { 0.0 };
+                    let gap = gap - (shrinks * gap.max(0) as f64) as i64;
                     let mut start = (stream_ends[track] + gap).max(ordered + delay);
                     if let Some((other, distance)) = after
                         && device_end[other as usize] != NOT_PLAYED
@@ -206,9 +196,6 @@ struct Clock<'r> {
     /// The first span that does not lie entirely before the last queried time, and the total length of those before it.
     next: usize,
     passed: i64,
-    /// From this time on, the host takes this share of its time.
-    from: i64,
-    share: f64,
 }
 
 impl Clock<'_> {
@@ -222,11 +209,7 @@ impl Clock<'_> {
             self.next += 1;
         }
         let within = self.removed.get(self.next).map_or(0, |span| (time - span.start).max(0));
-        let left = time - self.passed - within;
-        if self.share == 1.0 {
-            return left;
-        }
-        self.from + ((left - self.from) as f64 * self.share) as i64
+        time - self.passed - within
     }
 }
 

@@ -5,7 +5,6 @@ mod attention_masked;
 mod attention_materialised;
 mod batch_too_small;
 mod below_roof;
-mod budget;
 mod cold_start;
 mod communication_exposed;
 mod cpu_bound_op;
@@ -89,14 +88,12 @@ pub struct Found {
     /// Whether the advice is a flag of the run: then it is low effort, whatever the rule's is elsewhere.
     pub is_flag: bool,
     pub confidence: Confidence,
-    /// The most time that a fix can remove.
+    /// The time that it occupies; of device spans, the least that physics leaves.
     pub removal: Removal,
     /// Whether it is about device time alone: then it costs no more than removing that time shortens the step.
     pub on_device: bool,
     /// Time that a fix is expected to remove, if there is a model of it; otherwise the same as `removal`.
     pub expected: Option<Removal>,
-    /// The rule's own removal, before `removal` was widened to a bound.
-    pub asked: Option<Removal>,
 }
 
 impl Found {
@@ -115,7 +112,6 @@ impl Found {
             removal: Removal::default(),
             on_device: false,
             expected: None,
-            asked: None,
         }
     }
 }
@@ -128,9 +124,9 @@ pub struct TraceFinding {
     pub cause: Cause,
     pub severity: Severity,
     pub share_of_step: Option<f64>,
-    /// How much the step would shrink at most without it, according to a replay.
-    pub saving_bound_share: f64,
-    /// How much the step is expected to shrink.
+    /// How much a replay without its time shortens the step; `None` where no replay tells, or where it says nothing.
+    pub saving_bound_share: Option<f64>,
+    /// How much the step is expected to shrink by the remedy.
     pub saving_expected_share: f64,
     pub message: String,
     /// The Python function it happens in, as the trace names it.
@@ -193,25 +189,27 @@ pub const TRACE_RULES: &[TraceRule] = &[
     attention_masked::RULE,
 ];
 
-/// All findings, the largest share first; those without a share after them.
+/// All findings, with the shares that their rules state.
 pub fn find(evidence: &Evidence) -> Vec<TraceFinding> {
     let mut findings: Vec<TraceFinding> = Vec::new();
     for rule in TRACE_RULES.iter().filter(|rule| rule.code != gpu_idle::RULE.code) {
         findings.extend((rule.check)(evidence).into_iter().map(|found| finding(rule, found)));
     }
-    budget::pace(evidence, &mut findings);
     // Idle time is what no other rule explains, so this rule runs last.
     let set_up = evidence.view.cold.spans.iter().copied();
     let by_others = findings.iter().flat_map(|finding| finding.found.removal.host.clone());
     let explained = merged(by_others.chain(set_up).collect());
     let rest = (gpu_idle::RULE.check)(&Evidence { explained: &explained, ..*evidence });
     findings.extend(rest.into_iter().map(|found| finding(&gpu_idle::RULE, found)));
-    budget::share_out(evidence, &mut findings);
+    findings
+}
+
+/// The largest share first; findings without a share after them.
+pub fn sort(findings: &mut [TraceFinding]) {
     findings.sort_by(|left, right| {
         let share = |finding: &TraceFinding| finding.share_of_step.unwrap_or(-1.0);
         share(right).total_cmp(&share(left)).then(left.code.cmp(right.code)).then(left.message.cmp(&right.message))
     });
-    findings
 }
 
 fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
@@ -221,7 +219,7 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
         cause: rule.cause,
         severity: severity(rule, found.share, found.confidence),
         share_of_step: found.share,
-        saving_bound_share: 0.0,
+        saving_bound_share: None,
         saving_expected_share: 0.0,
         message: found.message.clone(),
         function: found.function.clone(),
@@ -235,13 +233,13 @@ fn finding(rule: &TraceRule, found: Found) -> TraceFinding {
     }
 }
 
-fn severity(rule: &TraceRule, share: Option<f64>, confidence: Confidence) -> Severity {
+pub fn severity(rule: &TraceRule, share: Option<f64>, confidence: Confidence) -> Severity {
     let by_share = share.map_or(Severity::Medium, Severity::of_share);
     match rule.cause {
         // A cold start does not slow later steps, however long it is.
         Cause::ColdStart => Severity::Medium,
-        // A second pass may belong to another model, and then has to run.
-        Cause::Recomputed if confidence == Confidence::Low => by_share.min(Severity::Medium),
+        // A second pass may belong to another model, and then has to run; idle time that nobody saw may be anything.
+        Cause::Recomputed | Cause::GpuIdle if confidence == Confidence::Low => by_share.min(Severity::Medium),
         _ => by_share,
     }
 }

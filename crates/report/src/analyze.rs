@@ -152,7 +152,8 @@ fn operator_table(analysis: &Analysis) -> Table {
 
 fn roadmap_table(analysis: &Analysis) -> Table {
     let row = |(number, item): (usize, &RoadmapItem)| {
-        let [expected, alone, additional] = [item.expected_share, item.alone_share, item.additional_share].map(percent);
+        let [expected, additional] = [item.expected_share, item.additional_share].map(percent);
+        let alone = item.alone_share.map_or("–".into(), percent);
         let (number, name) = ((number + 1).to_string(), format!("{} {}", item.code, item.name));
         vec![number, name, expected, alone, additional, effort(item.effort).into(), item.advice.clone()]
     };

@@ -281,6 +281,7 @@ class Recorder:
             "profiler": self.phase,
             "light_trace": os.path.join("light", os.path.basename(self.light)) if self.light else None,
             "job": os.environ.get("HEADROOM_RECORD_JOB"),
+            "cores": cores(),
         }
         self.call(self.profiler.add_metadata_json, "headroom_recording", json.dumps(content))
 
@@ -361,6 +362,14 @@ def device_event():
     event = cuda.Event(enable_timing=True)
     event.record()
     return event
+
+
+def cores():
+    """Cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
 
 
 def seconds_between(taken):

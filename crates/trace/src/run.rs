@@ -44,6 +44,8 @@ pub struct RecordingHeader {
     pub light_trace: Option<String>,
     /// Id of the recording that this trace is part of: ranks share it, two recordings of one script do not.
     pub job: Option<String>,
+    /// Cores that the recorded process may use.
+    pub cores: Option<usize>,
 }
 
 /// How operators were timed.

@@ -48,7 +48,7 @@ fn finding(cause: Cause, function: Option<&str>, through: Option<&str>, per_step
         cause,
         severity: Severity::Low,
         share_of_step: Some(0.2),
-        saving_bound_share: 0.0,
+        saving_bound_share: None,
         saving_expected_share: 0.0,
         message: found.message.clone(),
         function: function.map(str::to_string),

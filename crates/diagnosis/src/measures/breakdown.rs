@@ -3,7 +3,7 @@
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
-use super::collectives::{is_communication, is_host_communication};
+use super::collectives::{is_collective_operator, is_communication};
 use super::data_loading::loading_spans;
 use super::intervals::{Span, clipped, covered, gaps, merged, seconds, total, without};
 use super::stops::Stop;
@@ -147,7 +147,7 @@ pub fn waiting_spans(view: &View) -> Vec<Span> {
 /// A run on the host alone: operators are the work; the loader and the rest are idle time.
 fn of_host(view: &View) -> Breakdown {
     let host = &view.trace.host;
-    let is_work = |&at: &usize| host.category[at] == Category::CpuOp && !is_host_communication(view.host_name(at));
+    let is_work = |&at: &usize| host.category[at] == Category::CpuOp && !is_collective_operator(view.host_name(at));
     let operators = merged((0..host.len()).filter(is_work).map(|at| view.host_span(at)).collect());
     let loading = loading_spans(view);
     let working = without(&operators, &loading);

@@ -9,7 +9,7 @@ use super::view::View;
 /// Smaller copies are single values, not a batch.
 const LEAST_BYTES: u64 = 4096;
 /// A shorter time is just what it takes to reach the copy.
-const LEAST_SHARE: f64 = 0.02;
+const LEAST_PREPARED_SHARE: f64 = 0.02;
 const LEAST_NANOS: i64 = 1_000_000;
 /// If operators take more of the time, other rules report them: conversions on the host, tensors created there.
 const MOST_IN_OPERATORS: f64 = 0.5;
@@ -48,7 +48,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
         let end = operators.last().map_or(host.start[call], |at| host.start[at]);
         let known = elsewhere.iter().map(|span| span.end).filter(|known| (step.start..end).contains(known));
         let span = Span { start: known.max().unwrap_or(step.start), end };
-        if span.nanos() >= LEAST_NANOS && span.nanos() as f64 >= LEAST_SHARE * step.nanos() as f64 {
+        if span.nanos() >= LEAST_NANOS && span.nanos() as f64 >= LEAST_PREPARED_SHARE * step.nanos() as f64 {
             spans.push((call, span));
         }
     }

@@ -29,6 +29,8 @@ impl Cold {
     pub fn find(trace: &Trace, kinds: &[CallKind], call_of: &[u32], parent: &[u32], busy: &[Span]) -> Cold {
         let host = &trace.host;
         let of = |at: usize| Span { start: host.start[at], end: host.end(at) };
+        // Before any work, a free is the call that sets up the device; later it is the allocator's.
+        let nothing_ran = |at: usize| busy.first().is_none_or(|first| host.start[at] < first.start);
         let is_compiler: Vec<bool> = trace.names.iter().map(|(_, name)| is_compilation(name)).collect();
         let mut calls: Vec<usize> = Vec::new();
         let mut first: Option<HashSet<u32>> = None;
@@ -37,7 +39,8 @@ impl Cold {
                 (Category::Runtime, CallKind::Launch | CallKind::GraphLaunch) => {
                     first.get_or_insert_with(|| first_launches(trace, call_of)).contains(&(at as u32))
                 }
-                (Category::Runtime, CallKind::Allocate | CallKind::Free | CallKind::Other) => true,
+                (Category::Runtime, CallKind::Allocate | CallKind::Other) => true,
+                (Category::Runtime, CallKind::Free) => nothing_ran(at),
                 (Category::CpuOp | Category::UserAnnotation | Category::PythonFunction, _) => {
                     is_compiler[host.name[at].index()]
                 }

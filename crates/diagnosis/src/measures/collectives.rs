@@ -3,6 +3,7 @@
 use headroom_trace::{Category, NONE};
 use serde::Serialize;
 
+use super::flops::{element_bytes, shapes};
 use super::intervals::Span;
 use super::view::View;
 
@@ -119,9 +120,16 @@ pub fn is_communication(kernel: &str) -> bool {
         || (!within_a_block && words.iter().chain(&more).any(|word| function.contains(word)))
 }
 
-/// Whether a host span is a collective of a library that runs on the host.
+/// Whether a host span is a collective of a library that runs on the host, or the host's side of one of NCCL's.
 pub fn is_host_communication(name: &str) -> bool {
-    name.starts_with("gloo:") || name.starts_with("mpi:")
+    ["gloo:", "mpi:", "ucc:", "ccl:", "nccl:", "shm_allreduce", "shm_all_reduce"].iter().any(|start| {
+        name.starts_with(start) || name.rsplit("::").next().is_some_and(|function| function.starts_with(start))
+    })
+}
+
+/// Whether an operator does nothing but start or run a collective.
+pub fn is_collective_operator(name: &str) -> bool {
+    name.starts_with("c10d::") || name == "record_param_comms" || is_host_communication(name)
 }
 
 #[derive(Clone, Debug)]
@@ -135,12 +143,6 @@ pub struct Collective {
     pub group_size: u32,
     /// Size of the whole message: what a rank reduces, or what all have gathered. 0 if the trace does not say.
     pub bytes: u64,
-}
-
-impl Collective {
-    pub fn nanos(&self) -> i64 {
-        self.span.nanos()
-    }
 }
 
 /// All collectives in order of start.
@@ -157,9 +159,11 @@ pub fn collectives(view: &View) -> Vec<Collective> {
     found
 }
 
-/// Host spans that are collectives, for use if the device has none.
+/// Host spans that are collectives, for use if the device has none. Where the device was recorded, NCCL's host side
+/// only launches.
 pub fn host_spans(view: &View) -> Vec<usize> {
-    view.host_spans_named(is_host_communication)
+    let on_device = view.has_device_work();
+    view.host_spans_named(|name| is_host_communication(name) && !(on_device && name.starts_with("nccl:")))
 }
 
 fn of_kernel(view: &View, at: usize) -> Collective {
@@ -214,24 +218,14 @@ fn of_host_span(view: &View, at: usize) -> Collective {
     }
 }
 
-/// Bytes of the first tensor passed to a host span.
+/// Bytes of the first tensor passed to a host span; of an unknown type, 4 per element.
 fn bytes_of_input(view: &View, at: usize) -> u64 {
     let host = &view.trace.host;
-    let (dims, types) = (view.trace.name(host.dims[at]), view.trace.name(host.types[at]));
-    let Ok(dims) = serde_json::from_str::<Vec<serde_json::Value>>(dims) else { return 0 };
-    let Some(first) = dims.first().and_then(|first| first.as_array()) else { return 0 };
-    let elements = first.iter().filter_map(serde_json::Value::as_u64).product::<u64>();
-    let kind = serde_json::from_str::<Vec<String>>(types).ok().and_then(|types| types.first().cloned());
-    if first.is_empty() { 0 } else { elements.saturating_mul(element_bytes(kind.as_deref().unwrap_or("float"))) }
-}
-
-fn element_bytes(kind: &str) -> u64 {
-    match kind {
-        "double" | "long int" | "long" | "c10::complex<float>" => 8,
-        "c10::Half" | "c10::BFloat16" | "short" | "short int" => 2,
-        "unsigned char" | "signed char" | "bool" | "c10::Float8_e4m3fn" | "c10::Float8_e5m2" => 1,
-        _ => 4,
-    }
+    let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
+    let known = types.first().map_or(0.0, |kind| element_bytes(kind));
+    let first = shapes(view.name(host.dims[at])).into_iter().next().filter(|shape| !shape.is_empty());
+    let elements: f64 = first.map_or(0.0, |shape| shape.iter().map(|size| *size as f64).product());
+    (elements * if known > 0.0 { known } else { 4.0 }) as u64
 }
 
 #[cfg(test)]

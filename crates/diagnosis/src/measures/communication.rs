@@ -3,7 +3,7 @@
 use headroom_trace::Category;
 use serde::Serialize;
 
-use super::collectives::{Collective, collectives, is_communication, is_host_communication};
+use super::collectives::{Collective, collectives, is_collective_operator, is_communication};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::view::View;
 
@@ -51,11 +51,7 @@ pub fn compute(view: &View) -> Vec<Span> {
     let operators = (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp);
     // An operator that launches a collective is part of it and does not count as compute; nor does one that is a
     // collective.
-    let is_collective = |at: usize| {
-        let name = view.host_name(at);
-        name.starts_with("c10d::") || is_host_communication(name)
-    };
-    let computes = operators.filter(|&at| !is_collective(at));
+    let computes = operators.filter(|&at| !is_collective_operator(view.host_name(at)));
     merged(computes.map(|at| view.host_span(at)).collect())
 }
 

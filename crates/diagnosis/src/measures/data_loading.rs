@@ -7,6 +7,7 @@ use super::by_hand::prepared_by_hand;
 use super::intervals::{Span, covered, merged, seconds, total};
 use super::steps::is_fetch;
 use super::view::View;
+use crate::assumptions::WORKERS;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DataLoading {
@@ -27,10 +28,11 @@ pub fn data_loading(view: &View) -> DataLoading {
     let fetched = merged(spans.iter().map(|&at| view.host_span(at)).collect());
     let by_hand = prepared_by_hand(view, &fetched);
     let set = merged([fetched.as_slice(), &by_hand].concat());
+    let is_by_hand = total(&by_hand) > total(&fetched);
     let mut sum = DataLoading {
         calls: spans.len() + by_hand.len(),
-        in_process: !by_hand.is_empty() || spans.iter().any(|&at| view.host_name(at).contains("SingleProcess")),
-        by_hand: total(&by_hand) > total(&fetched),
+        in_process: is_by_hand || spans.iter().any(|&at| view.host_name(at).contains("SingleProcess")),
+        by_hand: is_by_hand,
         ..DataLoading::default()
     };
     let mut nanos = 0;
@@ -51,6 +53,13 @@ pub fn loading_spans(view: &View) -> Vec<Span> {
     merged([fetched, by_hand].concat())
 }
 
+/// Worker processes that may prepare batches beside the training process, and the machine's cores if the trace states
+/// them: one core is the training process's own.
+pub fn workers(view: &View) -> (usize, Option<usize>) {
+    let cores = view.trace.header.recording.as_ref().and_then(|recording| recording.cores);
+    (cores.map_or(WORKERS, |cores| cores.saturating_sub(1).clamp(1, WORKERS)), cores)
+}
+
 /// Found by torch's annotation, otherwise by the iterator's own function.
 fn loading_indices(view: &View) -> Vec<usize> {
     let annotated = view.host_spans_named(is_fetch);
@@ -62,4 +71,38 @@ fn loading_indices(view: &View) -> Vec<usize> {
         view.host_spans_named(|name| name.contains("utils/data/dataloader.py") && name.ends_with(": __next__"));
     python.retain(|&at| host.category[at] == Category::PythonFunction);
     python
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabricated::Fabricated;
+
+    const MICRO: i64 = 1_000;
+
+    /// Three steps of 10 ms: 3 ms in a fetch, `by_hand` µs in the loop's own code, then a batch is copied.
+    fn loading_of(fetch: &str, by_hand: i64) -> DataLoading {
+        let mut made = Fabricated::on("NVIDIA H200");
+        for step in 0..3i64 {
+            let start = step * 10_000 * MICRO;
+            made.step(step as u32 + 1, start, start + 10_000 * MICRO);
+            let name = format!("enumerate(DataLoader)#_{fetch}DataLoaderIter.__next__");
+            made.span("user_annotation", &name, 1, start + 10 * MICRO, start + 3_010 * MICRO, "");
+            let copy = start + (3_010 + by_hand) * MICRO;
+            made.operator("aten::to", copy, copy + 50 * MICRO);
+            let id = format!(r#""correlation":{},"bytes":1048576"#, 900 + step);
+            made.span("cuda_runtime", "cudaMemcpyAsync", 1, copy + MICRO, copy + 40 * MICRO, &id);
+            made.span("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 7, copy + 50 * MICRO, copy + 90 * MICRO, &id);
+        }
+        let trace = made.trace();
+        data_loading(&View::new(&trace))
+    }
+
+    #[test]
+    fn a_fetch_by_workers_is_not_in_the_training_process() {
+        let (workers, own) = (loading_of("MultiProcessing", 1_500), loading_of("SingleProcess", 1_500));
+        assert!(workers.calls == 6 && !workers.in_process && !workers.by_hand, "{workers:?}");
+        assert!(own.in_process && !own.by_hand, "{own:?}");
+        assert!(loading_of("MultiProcessing", 4_000).in_process, "most of it is the loop's own code");
+    }
 }

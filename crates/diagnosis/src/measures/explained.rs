@@ -32,20 +32,33 @@ fn sentence(view: &View, stop: &Stop) -> String {
 
 /// The innermost host span that covers at least half of a window.
 pub fn host_in(view: &View, window: Span) -> Option<usize> {
-    let host = &view.trace.host;
-    let counts = |at: usize| !matches!(host.category[at], Category::Other | Category::Overhead);
-    let is_mark: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("ProfilerStep")).collect();
-    (0..host.len())
-        .filter(|&at| counts(at) && !is_mark[host.name[at].index()])
-        .filter(|&at| view.host_span(at).overlap(window) * 2 > window.nanos())
-        .min_by_key(|&at| (host.duration[at], at))
+    let covers = |at: &usize| view.host_span(*at).overlap(window) * 2 > window.nanos();
+    activity(view).filter(covers).min_by_key(|&at| (view.trace.host.duration[at], at))
 }
 
 /// When the host was doing anything that is recorded.
 pub fn recorded(view: &View) -> Vec<Span> {
+    super::intervals::merged(activity(view).map(|at| view.host_span(at)).collect())
+}
+
+/// Host spans that tell what the host was doing: neither the profiler's own nor its marks of steps.
+fn activity<'v>(view: &'v View) -> impl Iterator<Item = usize> + 'v {
     let host = &view.trace.host;
-    let counts = |at: &usize| !matches!(host.category[*at], Category::Other | Category::Overhead);
-    super::intervals::merged((0..host.len()).filter(counts).map(|at| view.host_span(at)).collect())
+    let is_mark: Vec<bool> = view.trace.names.iter().map(|(_, name)| name.starts_with("ProfilerStep")).collect();
+    let counts = move |at: &usize| {
+        !matches!(host.category[*at], Category::Other | Category::Overhead) && !is_mark[host.name[*at].index()]
+    };
+    (0..host.len()).filter(counts)
+}
+
+/// The parts of the steps before the first and after the last recorded event: recording began later, or ended earlier.
+pub fn outside_of_recording(view: &View) -> Vec<Span> {
+    let recorded = super::intervals::merged([recorded(view), view.busy.clone()].concat());
+    let range = view.steps.range();
+    let (Some(first), Some(last)) = (recorded.first(), recorded.last()) else { return vec![range] };
+    let before = Span { start: range.start, end: first.start.min(range.end) };
+    let after = Span { start: last.end.max(range.start), end: range.end };
+    [before, after].into_iter().filter(|span| span.nanos() > 0).collect()
 }
 
 const LONGEST_NAME: usize = 70;

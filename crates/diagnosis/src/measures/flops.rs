@@ -196,7 +196,7 @@ pub fn element_bytes(kind: &str) -> f64 {
     match kind {
         "double" | "long int" | "long" | "c10::complex<float>" => 8.0,
         "float" | "int" => 4.0,
-        "c10::BFloat16" | "c10::Half" | "short int" => 2.0,
+        "c10::BFloat16" | "c10::Half" | "short int" | "short" => 2.0,
         "bool" | "unsigned char" | "signed char" => 1.0,
         kind if kind.starts_with("c10::Float8") => 1.0,
         _ => 0.0,

@@ -76,6 +76,9 @@ pub struct OptimizerWork {
     /// Fused updates, one per parameter group.
     #[serde(skip)]
     pub fused_per_step: f64,
+    /// Operators that the optimizer calls itself.
+    #[serde(skip)]
+    pub operators_per_step: f64,
     /// When the host was in the optimizer's own code.
     #[serde(skip)]
     pub host: Vec<Span>,
@@ -201,6 +204,10 @@ fn optimizer(view: &View) -> OptimizerWork {
     let fused = view.host_spans_named(|name| name.starts_with("aten::_fused_"));
     let fused = fused.into_iter().filter(|&at| holds(&steps, host.start[at])).count();
     work.fused_per_step = fused as f64 / view.steps.count();
+    let is_operator = |at: usize| host.category[at] == Category::CpuOp;
+    let called = (0..host.len()).filter(|&at| is_operator(at) && holds(&steps, host.start[at]));
+    let called = called.filter(|&at| !view.ancestors(at).skip(1).any(is_operator)).count();
+    work.operators_per_step = called as f64 / view.steps.count();
     work.device_seconds = seconds(nanos);
     work.host_seconds = seconds(host_nanos);
     work.share_of_steps = view.steps.share(host_nanos.max(nanos)).min(1.0);

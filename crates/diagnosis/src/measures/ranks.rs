@@ -115,7 +115,7 @@ pub fn ranks(traces: &[&Trace], views: &[&View], analyzed: usize) -> Option<Rank
     let mut sums: Vec<Sums> = views.iter().map(|_| Sums::new(traces.len())).collect();
     let mut waits = Vec::new();
     for meeting in &meetings {
-        let length = |&(rank, index): &(usize, usize)| lists[rank][index].0.nanos();
+        let length = |&(rank, index): &(usize, usize)| lists[rank][index].0.span.nanos();
         let transfer = meeting.iter().map(length).min().unwrap_or(0);
         let last = meeting.iter().find(|member| length(member) == transfer).map_or(0, |member| member.0);
         sums[last].last += 1;
@@ -303,9 +303,11 @@ fn collective_rows(
     let mut kinds: BTreeMap<(Kind, &str, u64), Gathered> = BTreeMap::new();
     for meeting in meetings {
         let members: Vec<&Collective> = meeting.iter().map(|&(rank, index)| &lists[rank][index].0).collect();
-        let (Some(first), Some(transfer), Some(longest)) =
-            (members.first(), members.iter().map(|one| one.nanos()).min(), members.iter().map(|one| one.nanos()).max())
-        else {
+        let (Some(first), Some(transfer), Some(longest)) = (
+            members.first(),
+            members.iter().map(|one| one.span.nanos()).min(),
+            members.iter().map(|one| one.span.nanos()).max(),
+        ) else {
             continue;
         };
         let bytes = members.iter().map(|one| one.bytes).max().unwrap_or(0);

@@ -16,6 +16,18 @@ pub fn unrecorded_device(view: &View) -> Option<String> {
     if view.has_device_work() || trace.header.headroom.is_some() {
         return None;
     }
+    let unused = || Some(format!("the machine has a {}, and it is unknown whether the run used it", gpu(view)?));
+    used_device(view).or_else(unused)
+}
+
+/// A GPU that the header lists.
+pub fn gpu<'t>(view: &View<'t>) -> Option<&'t str> {
+    view.trace.header.devices.first().map(|gpu| gpu.name.as_str())
+}
+
+/// The evidence that the run used a device.
+pub fn used_device(view: &View) -> Option<String> {
+    let trace = view.trace;
     let calls = trace.host.category.iter().filter(|category| **category == Category::Runtime).count();
     if calls > 0 {
         return Some(format!("the run made {calls} calls to a device runtime"));
@@ -24,11 +36,8 @@ pub fn unrecorded_device(view: &View) -> Option<String> {
         return Some("the run allocated device memory".into());
     }
     let used: Vec<bool> = trace.names.iter().map(|(_, name)| is_for_a_device(name)).collect();
-    if let Some(at) = (0..trace.host.len()).find(|&at| used[trace.host.name[at].index()]) {
-        return Some(format!("the run called {}, which works on a device", view.host_name(at)));
-    }
-    let gpu = trace.header.devices.first()?;
-    Some(format!("the machine has a {}, and it is unknown whether the run used it", gpu.name))
+    let at = (0..trace.host.len()).find(|&at| used[trace.host.name[at].index()])?;
+    Some(format!("the run called {}, which works on a device", view.host_name(at)))
 }
 
 /// Operators that only a GPU has, and PyTorch functions that only a run on a GPU calls.

@@ -76,6 +76,10 @@ fn stop(view: &View, starts: &[(i64, u32)], gap: Span) -> Stop {
     // During the call the host is still launching.
     let queued = call.end.clamp(gap.start, gap.end);
     let stands = start - queued > LONGEST_LAUNCH_DELAY_NANOS;
+    // Before the first recorded work the device may have been busy with work that was launched before the recording.
+    if stands && view.busy.first().is_some_and(|first| gap.end <= first.start) {
+        return Stop { span: gap, ordered: UNKNOWN, stalled: gap.end, after };
+    }
     let stalled = if stands { queued } else { gap.end };
     Stop { span: gap, ordered: call.start.clamp(gap.start, gap.end), stalled, after }
 }

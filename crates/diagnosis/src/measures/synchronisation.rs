@@ -61,6 +61,8 @@ pub enum WaitKind {
     ReadBack,
     /// A copy to the device that the host waits for because its memory is pageable.
     CopyToDevice,
+    /// A copy whose direction the trace does not show.
+    Copy,
     /// `synchronize()` and similar calls.
     Explicit,
 }
@@ -80,6 +82,9 @@ const READ_BACKS: &[&str] = &[
     "aten::unique_consecutive",
     "aten::equal",
 ];
+
+/// Operators that copy in either direction.
+const COPIES: &[&str] = &["aten::to", "aten::_to_copy", "aten::copy_"];
 
 pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     let host = &view.trace.host;
@@ -105,6 +110,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
         let whole = operator.unwrap_or(at);
         let kind = match (operator, copy_before(view, at, &copies)) {
             (_, Some(Direction::HostToDevice)) => WaitKind::CopyToDevice,
+            (Some(at), None) if COPIES.contains(&view.host_name(at)) => WaitKind::Copy,
             (Some(_), _) | (_, Some(Direction::DeviceToHost)) => WaitKind::ReadBack,
             (None, _) => WaitKind::Explicit,
         };

@@ -57,6 +57,8 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
     let reading = &view.trace.reading;
     if let Some(at) = reading.truncated_at_byte {
         trust.note(Verdict::Limited, format!("the file is cut off after {at} bytes: everything after that is missing"));
+        // Profilers write the device's events after the host's.
+        trust.withheld.push("idle");
     }
     if reading.damaged_events > 0 {
         let events = reading.damaged_events;

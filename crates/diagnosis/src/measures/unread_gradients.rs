@@ -13,7 +13,7 @@ use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
 
 /// Least share of the elements with a gradient that no optimizer reads.
-const LEAST_SHARE: f64 = 0.3;
+const LEAST_UNREAD_SHARE: f64 = 0.3;
 /// Fewer unread gradients are an oversight that costs nothing.
 const FEWEST_PER_STEP: f64 = 4.0;
 /// How many nodes before a gradient's accumulation may include the one that computed it.
@@ -57,7 +57,10 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
             false => (unread, count) = (unread + elements, count + 1),
         }
     }
-    if read == 0.0 || unread < LEAST_SHARE * (read + unread) || (count as f64) < FEWEST_PER_STEP * view.steps.count() {
+    if read == 0.0
+        || unread < LEAST_UNREAD_SHARE * (read + unread)
+        || (count as f64) < FEWEST_PER_STEP * view.steps.count()
+    {
         return Recomputed::default();
     }
     let mut spans = Vec::new();

@@ -12,7 +12,7 @@ pub const NOISE_OF_LOADING: f64 = 0.35;
 /// Per-event costs vary by this share of the usual ones.
 const COST_SPREAD: f64 = 0.35;
 /// A loader that takes less than this share of the step explains nothing.
-const LEAST_SHARE: f64 = 0.1;
+const LEAST_LOADING_SHARE: f64 = 0.1;
 /// Differences below this share of the step are ignored.
 const LEAST_DIFFERENCE: f64 = 0.01;
 /// At least this share of a loader's recorded time remains.
@@ -26,7 +26,7 @@ pub fn with_true_loader_time(view: &View, cost: f64, true_seconds: f64) -> Optio
     let nanos: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
     let loading = view.steps.seconds_per_step(nanos);
     let recorded = view.steps.seconds_per_step(view.steps.wall_nanos());
-    if loading < LEAST_SHARE * recorded {
+    if loading < LEAST_LOADING_SHARE * recorded {
         return None;
     }
     let difference = true_seconds - (recorded - cost);

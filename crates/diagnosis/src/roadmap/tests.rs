@@ -20,7 +20,7 @@ fn finding(code: &'static str, effort: Effort, start: i64, end: i64) -> TraceFin
         cause: Cause::GpuIdle,
         severity: Severity::Low,
         share_of_step: None,
-        saving_bound_share: 0.0,
+        saving_bound_share: None,
         saving_expected_share: 0.0,
         message: found.message.clone(),
         function: None,
@@ -36,8 +36,24 @@ fn finding(code: &'static str, effort: Effort, start: i64, end: i64) -> TraceFin
 
 fn roadmap_of(findings: &mut [TraceFinding]) -> Roadmap {
     let trace = trace_of(WALL, &[("cpu_op", "a", 1, 0, WALL, 0)]);
-    let view = View::new(&trace);
-    roadmap(&view, &Simulation::new(&view), findings)
+    priced(&View::new(&trace), findings)
+}
+
+/// Sets the savings as `cost::price` does for findings without a share.
+fn priced(view: &View, findings: &mut [TraceFinding]) -> Roadmap {
+    let simulation = Simulation::new(view);
+    for finding in findings.iter_mut().filter(|finding| !finding.found.removal.is_empty()) {
+        let bound = simulation.saved_share(&finding.found.removal);
+        let expected = finding.found.expected.as_ref();
+        finding.saving_expected_share = expected.map_or(bound, |expected| simulation.saved_share(expected).min(bound));
+        finding.saving_bound_share = told(bound);
+    }
+    roadmap(view, &simulation, findings)
+}
+
+/// The bound of an item, which has to have one.
+fn alone(item: &RoadmapItem) -> f64 {
+    item.alone_share.expect("says something")
 }
 
 fn close(left: f64, right: f64) -> bool {
@@ -48,12 +64,15 @@ fn close(left: f64, right: f64) -> bool {
 fn each_saving_counts_beyond_those_before_it() {
     let mut findings = [finding("TR001", Effort::Low, 0, 400), finding("TR002", Effort::Low, 300, 600)];
     let made = roadmap_of(&mut findings);
-    let shares: Vec<(f64, f64)> = made.items.iter().map(|item| (item.alone_share, item.additional_share)).collect();
+    let shares: Vec<(f64, f64)> = made.items.iter().map(|item| (alone(item), item.additional_share)).collect();
     assert!(close(shares[0].0, 0.4) && close(shares[0].1, 0.4), "{shares:?}");
     assert!(close(shares[1].0, 0.3) && close(shares[1].1, 0.2), "{shares:?}");
     assert!(close(made.total_saving_bound_share, 0.6));
     assert!(close(made.step_seconds_now, 1e-3) && close(made.step_seconds_at_best, 0.4e-3));
-    assert!(close(findings[0].saving_bound_share, 0.4) && close(findings[1].saving_bound_share, 0.3));
+    assert!(
+        findings[0].saving_bound_share == made.items[0].alone_share
+            && findings[1].saving_bound_share == made.items[1].alone_share
+    );
     assert_eq!((made.items[0].message.as_str(), made.items[0].advice.as_str()), ("TR001 costs", "do less"));
 }
 
@@ -79,11 +98,9 @@ fn little_effort_comes_first_unless_much_more_is_saved() {
 #[test]
 fn what_saves_next_to_nothing_is_left_out() {
     let mut findings = [finding("TR001", Effort::Low, 0, 0), finding("TR002", Effort::Low, 10, 11)];
-    findings[0].saving_bound_share = 0.0005;
     let made = roadmap_of(&mut findings);
     assert_eq!(made.items.iter().map(|item| item.code).collect::<Vec<_>>(), ["TR002"], "{made:?}");
-    assert!(close(made.items[0].alone_share, 0.001));
-    assert_eq!(findings[0].saving_bound_share, 0.0005, "a bound that a rule set itself stays");
+    assert!(close(alone(&made.items[0]), 0.001));
     let none = roadmap_of(&mut []);
     assert!(none.items.is_empty() && close(none.total_saving_bound_share, 0.0));
     assert!(close(none.step_seconds_at_best, 1e-3));
@@ -93,7 +110,7 @@ fn what_saves_next_to_nothing_is_left_out() {
 fn no_more_is_saved_than_there_is() {
     let mut findings = [finding("TR001", Effort::Low, -500, 700), finding("TR002", Effort::Low, 300, 2_000)];
     let made = roadmap_of(&mut findings);
-    assert!(made.items.iter().all(|item| (0.0..=1.0).contains(&item.alone_share)), "{made:?}");
+    assert!(made.items.iter().all(|item| (0.0..=1.0).contains(&item.additional_share)), "{made:?}");
     assert!(close(made.total_saving_bound_share, 1.0) && close(made.step_seconds_at_best, 0.0));
 }
 
@@ -112,13 +129,16 @@ fn two_costs_that_hide_each_other_are_worth_more_together() {
     let mut findings = [finding("TR001", Effort::Low, 20, 880), finding("TR002", Effort::Low, 0, 0)];
     findings[0].found.removal.host.push(Span { start: 950_000, end: 1_000_000 });
     findings[1].found.removal.device.insert(0, 0);
-    let made = roadmap(&view, &Simulation::new(&view), &mut findings);
+    let made = priced(&view, &mut findings);
     // Each alone saves little: the host's end, and 10 µs of waiting. Without the host's work, the kernel is all there
     // is.
     let kernel = made.items.iter().find(|item| item.code == "TR002").expect("saves something");
-    assert!(close(made.items[0].alone_share, 0.05) && made.items[0].code == "TR001", "{made:?}");
-    assert!(close(kernel.additional_share, 0.87) && close(kernel.alone_share, 0.87), "{made:?}");
-    assert!(close(made.total_saving_bound_share, 0.92) && close(findings[1].saving_bound_share, 0.87), "{made:?}");
+    assert!(close(alone(&made.items[0]), 0.05) && made.items[0].code == "TR001", "{made:?}");
+    assert!(close(kernel.additional_share, 0.87) && close(alone(kernel), 0.87), "{made:?}");
+    assert!(
+        close(made.total_saving_bound_share, 0.92) && findings[1].saving_bound_share == kernel.alone_share,
+        "{made:?}"
+    );
 }
 
 #[test]
@@ -134,8 +154,11 @@ fn expected_and_bound_are_two_numbers_and_the_order_goes_by_what_is_expected() {
     let codes: Vec<&str> = made.items.iter().map(|item| item.code).collect();
     assert_eq!(codes, ["TR002", "TR001"]);
     let first = &made.items[1];
-    assert!(close(first.alone_share, 0.6) && close(first.expected_share, 0.1), "{made:?}");
-    assert!(close(first.additional_expected_share, 0.1) && close(first.bound_step_seconds, 0.4e-3), "{made:?}");
+    assert!(close(alone(first), 0.6) && close(first.expected_share, 0.1), "{made:?}");
+    assert!(
+        close(first.additional_expected_share, 0.1) && close(first.bound_step_seconds.expect("says something"), 0.4e-3),
+        "{made:?}"
+    );
     assert!(close(first.expected_step_seconds, 0.9e-3));
     assert!(close(made.total_saving_bound_share, 0.9) && close(made.total_saving_expected_share, 0.4), "{made:?}");
     assert!(close(made.step_seconds_expected, 0.6e-3) && close(made.step_seconds_at_best, 0.1e-3), "{made:?}");
@@ -155,27 +178,9 @@ fn idle_time_that_nothing_explains_comes_after_what_explains_some() {
 }
 
 #[test]
-fn a_quicker_host_alone_is_not_a_finding_s_saving() {
-    let mut findings = [finding("TR001", Effort::Low, 10, 10), finding("TR002", Effort::Low, 100, 300)];
-    for finding in &mut findings {
-        finding.found.removal.quick_host = true;
-        finding.found.removal.device.insert(7, 0);
-        finding.found.expected = Some(Removal { quick_host: false, ..finding.found.removal.clone() });
-    }
+fn a_bound_that_leaves_next_to_nothing_of_the_step_is_absent() {
+    let mut findings = [finding("TR001", Effort::Low, 0, 951), finding("TR002", Effort::Low, 951, 1_000)];
     let made = roadmap_of(&mut findings);
-    assert_eq!(made.items.iter().map(|item| item.code).collect::<Vec<_>>(), ["TR002"]);
-    assert!(close(made.items[0].expected_share, 0.2) && close(made.items[0].alone_share, 0.36), "{:?}", made.items[0]);
-}
-
-#[test]
-fn a_wide_bound_alone_does_not_bring_a_finding_in() {
-    let mut findings = [finding("TR001", Effort::Low, 0, 400), finding("TR002", Effort::Low, 0, 400)];
-    for (finding, nanos) in findings.iter_mut().zip([300, 3_000]) {
-        let asked = Removal { host: vec![Span { start: 0, end: nanos }], ..Removal::default() };
-        finding.found.expected = Some(asked.clone());
-        finding.found.asked = Some(asked);
-    }
-    let made = roadmap_of(&mut findings);
-    assert_eq!(made.items.iter().map(|item| item.code).collect::<Vec<_>>(), ["TR002"]);
-    assert!(close(made.items[0].alone_share, 0.4), "{:?}", made.items[0]);
+    assert_eq!((made.items[0].alone_share, made.items[0].bound_step_seconds), (None, None));
+    assert!(close(made.items[0].expected_share, 0.951) && close(alone(&made.items[1]), 0.049), "{made:?}");
 }

@@ -1,6 +1,7 @@
 //! TR137 attention-masked: fused attention computes scores that a mask then discards.
 
 use super::{Evidence, Found, TraceRule, percent};
+use crate::assumptions::LEAST_NEEDLESS;
 use crate::finding::{Cause, Confidence, Effort};
 use crate::measures::intervals::seconds;
 use crate::simulation::Removal;
@@ -14,8 +15,6 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Smaller shares are not reported.
-const LEAST_SHARE: f64 = 0.03;
 /// Share of a kernel's time that remains if blocks beyond the diagonal are skipped and no mask is read: half, and less
 /// for not reading it.
 const LEFT: f64 = 0.45;
@@ -35,9 +34,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         ..Removal::default()
     };
     let expected = with(&left);
-    let wall = evidence.view.steps.range().nanos().max(1) as f64;
-    let share = evidence.simulation.saved(&expected) as f64 / wall;
-    if masked.kernels.is_empty() || share < LEAST_SHARE {
+    let share = evidence.simulation.saved_share(&expected);
+    if masked.kernels.is_empty() || share < LEAST_NEEDLESS {
         return Vec::new();
     }
     let nanos: i64 = masked.kernels.iter().map(|&at| device.duration[at]).sum();

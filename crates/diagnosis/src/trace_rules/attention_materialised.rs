@@ -37,6 +37,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         }
         None => format!("{per_step:.0} softmaxes per step, each between two GEMMs"),
     }];
+    found.on_device = true;
     // The GEMMs remain; the work between them happens inside the fused kernel.
     found.removal =
         Removal { device: attention.beside_products.iter().map(|&at| (at, 0)).collect(), ..Removal::default() };

@@ -1,6 +1,7 @@
 //! TR113 below-roof: an operator takes far longer than the device would need.
 
 use super::{percent, shown_time};
+use crate::assumptions::ROOF_SHARE;
 use crate::finding::Confidence;
 use crate::measures::collectives::is_host_communication;
 use crate::measures::intervals::Span;
@@ -206,13 +207,15 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
     found.removal.device = device.busy().filter(of_row).map(|at| (at, at_roof(at))).collect();
     if !view.has_device_work() {
         let host = &view.trace.host;
-        let own = (0..host.len()).filter(|&at| view.host_name(at) == row.name);
-        found.removal.host = own
-            .map(|at| {
-                let kept = (host.duration[at] as f64 * row.percent_of_roof / 100.0) as i64;
-                Span { start: host.start[at] + kept, end: host.start[at] + host.duration[at] }
-            })
-            .collect();
+        let own = |share_of_roof: f64| {
+            let left = (row.percent_of_roof / 100.0 / share_of_roof).min(1.0);
+            let calls = (0..host.len()).filter(|&at| view.host_name(at) == row.name);
+            let above = calls
+                .map(|at| Span { start: host.start[at] + (left * host.duration[at] as f64) as i64, end: host.end(at) });
+            Removal { host: above.collect(), ..Removal::default() }
+        };
+        found.removal = own(1.0);
+        found.expected = Some(own(ROOF_SHARE));
     }
     Some(found)
 }

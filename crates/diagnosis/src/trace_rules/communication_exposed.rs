@@ -84,7 +84,7 @@ fn hidden(evidence: &Evidence) -> Removal {
     let kept = |span: Span| covered(&compute, span) + total(&without(&clipped(&waits, span), &compute));
     if view.has_device_work() {
         let found = collectives(view);
-        let device = found.iter().map(|collective| (collective.at, kept(collective.span).min(collective.nanos())));
+        let device = found.iter().map(|collective| (collective.at, kept(collective.span).min(collective.span.nanos())));
         return Removal { device: device.collect(), ..Removal::default() };
     }
     Removal { host: without(&exposed(view), &waits), ..Removal::default() }

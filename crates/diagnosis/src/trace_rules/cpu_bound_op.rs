@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use super::{percent, shown_time};
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
-use crate::measures::intervals::{covered, gaps, merged, without};
+use crate::measures::intervals::{Span, covered, gaps, merged, without};
+use crate::measures::operators::OperatorRow;
+use crate::measures::recorded::{gpu, used_device};
 use crate::measures::stops::Stop;
 use crate::simulation::Removal;
 use headroom_trace::Category;
 
 use super::{Evidence, Found, TraceRule};
-use crate::finding::{Cause, Effort};
+use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
     code: "TR119",
@@ -35,9 +37,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let Some(row) = rows.max_by(|left, right| left.host_self_seconds.total_cmp(&right.host_self_seconds)) else {
         return Vec::new();
     };
-    // A run on the host alone is supposed to work there.
     if on_host {
-        return Vec::new();
+        return on_the_host_alone(evidence, row).into_iter().collect();
     }
     if row.host_self_seconds / wall < evidence.thresholds.one_operator_share {
         return together(evidence).into_iter().collect();
@@ -62,6 +63,47 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         vec![format!("{} calls, {} per step", row.calls, shown_time(row.host_self_seconds / view.steps.count()))];
     found.removal = Removal { host: spans, ..Removal::default() };
     vec![found]
+}
+
+/// Share of the step from which one operator dominates a run on the host alone.
+const LEAST_SHARE_ON_HOST: f64 = 0.3;
+
+/// A run on the host alone works there; its largest operator is told if it dominates. Where a device worked unrecorded,
+/// the host's times are those of launches and waits, and say nothing about operators.
+fn on_the_host_alone(evidence: &Evidence, row: &OperatorRow) -> Option<Found> {
+    let (view, wall) = (evidence.view, evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE));
+    let share = (row.host_self_seconds / wall).min(1.0);
+    let is_known = row.name.starts_with("aten::") && evidence.run.is_none() && used_device(view).is_none();
+    if !is_known || share < LEAST_SHARE_ON_HOST {
+        return None;
+    }
+    let name = &row.name;
+    let (message, advice) = match gpu(view) {
+        Some(gpu) => (
+            format!("`{name}` takes {} of the step on the CPU, although the machine has a {gpu}", percent(share)),
+            "move model and batches to the GPU: .to(\"cuda\"); if they are there, record device events as well \
+             (activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+        ),
+        None => (
+            format!("`{name}` takes {} of the step on the CPU", percent(share)),
+            "run it on a GPU; on the CPU: bf16 where the processor has units for it, channels_last for convolutions, \
+             torch.compile, all cores (torch.set_num_threads)",
+        ),
+    };
+    let mut found = Found::new(Some(share), message, advice);
+    found.confidence = Confidence::Medium;
+    found.evidence = vec![format!(
+        "{:.1} calls and {} per step",
+        row.calls as f64 / view.steps.count(),
+        shown_time(row.host_self_seconds / view.steps.count())
+    )];
+    let shapes =
+        row.shapes.iter().take(2).filter(|shape| shape.input_dims.contains(|letter: char| letter.is_ascii_digit()));
+    found.evidence.extend(shapes.map(|shape| {
+        let seconds = shape.host_self_seconds / view.steps.count();
+        format!("{} of it for {}", shown_time(seconds), shape.input_dims)
+    }));
+    Some(found)
 }
 
 /// Shorter operators without launches compute sizes, views and numbers.
@@ -95,10 +137,17 @@ fn together(evidence: &Evidence) -> Option<Found> {
     let elsewhere = merged([loading_spans(view), view.cold.spans.clone(), waiting_spans(view)].concat());
     let spans = without(&merged(own.iter().map(|&at| view.host_span(at)).collect()), &elsewhere);
     let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
-    let share = view.steps.share(free.map(|gap| covered(&spans, gap)).sum());
-    if share < LEAST_SHARE_TOGETHER {
+    let free: Vec<Span> = free.collect();
+    let share_of = |spans: &[Span]| view.steps.share(free.iter().map(|gap| covered(spans, *gap)).sum());
+    if share_of(&spans) < LEAST_SHARE_TOGETHER {
         return None;
     }
+    // A stall that is mostly theirs counts fully: the Python code between them goes with them.
+    let starved = evidence.measures.stops.iter().filter_map(Stop::starved);
+    let theirs = starved.filter(|starved| starved.nanos() > 0 && covered(&spans, *starved) * 2 >= starved.nanos());
+    let theirs = without(&merged(theirs.collect()), &elsewhere);
+    let spans = merged([spans, theirs].concat());
+    let share = share_of(&spans);
     let mut sums: BTreeMap<&str, (usize, i64)> = BTreeMap::new();
     for at in own {
         let sum = sums.entry(view.host_name(at)).or_default();
@@ -118,10 +167,6 @@ fn together(evidence: &Evidence) -> Option<Found> {
         format!("`{name}`: {:.1} calls and {} per step", *calls as f64 / steps, shown_time(*nanos as f64 / 1e9 / steps))
     };
     found.evidence = sums.iter().take(3).map(said).collect();
-    // A stall that is mostly theirs counts fully: the Python code between them goes with them.
-    let starved = evidence.measures.stops.iter().filter_map(Stop::starved);
-    let theirs = starved.filter(|starved| starved.nanos() > 0 && covered(&spans, *starved) * 2 >= starved.nanos());
-    let theirs = without(&merged(theirs.collect()), &elsewhere);
-    found.removal = Removal { host: merged([spans, theirs].concat()), ..Removal::default() };
+    found.removal = Removal { host: spans, ..Removal::default() };
     Some(found)
 }

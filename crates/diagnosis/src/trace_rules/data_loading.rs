@@ -2,7 +2,7 @@
 
 use super::{percent, shown_time};
 use crate::measures::breakdown::WhereWorkRuns;
-use crate::measures::data_loading::loading_spans;
+use crate::measures::data_loading::{loading_spans, workers};
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
@@ -54,6 +54,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             if loading.in_process { "in the training process" } else { "from workers" }
         ),
     ];
+    found.evidence.extend(loading.in_process.then(|| match workers(evidence.view) {
+        (workers, Some(cores)) => format!("the expected saving is that of {workers} worker(s) on {cores} core(s)"),
+        (workers, None) => {
+            format!("the expected saving assumes {workers} workers: the trace does not state the machine's cores")
+        }
+    }));
     found.removal = Removal { host: loading_spans(evidence.view), ..Removal::default() };
     vec![found]
 }

@@ -1,11 +1,9 @@
 //! Work that is computed twice or never used, as a finding: shared by the rules that report it.
 
 use super::{Evidence, Found, shown_time};
+use crate::assumptions::LEAST_NEEDLESS;
 use crate::measures::recomputed::Recomputed;
 use crate::simulation::Removal;
-
-/// Smaller shares are not reported.
-pub const LEAST_SHARE: f64 = 0.03;
 
 /// A finding if removing the work saves enough; `said` builds the message from the saved share.
 pub fn found(evidence: &Evidence, work: &Recomputed, said: impl FnOnce(f64) -> String, advice: &str) -> Option<Found> {
@@ -13,8 +11,8 @@ pub fn found(evidence: &Evidence, work: &Recomputed, said: impl FnOnce(f64) -> S
     if removal.is_empty() {
         return None;
     }
-    let share = evidence.simulation.saved(&removal) as f64 / evidence.view.steps.range().nanos().max(1) as f64;
-    if share < LEAST_SHARE {
+    let share = evidence.simulation.saved_share(&removal);
+    if share < LEAST_NEEDLESS {
         return None;
     }
     let mut found = Found::new(Some(share), said(share), advice);

@@ -3,7 +3,7 @@
 use super::{percent, shown_time};
 use crate::finding::Confidence;
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
-use crate::measures::explained::{longest_stops, recorded};
+use crate::measures::explained::{longest_stops, outside_of_recording, recorded};
 use crate::measures::intervals::{Span, covered, merged, without};
 use crate::measures::steps::FoundBy;
 use crate::measures::stops::{LONGEST_LAUNCH_DELAY_NANOS, Stop};
@@ -36,9 +36,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     // runtime calls from the host, which may do anything between them.
     let calls_alone =
         evidence.trust.withheld.contains(&"operators") && view.trace.host.category.contains(&Category::Runtime);
+    let unrecorded = without(&[view.steps.range()], &recorded(view));
     let outside = match view.steps.found_by {
-        FoundBy::WholeTrace if !calls_alone => without(&[view.steps.range()], &recorded(view)),
-        _ => Vec::new(),
+        FoundBy::WholeTrace if !calls_alone => unrecorded.clone(),
+        _ => outside_of_recording(view),
     };
     explained = merged([explained, outside].concat());
     let unexplained: i64 = stops.iter().map(|stop| stop.span.nanos() - covered(&explained, stop.span)).sum();
@@ -55,12 +56,22 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let message = format!("the device is idle for {} of the step", percent(idle.total_seconds / wall));
     let mut found =
         Found::new(Some(share), message, "see what the host does in the longest gaps, and launch work earlier");
-    found.confidence = if is_uncertain { Confidence::Low } else { Confidence::Medium };
+    // Where the host recorded nothing, nobody can tell what it did: such a gap is told, but not as a certain cost.
+    let rest: Vec<Span> = stops.iter().flat_map(|stop| without(&[stop.span], &explained)).collect();
+    let is_unseen = rest.iter().map(|span| covered(&unrecorded, *span)).sum::<i64>() * 2 > unexplained;
+    found.confidence = if is_uncertain || is_unseen { Confidence::Low } else { Confidence::Medium };
     found.evidence = longest_stops(view, stops, &explained, 3);
     // In stalls too long for a launch, the host did something that may be done earlier, or in parallel with the device.
-    let starved = stops.iter().filter(|stop| stop.span.nanos() > LONGEST_LAUNCH_DELAY_NANOS).filter_map(Stop::starved);
-    let starved = merged(starved.filter(|span| span.nanos() > 0).collect());
-    found.removal = Removal { host: without(&starved, &explained), ..Removal::default() };
+    let starved = |longer_than: i64| {
+        let stops = stops.iter().filter(|stop| stop.span.nanos() > longer_than).filter_map(Stop::starved);
+        let starved = merged(stops.filter(|span| span.nanos() > 0).collect());
+        Removal { host: without(&starved, &explained), ..Removal::default() }
+    };
+    found.removal = starved(0);
+    found.expected = Some(starved(LONGEST_LAUNCH_DELAY_NANOS));
+    if is_unseen {
+        found.evidence.push("nothing was recorded on the host in most of it: record with_stack=True to see why".into());
+    }
     if is_uncertain {
         found.evidence.push("recording may account for all of it: time some steps without the profiler".into());
     }

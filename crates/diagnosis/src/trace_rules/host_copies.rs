@@ -1,6 +1,7 @@
 //! TR105 host-copies: copies between host and device that take time or come from pageable memory.
 
 use super::{percent, shown_time};
+use crate::assumptions::LEAST_COST;
 use crate::measures::copies::{CopyRow, Direction};
 use crate::measures::on_host::SCALAR_BYTES;
 use crate::measures::synchronisation::WaitKind;
@@ -17,8 +18,6 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Smaller shares are not reported.
-const LEAST_SHARE_OF_PAGEABLE: f64 = 0.0005;
 /// The host's work is mentioned from this share on.
 const WORTH_A_WORD: f64 = 0.01;
 
@@ -48,7 +47,7 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     let share = ((waiting.max(row.exposed_seconds) + work) / wall).min(1.0);
     // host-sync reports read-backs of single values.
     let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= SCALAR_BYTES;
-    let least = if row.pageable { LEAST_SHARE_OF_PAGEABLE } else { evidence.thresholds.copies_share };
+    let least = if row.pageable { LEAST_COST } else { evidence.thresholds.copies_share };
     if is_scalar || share < least || row.bytes == 0 {
         return None;
     }

@@ -1,12 +1,15 @@
 //! TR101 host-sync: the host waits for the device, to read a value or explicitly.
 
 use super::{percent, shown_time};
+use crate::assumptions::LEAST_COST;
 use crate::measures::intervals::{Span, covered, merged};
+use crate::measures::python::{frame_name, user_frame};
+use crate::measures::recorded::used_device;
 use crate::measures::synchronisation::{WaitKind, Waits};
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
-use crate::finding::{Cause, Effort};
+use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
     code: "TR101",
@@ -17,14 +20,12 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Smaller shares are not reported.
-const LEAST_SHARE: f64 = 0.0005;
 /// Share of the previous wait's cost below which a wait counts as its follower.
 const SHARE_IN_THE_SHADOW: f64 = 0.1;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let groups = &evidence.measures.synchronisation.groups;
-    let matters = |waits: &&Waits| waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= LEAST_SHARE;
+    let matters = |waits: &&Waits| waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= LEAST_COST;
     let anomaly = &evidence.measures.patterns.anomaly;
     let in_a_check = |span: &Span| covered(&anomaly.checks, *span) == span.nanos();
     let is_a_check = |waits: &Waits| !anomaly.checks.is_empty() && waits.spans.iter().all(in_a_check);
@@ -49,6 +50,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         found
     };
     let by_themselves = anomaly_detection(evidence).into_iter().chain(read_in_a_loop(evidence));
+    let by_themselves = by_themselves.chain(without_device(evidence));
     by_themselves.chain(said.map(found)).collect()
 }
 
@@ -57,7 +59,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
 fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
     let loops = &evidence.measures.read_loops;
     let share = loops.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    if loops.spans.is_empty() || share < LEAST_SHARE {
+    if loops.spans.is_empty() || share < LEAST_COST {
         return None;
     }
     let message = format!(
@@ -81,6 +83,48 @@ fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
+/// Read-backs in a trace without device events: their time on the host is all that is known. It is a wait if a device
+/// worked, and otherwise what it takes to leave the tensor's code once for every value.
+fn without_device(evidence: &Evidence) -> Option<Found> {
+    let (view, host) = (evidence.view, &evidence.view.trace.host);
+    if view.has_device_work() || evidence.run.is_some() {
+        return None;
+    }
+    let reads = view.host_spans_named(|name| matches!(name, "aten::item" | "aten::_local_scalar_dense"));
+    let reads: Vec<usize> = reads.into_iter().filter(|&at| view.steps.at_host(host.start[at]).is_some()).collect();
+    let outermost = |&&at: &&usize| !view.ancestors(at).skip(1).any(|outer| view.host_name(outer) == "aten::item");
+    let per_step = reads.iter().filter(outermost).count() as f64 / view.steps.count();
+    let spans = merged(reads.iter().map(|&at| view.host_span(at)).collect());
+    let share = view.steps.share(spans.iter().map(|span| span.nanos()).sum());
+    let least = if per_step >= READS_OF_A_LOOP { LEAST_SHARE_OF_READS } else { LEAST_SHARE_OF_ONE_READ };
+    if share < least {
+        return None;
+    }
+    let waits = if used_device(view).is_some() { ", and waits in it for a device that was not recorded" } else { "" };
+    let message = format!(
+        "the host reads single values {per_step:.0} times per step (`aten::item`), for {} of the step{waits}",
+        percent(share)
+    );
+    let advice = "compute over whole tensors and read the results back once, at the log interval";
+    let mut found = Found::new(Some(share), message, advice);
+    found.confidence = Confidence::Medium;
+    found.per_step = per_step;
+    let (function, through) = user_frame(view, &view.python_stack(reads[0]));
+    found.function = function.map(|at| frame_name(view.host_name(at)));
+    found.through = through.map(|at| frame_name(view.host_name(at)));
+    // A wait for a device does not go away with the reading; the device's work stays.
+    if waits.is_empty() {
+        found.removal.host = spans;
+    }
+    Some(found)
+}
+
+/// Reads per step; a step that is not a loop reads only a few values.
+const READS_OF_A_LOOP: f64 = 10.0;
+/// Least share of the step that is reported: of a loop of reads, and of a few reads.
+const LEAST_SHARE_OF_READS: f64 = 0.01;
+const LEAST_SHARE_OF_ONE_READ: f64 = 0.1;
+
 /// Anomaly detection waits after every node, and keeps a stack for every operator.
 fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
     let (anomaly, view) = (&evidence.measures.patterns.anomaly, evidence.view);
@@ -92,8 +136,8 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
         device: anomaly.kernels.iter().map(|&at| (at, 0)).collect(),
         ..Removal::default()
     };
-    let share = evidence.simulation.saved(&removal) as f64 / view.steps.range().nanos().max(1) as f64;
-    if share < LEAST_SHARE {
+    let share = evidence.simulation.saved_share(&removal);
+    if share < LEAST_COST {
         return None;
     }
     let message = format!(
@@ -140,10 +184,14 @@ fn is_a_step_s_end(waits: &Waits) -> bool {
 fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
     let what = match waits.kind {
         WaitKind::Explicit => format!("`{}` makes the host wait for the device", waits.what),
+        WaitKind::Copy => format!("`{}` copies and waits for the device", waits.what),
         _ => format!("`{}` reads a value back from the device", waits.what),
     };
     let after = waits.after.as_ref().map(|after| format!(" after `{after}`")).unwrap_or_default();
     let advice = match waits.kind {
+        WaitKind::Copy => {
+            "copy from and into pinned memory with non_blocking=True, or keep the tensor where it is used"
+        }
         WaitKind::Explicit => "remove the synchronisation; where a time is measured, use events and read them later",
         _ if waits.per_step >= 4.0 => {
             "compute all values on the device (for norms torch._foreach_norm) and read them back once, at the log interval"

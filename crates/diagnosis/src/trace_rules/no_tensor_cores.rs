@@ -16,9 +16,6 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Matrix units reduce a GEMM's time to no less than this share in practice.
-const LEAST_RATIO: f64 = 0.25;
-
 fn check(evidence: &Evidence) -> Vec<Found> {
     let cores = &evidence.measures.patterns.tensor_cores;
     let part = evidence.view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
@@ -57,16 +54,14 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             "train in bf16 (torch.autocast), or allow TF32: torch.set_float32_matmul_precision(\"high\") and torch.backends.cudnn.allow_tf32; both change results slightly"
         }
     };
-    // By the datasheet's ratio of the two units; in practice the faster ones become memory-bound before they are four
-    // times as fast.
-    let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16)).max(LEAST_RATIO);
+    // By the datasheet's ratio of the two units.
+    let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16));
     let mut found = Found::new(Some(cores.without_share_of_steps * (1.0 - ratio)), message, advice);
     found.is_flag = evidence.run.is_some();
     found.on_device = true;
     found.evidence =
         vec![format!("{} per step in such kernels", shown_time(cores.without_seconds / evidence.view.steps.count()))];
     found.evidence.extend(cores.kernels.iter().map(|kernel| format!("`{kernel}`")));
-    let ratio = part.map_or(0.5, |part| part.fp32 / part.tf32.max(part.bf16));
     let device = &evidence.view.trace.device;
     let shorter = cores.spans.iter().map(|&at| (at, (device.duration[at] as f64 * ratio) as i64));
     found.removal = Removal { device: shorter.collect(), ..Removal::default() };

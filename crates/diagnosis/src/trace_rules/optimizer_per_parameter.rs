@@ -1,5 +1,6 @@
 //! TR109 optimizer-per-parameter: the optimizer, or a loop outside it, handles one parameter at a time.
 
+use crate::assumptions::STREAM_SHARE;
 use hashbrown::HashMap;
 
 use super::{percent, shown_time};
@@ -20,24 +21,30 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Smaller shares are not reported.
-const LEAST_SHARE: f64 = 0.02;
-/// Share of the memory bandwidth that an update of all parameters at once reaches.
-const STREAM_SHARE: f64 = 0.8;
+/// Least share of the step: a loop over few small parameters is not worth rewriting.
+const LEAST_SHARE_OF_LOOPS: f64 = 0.02;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let optimizer = &evidence.measures.patterns.optimizer;
     let most = evidence.thresholds.optimizer_kernels_per_step;
-    let is_one_by_one = optimizer.kernels_per_step >= most || optimizer.zeroed_per_step >= most;
+    // Without device events, operators tell as much; on the host they are cheap, so only their time counts.
+    let on_host = !evidence.view.has_device_work() && evidence.run.is_none();
+    let on_host = on_host && optimizer.operators_per_step >= most && optimizer.share_of_steps >= LEAST_SHARE_OF_LOOPS;
+    let is_one_by_one = optimizer.kernels_per_step >= most || optimizer.zeroed_per_step >= most || on_host;
     let of_optimizer = if is_one_by_one { Some(one_by_one(evidence)) } else { several_passes(evidence) };
     of_optimizer.into_iter().chain(outside(evidence)).chain(unused_rows(evidence)).collect()
 }
 
 fn one_by_one(evidence: &Evidence) -> Found {
     let optimizer = &evidence.measures.patterns.optimizer;
+    // Zeroing the gradients goes through the same parameters and groups.
+    let host = merged([optimizer.host.clone(), optimizer.zeroing.clone()].concat());
+    let does = match evidence.view.has_device_work() {
+        true => format!("launches {:.0} kernels", optimizer.kernels_per_step),
+        false => format!("calls {:.0} operators", optimizer.operators_per_step),
+    };
     let message = format!(
-        "the optimizer launches {:.0} kernels per step and zeroes {:.0} gradients one by one: {} of the step",
-        optimizer.kernels_per_step,
+        "the optimizer {does} per step and zeroes {:.0} gradients one by one: {} of the step",
         optimizer.zeroed_per_step,
         percent(optimizer.share_of_steps)
     );
@@ -49,8 +56,6 @@ fn one_by_one(evidence: &Evidence) -> Found {
     if are_groups {
         found.evidence.push(format!("{:.0} fused updates per step, one for each group", optimizer.fused_per_step));
     }
-    // Zeroing the gradients goes through the same parameters and groups.
-    let host = merged([optimizer.host.clone(), optimizer.zeroing.clone()].concat());
     found.removal = Removal { host, ..Removal::default() };
     found
 }
@@ -105,8 +110,8 @@ fn outside(evidence: &Evidence) -> Option<Found> {
     if removal.is_empty() {
         return None;
     }
-    let share = evidence.simulation.saved(&removal) as f64 / view.steps.range().nanos().max(1) as f64;
-    if share < LEAST_SHARE {
+    let share = evidence.simulation.saved_share(&removal);
+    if share < LEAST_SHARE_OF_LOOPS {
         return None;
     }
     let message = format!(

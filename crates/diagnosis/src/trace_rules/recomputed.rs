@@ -1,7 +1,8 @@
 //! TR132 activations-recomputed: the backward pass recomputes parts of the forward pass although memory is free.
 
-use super::for_nothing::{LEAST_SHARE, removal, times};
+use super::for_nothing::{removal, times};
 use super::{Evidence, Found, TraceRule, percent};
+use crate::assumptions::LEAST_NEEDLESS;
 use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -19,7 +20,7 @@ const MOST_MEMORY: f64 = 0.5;
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (recomputed, memory) = (&evidence.measures.patterns.recomputed, &evidence.measures.memory);
     let share = recomputed.device_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    let Some(capacity) = memory.capacity_bytes.filter(|_| share >= LEAST_SHARE) else { return Vec::new() };
+    let Some(capacity) = memory.capacity_bytes.filter(|_| share >= LEAST_NEEDLESS) else { return Vec::new() };
     let held = memory.peak_bytes.max(memory.peak_reserved_bytes);
     let held_share = held as f64 / capacity.max(1) as f64;
     if held == 0 || held_share > MOST_MEMORY {

@@ -1,6 +1,7 @@
 //! TR114 same-constant-each-step: a tensor that depends only on sizes is rebuilt in every step.
 
 use super::percent;
+use crate::assumptions::LEAST_COST;
 use crate::measures::constants::Rebuilt;
 use crate::simulation::Removal;
 
@@ -17,7 +18,13 @@ pub const RULE: TraceRule = TraceRule {
 };
 
 fn check(evidence: &Evidence) -> Vec<Found> {
-    evidence.measures.rebuilt_constants.iter().filter(|rebuilt| rebuilt.share_of_steps >= 0.0005).map(found).collect()
+    evidence
+        .measures
+        .rebuilt_constants
+        .iter()
+        .filter(|rebuilt| rebuilt.share_of_steps >= LEAST_COST)
+        .map(found)
+        .collect()
 }
 
 fn found(rebuilt: &Rebuilt) -> Found {

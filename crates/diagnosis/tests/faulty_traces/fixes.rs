@@ -52,10 +52,9 @@ fn norms_far_below_the_memorys_rate_are_found_with_their_layout() {
     let wall = 9_000.0 + 4.0 * 3_100.0;
     let norms = found(&analysis, "TR113", "norms run at 14% of the memory bandwidth");
     assert!(norms.message.contains("NCHW") && norms.advice.contains("channels_last"), "{norms:?}");
-    // At 70% of the memory bandwidth each would take 612 µs; at best three passes at full bandwidth, and no conversion.
+    // At 70% of the memory bandwidth each would take 612 µs; at best what its bytes need.
     assert_near(norms.saving_expected_share, 4.0 * (3_000.0 - 428.1 / 0.7) / wall);
-    assert_near(norms.saving_bound_share, 4.0 * (3_000.0 - 256.9 + 100.0) / wall);
-    assert!(norms.saving_bound_share > norms.saving_expected_share);
+    assert_near(norms.saving_bound_share.expect("says something"), 4.0 * (3_000.0 - 428.1) / wall);
 }
 
 #[test]
@@ -86,7 +85,7 @@ fn an_operator_that_moves_bytes_is_held_against_the_memorys_rate() {
     let analysis = put(4_000.0);
     let moved = found(&analysis, "TR113", "`aten::_index_put_impl_` runs at 3% of the memory bandwidth");
     assert_near(moved.saving_expected_share, (4_000.0 - 381.0) / 13_000.0);
-    assert_near(moved.saving_bound_share, (4_000.0 - 133.0) / 13_000.0);
+    assert_near(moved.saving_bound_share.expect("says something"), (4_000.0 - 133.0) / 13_000.0);
     assert!(!has(&put(500.0), "TR113"), "{:?}", codes(&put(500.0)));
 }
 
@@ -167,7 +166,7 @@ fn averages_of_weights_one_by_one_cost_what_the_host_loses_to_them() {
     );
     assert_near(of_loop.share_of_step.unwrap_or(0.0), 1_600.0 / 2_030.0);
     assert_near(of_loop.saving_expected_share, 1_600.0 / 2_030.0);
-    assert!(of_loop.saving_bound_share > of_loop.saving_expected_share + 0.02, "the rest may be a fifth quicker");
+    assert_eq!(of_loop.saving_bound_share, Some(of_loop.saving_expected_share), "nothing else gets quicker");
     // If the device is the bottleneck, the loop costs nothing.
     assert!(!has(&averaged(9_000.0), "TR109"));
 }
@@ -265,7 +264,7 @@ fn several_operators_on_the_hosts_own_tensors_are_found_together() {
     };
     let analysis = augmented(900.0);
     let own = found(&analysis, "TR119", "operators that launch nothing");
-    assert_near(own.share_of_step.unwrap_or(0.0), 2_700.0 / 7_050.0);
+    assert_near(own.share_of_step.unwrap_or(0.0), 3_000.0 / 7_050.0);
     assert!((own.saving_expected_share - 3_000.0 / 7_050.0).abs() < 0.01, "with the Python between them: {own:?}");
     assert!(!has(&augmented(90.0), "TR119"), "views and sizes");
 }
@@ -351,9 +350,9 @@ fn what_the_host_does_with_a_copied_tensor_goes_with_the_copy() {
     assert_eq!(codes(&analysis)[0], "TR105");
     let step = analysis.true_step.recorded_seconds;
     assert!((copies.saving_expected_share - 5e-3 / step).abs() < 0.02, "{copies:?}");
-    assert!(copies.saving_bound_share >= copies.saving_expected_share);
+    assert!(copies.saving_bound_share >= Some(copies.saving_expected_share));
     let reads = found(&analysis, "TR101", "reads a value back");
-    assert_near(reads.saving_expected_share, copies.saving_expected_share);
+    assert!(reads.saving_expected_share <= copies.saving_expected_share, "the host's work is the copy's: {reads:?}");
     assert!(!has(&analysis, "TR102"), "idle time is explained: {:?}", codes(&analysis));
     // A single value is a read-back, and the idle time after it is the host's.
     let single = worked_on_by_the_host(8);
@@ -393,7 +392,7 @@ fn a_table_with_a_dense_gradient_is_told_with_what_its_used_rows_need() {
     let share = |millis: f64| (4e-3 * millis / analysis.measures.breakdown.wall_seconds).min(1.0);
     assert_near(table.share_of_step.unwrap_or(0.0), share(3.4 * (1.0 - 0.004_096)));
     assert_near(table.saving_expected_share, share(3.4 * (1.0 - 2.0 * 0.004_096)));
-    assert!(table.saving_bound_share > table.saving_expected_share, "{table:?}");
+    assert!(table.saving_bound_share > Some(table.saving_expected_share), "{table:?}");
 }
 
 /// Steps with four layers forward, each with a backward node, after `times` passes through them without gradients.

@@ -57,10 +57,10 @@ fn a_value_read_in_the_shadow_of_another_is_mended_with_it() {
     let groups = &analysis.measures.synchronisation.groups;
     assert_eq!(groups.len(), 2, "{groups:?}");
     assert!(groups[1].share_of_steps < 0.1 * groups[0].share_of_steps, "the host has waited already: {groups:?}");
-    // Without both waits the 3 ms overlap with the device's work; without the first alone, the second would wait as
-    // long.
+    // Without both waits the 3 ms overlap with the device's work, of which 2 are the waits' own; without the first alone,
+    // the second would wait as long.
     let item = analysis.roadmap.items.iter().find(|item| item.code == "TR101").expect("is a finding");
-    assert!(item.expected_share > 0.2, "{item:?}");
+    assert!(item.expected_share > 0.13, "{item:?}");
 }
 
 #[test]

@@ -21,8 +21,9 @@ pub fn held(analysis: Analysis) -> Analysis {
     analysis.findings.iter().for_each(|finding| write_finding(&mut text, finding));
     let roadmap = &analysis.roadmap;
     for item in &roadmap.items {
-        let shares = [item.alone_share, item.additional_share, item.expected_share, item.additional_expected_share];
-        writeln!(text, "roadmap {}: {}", item.code, shares.map(|share| format!("{share:.4}")).join(", ")).unwrap();
+        let shares = [item.additional_share, item.expected_share, item.additional_expected_share];
+        let (alone, others) = (shown(item.alone_share), shares.map(|share| format!("{share:.4}")).join(", "));
+        writeln!(text, "roadmap {}: {alone}, {others}", item.code).unwrap();
     }
     let (best, expected) = (roadmap.step_seconds_at_best, roadmap.step_seconds_expected);
     writeln!(text, "step {:.6} s, at best {best:.6}, expected {expected:.6}", roadmap.step_seconds_now).unwrap();
@@ -42,10 +43,14 @@ pub fn held(analysis: Analysis) -> Analysis {
 fn write_finding(text: &mut String, finding: &TraceFinding) {
     let share = finding.share_of_step.map_or("no share".into(), |share| format!("{share:.4}"));
     let (severity, confidence) = (finding.severity.name(), finding.confidence);
-    let (bound, expected) = (finding.saving_bound_share, finding.saving_expected_share);
-    writeln!(text, "{} {severity}, {confidence:?}: {share}, saves {expected:.4} to {bound:.4}", finding.code).unwrap();
+    let (bound, expected) = (shown(finding.saving_bound_share), finding.saving_expected_share);
+    writeln!(text, "{} {severity}, {confidence:?}: {share}, saves {expected:.4} to {bound}", finding.code).unwrap();
     writeln!(text, "  {}\n  {}", finding.message, finding.advice).unwrap();
     finding.evidence.iter().for_each(|line| writeln!(text, "  - {line}").unwrap());
+}
+
+fn shown(bound: Option<f64>) -> String {
+    bound.map_or("no bound".into(), |bound| format!("{bound:.4}"))
 }
 
 /// Figures of a measure that are not zero, to four digits; for a list, its length.

@@ -7,6 +7,7 @@ mod foreign;
 mod graphs;
 mod healthy;
 mod held;
+mod host_alone;
 mod odd;
 mod peers;
 mod ranks;

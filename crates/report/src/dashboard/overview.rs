@@ -89,7 +89,7 @@ pub struct RoadmapRow {
     pub effort: String,
     /// Share of the step that this fix alone is expected to save, by a model of the fix; `None` if there is no model.
     pub expected_share: Option<f64>,
-    /// Share of the step that this fix alone saves at most.
+    /// Share of the step that this fix alone saves at most; `None` if no bound says anything.
     pub alone_share: Option<f64>,
     /// Saving beyond that of the rows above; `None` if savings do not add up.
     pub additional_share: Option<f64>,

@@ -179,7 +179,7 @@ fn roadmap(analysis: &Analysis) -> Vec<RoadmapRow> {
         advice: item.advice.clone(),
         effort: format!("{:?}", item.effort).to_lowercase(),
         expected_share: Some(item.expected_share),
-        alone_share: Some(item.alone_share),
+        alone_share: item.alone_share,
         additional_share: Some(item.additional_share),
     };
     analysis.roadmap.items.iter().map(row).collect()

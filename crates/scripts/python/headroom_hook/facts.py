@@ -155,7 +155,7 @@ def of_machine():
         "device_name": None,
         "capability": None,
         "devices": 0,
-        "cores": cores(),
+        "cores": SHARED.cores(),
         "torch": getattr(torch, "__version__", None) and str(torch.__version__),
         "python": platform.python_version(),
         "platform": sys.platform,
@@ -167,14 +167,6 @@ def of_machine():
             facts["device_name"] = torch.cuda.get_device_name()
             facts["capability"] = list(torch.cuda.get_device_capability())
     return facts
-
-
-def cores():
-    """Cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 def of_memory():
