@@ -12,6 +12,7 @@ mod links;
 mod lossy_paths;
 mod machine_paths;
 mod rust_code;
+mod tables;
 mod wording;
 
 use std::fmt;
@@ -37,6 +38,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("dependencies", dependencies::check),
     ("wording", wording::check),
     ("answers", answers::check),
+    ("tables", tables::check),
 ];
 
 /// The text files of the repository as git sees them, including those not yet added.

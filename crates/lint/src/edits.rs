@@ -1,7 +1,7 @@
 //! Edits that rules request: another keyword, a guard around a statement, a line after the imports.
 
 use ruff_python_ast::{Expr, ExprCall, Stmt};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::context::ContextId;
 use super::file::SourceFile;
@@ -12,15 +12,56 @@ use super::program::Program;
 pub const CADENCE: u32 = 50;
 
 /// `f(a, b)` becomes `f(a, b, keyword)`; an existing keyword of that name gets the new value.
-pub fn set_keyword(call: &ExprCall, name: &str, value: &str) -> Edit {
-    if let Some(keyword) = call.arguments.find_keyword(name) {
-        return Edit::replace(keyword.value.range(), value);
+pub fn set_keyword(file: &SourceFile, call: &ExprCall, name: &str, value: &str) -> Edit {
+    match call.arguments.find_keyword(name) {
+        Some(keyword) => Edit::replace(keyword.value.range(), value),
+        None => append_arguments(file, call, &format!("{name}={value}")),
     }
-    let ends = call.arguments.args.iter().map(Ranged::end).chain(call.arguments.keywords.iter().map(Ranged::end));
-    match ends.max() {
-        Some(end) => Edit::insert(end, format!(", {name}={value}")),
-        None => Edit::insert(call.arguments.end() - ruff_text_size::TextSize::new(1), format!("{name}={value}")),
+}
+
+/// Adds arguments behind the last one: on a line of their own where the last one has a line to itself.
+pub fn append_arguments(file: &SourceFile, call: &ExprCall, text: &str) -> Edit {
+    if let Some(Expr::Generator(generator)) = call.arguments.args.first()
+        && !generator.parenthesized
+    {
+        // `f(x for x in y)` needs parentheses once another argument is added.
+        return Edit::replace(generator.range(), format!("({}), {text}", file.slice(generator.range())));
     }
+    let keywords = call.arguments.keywords.iter().map(Ranged::range);
+    match call.arguments.args.iter().map(Ranged::range).chain(keywords).max_by_key(|last| last.start()) {
+        Some(last) => {
+            let end = outer_end(file, call, last.end());
+            Edit::insert(end, format!("{}{text}", parting(file, last.start(), end)))
+        }
+        None => Edit::insert(call.arguments.end() - TextSize::new(1), text),
+    }
+}
+
+/// A comma, followed by a new line where the last argument has a line to itself.
+fn parting(file: &SourceFile, start: TextSize, end: TextSize) -> String {
+    let before = file.slice(TextRange::new(file.line_start(start), start));
+    let line = file.line(end);
+    let behind = file.slice(TextRange::new(end, file.line_end(line)));
+    let newline = if file.text.contains("\r\n") { "\r\n" } else { "\n" };
+    let is_alone = !before.is_empty() && before.trim().is_empty() && matches!(behind.trim(), "" | "," | ")" | ",)");
+    if is_alone { format!(",{newline}{before}") } else { ", ".to_string() }
+}
+
+/// The end of the parentheses around an argument.
+pub fn outer_end(file: &SourceFile, call: &ExprCall, end: TextSize) -> TextSize {
+    // A call that is not closed ends with its last argument.
+    let until = end.max(call.arguments.end() - TextSize::new(1));
+    let mut behind = end;
+    let mut at = end;
+    for character in file.slice(TextRange::new(end, until)).chars() {
+        at += TextSize::of(character);
+        match character {
+            ')' => behind = at,
+            ' ' | '\t' | '\n' | '\r' => {}
+            _ => break,
+        }
+    }
+    behind
 }
 
 /// Removes the statement with its line; the only statement of a block becomes `pass`.
@@ -34,12 +75,20 @@ pub fn remove_statement(file: &SourceFile, statement: &Stmt) -> Edit {
     if is_alone || !before.trim().is_empty() || !tail.trim().is_empty() {
         return Edit::replace(range, "pass");
     }
-    let end = range.end() + ruff_text_size::TextSize::new(tail.len() as u32);
+    let end = range.end() + TextSize::new(tail.len() as u32);
+    // Between two empty lines, one of them goes as well.
+    let is_between = file.text[..usize::from(start)].ends_with("\n\n") && rest[tail.len()..].starts_with('\n');
+    let start = if is_between { start - TextSize::new(1) } else { start };
     Edit::replace(TextRange::new(start, end), "")
 }
 
+/// Runs the statement once per `CADENCE` steps. Returns `None` where no counter is known or its text cannot be indented.
+pub fn guard_by_cadence(program: &Program, context: ContextId, statement: &Stmt) -> Option<Edit> {
+    guard_statement(program.source(context), statement, &cadence_condition(program, context)?)
+}
+
 /// Puts the statement under `if condition:`. Returns `None` where its text cannot be indented as it is.
-pub fn guard_statement(file: &SourceFile, statement: &Stmt, condition: &str) -> Option<Edit> {
+fn guard_statement(file: &SourceFile, statement: &Stmt, condition: &str) -> Option<Edit> {
     let range = statement.range();
     let before = file.slice(TextRange::new(file.line_start(range.start()), range.start()));
     let text = file.slice(range);
@@ -51,7 +100,7 @@ pub fn guard_statement(file: &SourceFile, statement: &Stmt, condition: &str) -> 
 }
 
 /// `step % 50 == 0`, with the name that counts the iterations of the enclosing loop of steps.
-pub fn cadence_condition(program: &Program, context: ContextId) -> Option<String> {
+fn cadence_condition(program: &Program, context: ContextId) -> Option<String> {
     let step_loop = program.step_loop(context)?;
     let around = program.loop_at(step_loop)?;
     let Expr::Call(call) = around.iterated? else { return None };
@@ -64,20 +113,48 @@ pub fn cadence_condition(program: &Program, context: ContextId) -> Option<String
     Some(format!("{} % {CADENCE} == 0", counter.id.as_str()))
 }
 
-/// Inserts a line after the last import at the top of the file; `None` where `torch` is not imported by that name.
+/// Inserts a line below the imports at the head of a script; `None` where they do not import `torch` by that name.
 pub fn after_imports(file: &SourceFile, line: &str) -> Option<Edit> {
-    let body = &file.syntax.body;
-    let imports_torch = body.iter().any(|statement| {
+    let head = file.syntax.body.get(..=last_of_head(&file.syntax.body)?)?;
+    let imports_torch = head.iter().any(|statement| {
         matches!(statement, Stmt::Import(import)
             if import.names.iter().any(|alias| alias.name.as_str() == "torch" && alias.asname.is_none()))
     });
-    let last = body.iter().rev().find(|statement| matches!(statement, Stmt::Import(_) | Stmt::ImportFrom(_)))?;
+    let last = head.last()?;
     let rest = file.text.get(usize::from(last.end())..)?;
-    let tail = &rest[..rest.find('\n')?];
+    let (tail, behind) = rest.split_at(rest.find('\n')?);
+    let space = if behind.starts_with("\n\n") || behind.trim().is_empty() { "" } else { "\n" };
     (imports_torch && !tail.contains(';')).then(|| {
-        let at = last.end() + ruff_text_size::TextSize::new(tail.len() as u32);
-        Edit::insert(at, format!("\n\n{line}"))
+        let at = last.end() + TextSize::new(tail.len() as u32);
+        Edit::insert(at, format!("\n\n{line}{space}"))
     })
+}
+
+/// The last import before the first definition or loop; a docstring where there is no import.
+pub fn last_of_head(body: &[Stmt]) -> Option<usize> {
+    let is_over = |statement: &Stmt| {
+        matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_) | Stmt::For(_) | Stmt::While(_) | Stmt::With(_))
+            || matches!(statement, Stmt::If(inner) if asks_for_main(&inner.test))
+    };
+    let head = body.iter().take_while(|statement| !is_over(statement)).enumerate();
+    let (mut import, mut words) = (None, None);
+    for (index, statement) in head {
+        match statement {
+            Stmt::Import(_) | Stmt::ImportFrom(_) => import = Some(index),
+            _ if index == 0 && is_words(statement) => words = Some(index),
+            _ => {}
+        }
+    }
+    import.or(words)
+}
+
+fn asks_for_main(test: &Expr) -> bool {
+    crate::names_in(test).contains(&"__name__")
+}
+
+/// A docstring.
+pub fn is_words(statement: &Stmt) -> bool {
+    matches!(statement, Stmt::Expr(inner) if inner.value.is_string_literal_expr())
 }
 
 /// The block whose statements include the one at `range`.

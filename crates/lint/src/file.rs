@@ -249,7 +249,8 @@ fn parse(text: &str, cells: Option<&[Cell]>) -> Parsed<ModModule> {
     match cells {
         None => parse_unchecked_source(text, PySourceType::Python),
         Some(cells) => {
-            parse_cells_unchecked(text, cells.iter().map(|cell| cell.range), &ParseOptions::from(PySourceType::Ipynb))
+            let text = notebook::with_magics(text);
+            parse_cells_unchecked(&text, cells.iter().map(|cell| cell.range), &ParseOptions::from(PySourceType::Ipynb))
         }
     }
 }

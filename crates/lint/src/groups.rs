@@ -23,7 +23,8 @@ pub fn gather(program: &mut Program) {
     // The programs that a file runs in: everything that leads to it, with everything those lead to.
     let down = spread(&own, &imports);
     let programs = programs(program, &imports);
-    program.groups = Groups { masks: spread(&down, &importers), own, programs };
+    let imported = importers.iter().map(|importers| !importers.is_empty()).collect();
+    program.groups = Groups { masks: spread(&down, &importers), own, programs, imported };
 }
 
 /// A program has a few models and files of its own. A file that imports more than this selects from a library, or is

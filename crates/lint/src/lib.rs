@@ -1,5 +1,6 @@
 //! Reads training scripts and reports what costs time at every step, and how to fix it.
 
+mod api;
 mod asked;
 mod attention;
 mod cells;

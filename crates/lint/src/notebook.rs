@@ -1,6 +1,7 @@
 //! Jupyter notebooks: joins their code cells into one text, and writes changed text back into the JSON without changing
 //! anything else.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use ruff_text_size::{TextRange, TextSize};
@@ -11,6 +12,9 @@ use super::fix::Edit;
 
 /// Cell magics whose cell is still Python.
 const PYTHON_MAGICS: &[&str] = &["time", "timeit", "capture", "prun", "debug", "python", "python3"];
+
+/// Line magics that IPython also runs without their `%`, where a word follows.
+const AUTOMAGICS: &[&str] = &["cd", "conda", "mamba", "pip", "uv"];
 
 /// A Python cell and its place in the joined text of all cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +73,24 @@ pub fn read(json: &str) -> Result<(String, Vec<Cell>), String> {
         }
     }
     Ok((text, cells))
+}
+
+/// The text as IPython reads it: `pip install torch` is parsed as `%ip install torch`, a magic. No offset changes.
+pub fn with_magics(text: &str) -> Cow<'_, str> {
+    let mut result = Cow::Borrowed(text);
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let code = line.trim_start();
+        let is_magic = code.split_once(' ').is_some_and(|(word, rest)| {
+            AUTOMAGICS.contains(&word) && rest.trim_start().starts_with(|first: char| first.is_ascii_alphabetic())
+        });
+        if is_magic {
+            let at = start + line.len() - code.len();
+            result.to_mut().replace_range(at..=at, "%");
+        }
+        start += line.len();
+    }
+    result
 }
 
 /// The JSON with the cells' code taken from `text`. Only changed sources are rewritten.
@@ -210,6 +232,14 @@ mod tests {
         let shown: Vec<(u32, &str)> =
             cells.iter().map(|cell| (cell.number, &text[cell.range.to_std_range()])).collect();
         assert_eq!(shown, [(2, "import torch\nname = 'café'"), (4, "x = 1\n"), (5, "")]);
+    }
+
+    #[test]
+    fn magics_without_a_percent_sign_are_magics() {
+        let text = "pip install -q torch\n  conda install x\npip = 1\nprint(pip)\npip.main()\ncd data\n";
+        let want = "%ip install -q torch\n  %onda install x\npip = 1\nprint(pip)\npip.main()\n%d data\n";
+        assert_eq!(with_magics(text), want);
+        assert!(matches!(with_magics("import pip\n"), Cow::Borrowed(_)));
     }
 
     #[test]

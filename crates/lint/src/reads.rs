@@ -3,6 +3,7 @@
 use ruff_python_ast::{Expr, Parameters, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::context::ContextId;
 use super::interpret::{by_name, is_model_name};
 use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
@@ -230,6 +231,64 @@ pub fn shows(program: &Program, call: &Call) -> bool {
         }
         _ => false,
     }
+}
+
+/// Methods that print or record what they are given and keep nothing that a later step reads.
+const SINKS: [&str; 15] = [
+    "add_scalar",
+    "add_scalars",
+    "debug",
+    "info",
+    "log",
+    "log_metric",
+    "log_metrics",
+    "log_scalar",
+    "print",
+    "set_description",
+    "set_description_str",
+    "set_postfix",
+    "set_postfix_str",
+    "warning",
+    "write",
+];
+
+/// Methods that read a value and leave it as it is.
+const READERS: [&str; 16] = [
+    "cpu",
+    "detach",
+    "format",
+    "get_last_lr",
+    "get_scale",
+    "item",
+    "items",
+    "join",
+    "keys",
+    "max",
+    "mean",
+    "min",
+    "norm",
+    "numpy",
+    "sum",
+    "tolist",
+];
+
+/// Whether leaving the statement out at a step changes only what is shown: it calls something that prints or records,
+/// with arguments that only read.
+pub fn only_shows(program: &Program, context: ContextId, statement: &Stmt) -> bool {
+    let Stmt::Expr(shown) = statement else { return false };
+    let function = program.notes.contexts.get(context).function;
+    let inside = program.calls_of(function).filter(|call| statement.range().contains_range(call.node.range()));
+    let (outer, inner): (Vec<&Call>, Vec<&Call>) = inside.partition(|call| call.node.range() == shown.value.range());
+    let is_sink = |call: &&Call| match &call.callee {
+        Callee::External(dotted) => dotted == "builtins.print" || SINKS.contains(&call.name),
+        Callee::Method => SINKS.contains(&call.name) && call.receiver != Value::Meter,
+        _ => false,
+    };
+    let only_reads = |call: &&Call| {
+        let of_library = call.external().is_some_and(|dotted| dotted != "builtins.next");
+        of_library || call.is_method() && READERS.contains(&call.name)
+    };
+    !outer.is_empty() && outer.iter().all(is_sink) && inner.iter().all(only_reads)
 }
 
 /// `update`, `log_training`, `write_scalars`: names of methods that store their arguments.

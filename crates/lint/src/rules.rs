@@ -45,12 +45,13 @@ mod zero_not_none;
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::context::{Frame, Guard};
+use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::edits::{after_imports, set_keyword};
 use super::fix::Edit;
 use super::program::{Call, Callee, Loader, Loop, Program};
 use super::readers::{Phase, evaluates, feeds_training, named, only_measures, phase_of};
 use super::rule::{Notice, SourceRule};
-use super::symbols::FunctionId;
+use super::symbols::{FileId, FunctionId};
 use super::topics::Topic;
 use super::value::{Home, Origin, Value};
 
@@ -222,7 +223,12 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
         program.notes.calls.iter().filter(is_given).any(|call| !looks(call))
     };
     let name = named(loader);
-    let is_local = matches!(loader.statement, Stmt::Assign(assign) if assign.targets.iter().all(Expr::is_name_expr));
+    // `for batch in DataLoader(…):` gives it no name at all.
+    let is_local = match loader.statement {
+        Stmt::Assign(assign) => assign.targets.iter().all(Expr::is_name_expr),
+        Stmt::For(_) => true,
+        _ => false,
+    };
     // A generator passes on what it reads.
     let hands_out = || {
         let body = program.function_of(loader.context).body;
@@ -296,8 +302,8 @@ fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
     if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
 }
 
-/// Adds a keyword to a loader's call, unless an expanded dictionary already has it.
-fn keyword_edit(loader: &Loader, edit: Edit, name: &str) -> Vec<Edit> {
+/// Adds a keyword to a loader's call, unless an expanded dictionary already has it or its class does not take it.
+fn keyword_edit(program: &Program, loader: &Loader, name: &str, value: &str) -> Vec<Edit> {
     let has_dictionary = loader.node.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
     let is_written = loader.node.arguments.find_keyword(name).is_some();
     let given = match name {
@@ -311,7 +317,38 @@ fn keyword_edit(loader: &Loader, edit: Edit, name: &str) -> Vec<Edit> {
         .arguments
         .find_keyword(name)
         .is_none_or(|keyword| matches!(keyword.value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)));
-    if has_dictionary && given && !is_written || !is_literal { Vec::new() } else { vec![edit] }
+    if has_dictionary && given && !is_written || !is_literal || !takes_keyword(program, loader, name) {
+        return Vec::new();
+    }
+    vec![set_keyword(program.source(loader.context), loader.node, name, value)]
+}
+
+/// Whether the loader's class has a parameter of this name or passes all keywords on.
+fn takes_keyword(program: &Program, loader: &Loader, name: &str) -> bool {
+    let made = program.places.call_by_range.get(&(program.file_of(loader.context), loader.node.range()));
+    let Some(Callee::Class(class)) = made.map(|index| &program.notes.calls[*index].callee) else { return true };
+    let init = program.sources.symbols.classes[*class].methods.get("__init__");
+    let definition = init.and_then(|init| program.sources.symbols.functions[*init].definition);
+    definition.is_none_or(|own| own.parameters.kwarg.is_some() || own.parameters.find(name).is_some())
+}
+
+/// A switch for the whole process, set below the imports of the script that is started. A module that others import
+/// leaves it to them: each of several would set it.
+fn at_entry(program: &Program, file: FileId, line: &str) -> Vec<Edit> {
+    match program.groups.is_imported(file) {
+        true => Vec::new(),
+        false => after_imports(&program.sources.files[file], line).into_iter().collect(),
+    }
+}
+
+/// Whether a branch inside the step decides whether the line runs.
+fn is_guarded(program: &Program, context: ContextId) -> bool {
+    let mut inside = program
+        .notes
+        .contexts
+        .outwards(context)
+        .take_while(|(_, around)| !(around.frame == Frame::Loop(LoopKind::Plain) && around.trains));
+    inside.any(|(_, around)| matches!(around.frame, Frame::Guard(_)))
 }
 
 /// Training calls, with opt-in ones last.

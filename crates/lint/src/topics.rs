@@ -184,11 +184,13 @@ pub struct Groups {
     pub(super) own: Vec<u64>,
     /// Whether the file is part of a program whose training loop is among the files.
     pub(super) programs: Vec<bool>,
+    /// Whether another file imports it.
+    pub(super) imported: Vec<bool>,
 }
 
 impl Groups {
     pub fn none() -> Groups {
-        Groups { masks: Vec::new(), own: Vec::new(), programs: Vec::new() }
+        Groups { masks: Vec::new(), own: Vec::new(), programs: Vec::new(), imported: Vec::new() }
     }
 
     pub fn mentions(&self, file: FileId, topic: Topic) -> bool {
@@ -197,6 +199,10 @@ impl Groups {
 
     pub fn is_of_program(&self, file: FileId) -> bool {
         self.programs.get(file).copied().unwrap_or(false)
+    }
+
+    pub fn is_imported(&self, file: FileId) -> bool {
+        self.imported.get(file).copied().unwrap_or(false)
     }
 
     /// Whether the file itself mentions the topic, without its surroundings.

@@ -4,6 +4,7 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::api;
 use super::asked::{Found, Names};
 use super::context::ContextId;
 use super::program::Program;
@@ -34,6 +35,21 @@ pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> V
         statement: found.statement,
     };
     names.get(name).into_iter().flatten().map(with_context).collect()
+}
+
+/// Whether the function changes what one of the names holds: `x += 1`, `x[0] = 1`, `x.add_(1)`.
+pub fn is_changed_in_place(program: &Program, function: FunctionId, names: &[&str]) -> bool {
+    let speaks = |expression: &Expr| crate::names_in(expression).iter().any(|name| names.contains(name));
+    let writes = |statement: &Stmt| match statement {
+        Stmt::AugAssign(sum) => speaks(&sum.target),
+        Stmt::Assign(assign) => assign.targets.iter().any(|target| target.is_subscript_expr() && speaks(target)),
+        _ => false,
+    };
+    let is_in_place = |name: &str| api::tensor_method(name).is_some_and(|row| row.in_place);
+    names.iter().any(|name| uses_of(program, function, name).iter().any(|one| writes(one.statement)))
+        || program
+            .calls_of(function)
+            .any(|call| is_in_place(call.name) && call.receiver_expression().is_some_and(speaks))
 }
 
 /// The innermost context of the function that covers `range`.

@@ -168,6 +168,7 @@ fn stored_names(statement: &Stmt) -> Vec<String> {
             _ => Vec::new(),
         },
         Stmt::If(branch) => branch.body.iter().flat_map(stored_names).collect(),
+        Stmt::With(block) => block.body.iter().flat_map(stored_names).collect(),
         _ => Vec::new(),
     }
 }

@@ -5,38 +5,16 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
+use crate::api;
 use crate::value::{Home, Origin, Tensor, Value};
 
-pub(super) const FACTORIES: &[&str] = &[
-    "ones",
-    "zeros",
-    "empty",
-    "full",
-    "arange",
-    "eye",
-    "linspace",
-    "rand",
-    "randn",
-    "randint",
-    "randperm",
-    "normal",
-    "logspace",
-    "tril_indices",
-    "triu_indices",
-    "bernoulli",
-    "multinomial",
-    "range",
-    "hann_window",
-    "hamming_window",
-    "blackman_window",
-    "bartlett_window",
-    "kaiser_window",
-];
-
-/// Factories that take tensors as distribution parameters.
+/// Functions that take tensors as distribution parameters, and may also make a new tensor of numbers.
 const DRAWS_FROM: &[&str] = &["normal", "bernoulli", "multinomial"];
 
-const RANDOM: &[&str] = &["rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "empty"];
+/// Whether a function of torch makes a new tensor from sizes: `rest` is its name without `torch.`.
+pub(super) fn is_factory(rest: &str) -> bool {
+    DRAWS_FROM.contains(&rest) || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
+}
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn host_data_to_tensor(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
@@ -84,15 +62,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         Some(super::homes::home_named(&keyword.value, value).unwrap_or(Home::Device))
     }
 
-    pub(super) fn factory(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
+    pub(super) fn factory(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
         let home = match self.device_of(node, arguments) {
             Some(home) => home,
             // Without `device=` the tensor is made on the host, unless it draws from a device tensor. Sizes do not
             // matter.
-            None if DRAWS_FROM.contains(&last) && arguments.all().any(Value::is_on_device) => Home::Device,
+            None if DRAWS_FROM.contains(&rest) && arguments.all().any(Value::is_on_device) => Home::Device,
             None => Home::Host,
         };
-        let is_random = RANDOM.contains(&last);
+        let is_random = api::torch_function(rest).is_some_and(|row| row.draws);
         let shapes_only = !arguments.has_unknown
             && arguments.keywords.iter().all(|(name, value)| match name {
                 Some("device" | "dtype" | "requires_grad" | "layout" | "out" | "pin_memory" | "generator") => true,
@@ -103,7 +81,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 || !is_random && node.arguments.args.iter().all(|argument| self.is_size(argument)));
         let range = node.range();
         // `arange` from a fixed start always gives a prefix of the same sequence.
-        let is_row = last == "arange"
+        let is_row = rest == "arange"
             && !arguments.has_unknown
             && match (arguments.positional.as_slice(), arguments.keyword("start")) {
                 ([_], _) => true,

@@ -6,8 +6,9 @@ use ruff_text_size::Ranged;
 use super::Interpreter;
 use super::arguments::Arguments;
 use super::expressions::made_of;
-use super::factories::FACTORIES;
+use super::factories::is_factory;
 use super::operations::is_boolean_operation;
+use crate::api;
 use crate::value::{Home, Origin, Role, Tensor, Value};
 
 /// Libraries whose functions return nothing on the device.
@@ -247,7 +248,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if rest.starts_with("optim.") && !rest.contains("swa_utils") {
             return Value::Optimizer(Some(self.make_site(node)));
         }
-        if super::names::is_question(last) {
+        let answers = || api::torch_function(rest).is_some_and(|row| row.returns == api::Kinds::BOOL);
+        if super::names::is_question(last) || answers() {
             return Value::Bool(None);
         }
         match last {
@@ -295,17 +297,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             "Size" => return Value::list(Value::SIZE),
             "load" | "hub" | "finfo" | "iinfo" | "get_default_dtype" | "Generator" => return Value::Unknown,
-            "is_available"
-            | "is_tensor"
-            | "is_initialized"
-            | "equal"
-            | "allclose"
-            | "is_grad_enabled"
-            | "is_floating_point"
-            | "is_complex"
-            | "is_autocast_enabled" => {
-                return Value::Bool(None);
-            }
             _ => {}
         }
         if rest.starts_with("cuda.") || rest.starts_with("distributed.get_") || rest.starts_with("backends") {
@@ -321,8 +312,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => arguments.first(),
             };
         }
-        if FACTORIES.contains(&last) && !rest.contains("functional") {
-            return self.factory(node, last, arguments);
+        if is_factory(rest) {
+            return self.factory(node, rest, arguments);
         }
         self.tensor_function(node, last, arguments)
     }

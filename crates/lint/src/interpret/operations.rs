@@ -1,5 +1,7 @@
 //! Classifies tensor operations by name: those that only tensors have, and those that make masks.
 
+use crate::api;
+
 /// Methods that are nearly unique to tensors: a value that has one is a tensor.
 pub fn is_tensor_method(name: &str) -> bool {
     matches!(
@@ -95,30 +97,8 @@ pub fn keeps_masks(name: &str) -> bool {
     )
 }
 
-/// Operations whose result is a mask.
+/// Operations whose result is a mask, as functions or methods.
 pub fn is_boolean_operation(name: &str) -> bool {
-    matches!(
-        name,
-        "isnan"
-            | "isinf"
-            | "isfinite"
-            | "eq"
-            | "ne"
-            | "gt"
-            | "lt"
-            | "ge"
-            | "le"
-            | "logical_and"
-            | "logical_or"
-            | "logical_not"
-            | "logical_xor"
-            | "isin"
-            | "any"
-            | "all"
-            | "greater"
-            | "less"
-            | "bool"
-            | "isclose"
-            | "not_equal"
-    )
+    let row = api::tensor_method(name).or_else(|| api::torch_function(name));
+    row.is_some_and(api::Row::makes_mask)
 }

@@ -4,6 +4,7 @@ use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::Change;
+use crate::edits::{append_arguments, outer_end};
 use crate::file::SourceFile;
 use crate::fix::Edit;
 
@@ -67,47 +68,7 @@ fn add(file: &SourceFile, call: &ExprCall, added: &[&Argument]) -> Edit {
         return Edit::replace(options.value.range(), format!("{{**{value}, {}}}", pairs.join(", ")));
     }
     let pairs: Vec<String> = added.iter().map(|one| format!("{}={}", one.name, one.value)).collect();
-    let pairs = pairs.join(", ");
-    let positions = call.arguments.args.iter().map(|value| (value.start(), outer_end(file, call, value.end())));
-    let keywords = call.arguments.keywords.iter();
-    let keywords = keywords.map(|keyword| (keyword.start(), outer_end(file, call, keyword.end())));
-    let Some((start, end)) = positions.chain(keywords).max_by_key(|(start, _)| *start) else {
-        return Edit::insert(call.arguments.end() - TextSize::new(1), pairs);
-    };
-    if let Some(Expr::Generator(generator)) = call.arguments.args.first()
-        && !generator.parenthesized
-    {
-        // `f(x for x in y)` needs parentheses once another argument is added.
-        let text = format!("({}), {pairs}", file.slice(generator.range()));
-        return Edit::replace(generator.range(), text);
-    }
-    Edit::insert(end, format!("{}{pairs}", parting(file, start, end)))
-}
-
-/// A comma, followed by a new line where the last argument has a line to itself.
-fn parting(file: &SourceFile, start: TextSize, end: TextSize) -> String {
-    let before = file.slice(TextRange::new(file.line_start(start), start));
-    let line = file.line(end);
-    let behind = file.slice(TextRange::new(end, file.line_end(line)));
-    let newline = if file.text.contains("\r\n") { "\r\n" } else { "\n" };
-    let is_alone = !before.is_empty() && before.trim().is_empty() && matches!(behind.trim(), "" | ",");
-    if is_alone { format!(",{newline}{before}") } else { ", ".to_string() }
-}
-
-/// The end of the parentheses around an argument.
-fn outer_end(file: &SourceFile, call: &ExprCall, end: TextSize) -> TextSize {
-    let until = call.arguments.end() - TextSize::new(1);
-    let mut behind = end;
-    let mut at = end;
-    for character in file.slice(TextRange::new(end, until)).chars() {
-        at += TextSize::of(character);
-        match character {
-            ')' => behind = at,
-            ' ' | '\t' | '\n' | '\r' => {}
-            _ => break,
-        }
-    }
-    behind
+    append_arguments(file, call, &pairs.join(", "))
 }
 
 /// Removes the argument and the comma that separates it from the others.

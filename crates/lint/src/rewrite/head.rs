@@ -1,8 +1,9 @@
 //! Lines at the top of a file: missing imports, lines after all imports and lines before them.
 
-use ruff_python_ast::{Expr, Stmt};
+use ruff_python_ast::Stmt;
 use ruff_text_size::{Ranged, TextSize};
 
+use crate::edits::{is_words, last_of_head};
 use crate::file::SourceFile;
 
 /// Standard library modules that many scripts import first, and that load nothing heavy.
@@ -92,32 +93,6 @@ impl Head {
         }
         edits
     }
-}
-
-/// The last import before the first definition or loop; a docstring where there is no import.
-fn last_of_head(body: &[Stmt]) -> Option<usize> {
-    let is_over = |statement: &Stmt| {
-        matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_) | Stmt::For(_) | Stmt::While(_) | Stmt::With(_))
-            || matches!(statement, Stmt::If(inner) if asks_for_main(&inner.test))
-    };
-    let head = body.iter().take_while(|statement| !is_over(statement)).enumerate();
-    let (mut import, mut words) = (None, None);
-    for (index, statement) in head {
-        match statement {
-            Stmt::Import(_) | Stmt::ImportFrom(_) => import = Some(index),
-            _ if index == 0 && is_words(statement) => words = Some(index),
-            _ => {}
-        }
-    }
-    import.or(words)
-}
-
-fn asks_for_main(test: &Expr) -> bool {
-    crate::names_in(test).contains(&"__name__")
-}
-
-fn is_words(statement: &Stmt) -> bool {
-    matches!(statement, Stmt::Expr(inner) if inner.value.is_string_literal_expr())
 }
 
 /// Top-level names of the modules that a statement imports.

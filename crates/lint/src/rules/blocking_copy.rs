@@ -35,7 +35,7 @@ fn check(check: &mut Check) {
         let message = format!("the batch is pinned, but `.{}` still waits for the copy", call.name);
         let fix = Fix::unsafe_(
             "let the host continue during the copy: `non_blocking=True`",
-            vec![set_keyword(call.node, "non_blocking", "True")],
+            vec![set_keyword(program.source(call.context), call.node, "non_blocking", "True")],
         );
         let notice = if program.is_hot(call.context) { Notice::Default } else { Notice::Pedantic };
         check.report_as(notice, call.context, call.node, message, fix);

@@ -9,7 +9,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
 use crate::program::{Call, Callee, Program};
 use crate::rule::{Check, Notice, SourceRule};
-use crate::uses::uses_of;
+use crate::uses::{is_changed_in_place, uses_of};
 use crate::value::{Home, Origin, Value};
 use crate::worth;
 
@@ -213,22 +213,35 @@ fn fix<'a>(program: &Program<'a>, call: &Call<'a>) -> Fix {
     let function = program.function_of(call.context);
     let is_module = function.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
     let advice = match (is_module, function.class) {
-        (true, _) => "build it once into a non-persistent buffer and take a slice of it",
+        (true, _) => "build it once, keep it on the module and take a slice of it",
         (false, Some(_)) => "build it once, keep it on the object and take a slice of it",
         (false, None) => "build it once outside and pass it in, or cache it by size (`functools.lru_cache`)",
     };
     Fix::unsafe_(advice, buffer(program, call).unwrap_or_default())
 }
 
-/// `name = torch.triu(torch.ones(n, n, device=…))…` in a module's `forward`: replaced by a buffer that grows on demand.
+/// `name = torch.triu(torch.ones(n, n, device=…))…` in a module's `forward`: kept on the module and rebuilt when a longer
+/// one is needed, or one on another device.
+///
+/// It is an attribute and not a buffer. Ranks would broadcast a buffer whose size differs between them, and `half()`
+/// would change its type. It is built outside of inference mode, since autograd refuses tensors made inside.
 fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
     let function = program.function_of(call.context);
     let class = function.class.filter(|class| program.sources.classes[*class].kind.is_module())?;
     let Stmt::Assign(assign) = call.statement else { return None };
     let [Expr::Name(target)] = assign.targets.as_slice() else { return None };
-    let sizes = sizes_of(program, call)?;
+    let Shape { sizes, device } = shape_of(program, call)?;
     let size = sizes.first().copied()?;
-    if function.name != "forward" || sizes.len() > 2 || sizes.iter().any(|other| *other != size) {
+    let source = program.source(call.context);
+    let value = source.slice(assign.value.range());
+    if function.name != "forward"
+        || sizes.len() > 2
+        || sizes.iter().any(|other| *other != size)
+        || !value.trim_start_matches('(').starts_with("torch.")
+        // TorchScript knows neither inference mode nor attributes that change their type.
+        || source.text.contains("jit")
+        || is_changed_in_place(program, program.notes.contexts.get(call.context).function, &[target.id.as_str()])
+    {
         return None;
     }
     let init = program.sources.symbols.functions[*program.sources.symbols.classes[class].methods.get("__init__")?]
@@ -237,7 +250,6 @@ fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
         matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call)
             if matches!(&*call.func, Expr::Attribute(attribute) if attribute.attr.as_str() == "__init__")))
     })?;
-    let source = program.source(call.context);
     let owner = init.parameters.args.first()?.parameter.name.as_str();
     let here = function.definition?.parameters.args.first()?.parameter.name.as_str();
     let attribute = format!("{}_cache", target.id.as_str());
@@ -245,34 +257,45 @@ fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
         return None;
     }
     let indent = source.indentation(assign.range.start());
-    let value = source.slice(assign.value.range());
-    let is_square = sizes.len() == 2;
-    let (empty, slice) = if is_square {
-        ("torch.empty(0, 0)", format!("[:{size}, :{size}]"))
-    } else {
-        ("torch.empty(0)", format!("[:{size}]"))
-    };
+    let slice = if sizes.len() == 2 { format!("[:{size}, :{size}]") } else { format!("[:{size}]") };
     let init_indent = source.indentation(after_super.start());
-    let register = format!("\n{init_indent}{owner}.register_buffer(\"{attribute}\", {empty}, persistent=False)");
+    let kept = format!("{here}.{attribute}");
     let cached = format!(
-        "if {here}.{attribute}.size(0) < {size}:\n{indent}    {here}.{attribute} = {value}\n{indent}{} = {here}.{attribute}{slice}",
+        "if {kept} is None or {kept}.size(0) < {size} or {kept}.device != {device}:\n\
+         {indent}    with torch.inference_mode(False):\n\
+         {indent}        {kept} = {}\n\
+         {indent}{} = {kept}{slice}",
+        value.replace('\n', "\n        "),
         target.id.as_str()
     );
-    Some(vec![Edit::insert(after_super.end(), register), Edit::replace(assign.range, cached)])
+    Some(vec![
+        Edit::insert(after_super.end(), format!("\n{init_indent}{owner}.{attribute} = None")),
+        Edit::replace(assign.range, cached),
+    ])
+}
+
+struct Shape<'a> {
+    sizes: Vec<&'a str>,
+    device: &'a str,
 }
 
 /// The sizes of the constant, if a slice of a larger one has the same contents: square or one-dimensional, not reshaped
 /// afterwards.
-fn sizes_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<&'a str>> {
+fn shape_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Shape<'a>> {
     let Stmt::Assign(assign) = call.statement else { return None };
     let text = |range: TextRange| program.source(call.context).slice(range);
-    // Only a type change may follow: `.bool()`, `== 0`.
+    let is_type = |expression: &Expr| text(expression.range()).starts_with("torch.");
+    // Only a change to a type that is always the same may follow: `.bool()`, `== 0`.
     let mut at = &*assign.value;
     while at.range() != call.node.range() {
         at = match at {
             Expr::Compare(compare) => &compare.left,
             Expr::Call(outer) => match &*outer.func {
-                Expr::Attribute(method) if matches!(method.attr.as_str(), "bool" | "float" | "long" | "to" | "int") => {
+                Expr::Attribute(method)
+                    if matches!(method.attr.as_str(), "bool" | "float" | "long" | "to" | "int")
+                        && outer.arguments.args.iter().all(is_type)
+                        && outer.arguments.keywords.is_empty() =>
+                {
                     &method.value
                 }
                 _ => return None,
@@ -280,7 +303,6 @@ fn sizes_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<&'a str>> 
             _ => return None,
         };
     }
-    let has_device = |call: &ruff_python_ast::ExprCall| call.arguments.find_keyword("device").is_some();
     let inner = match call.name {
         "triu" | "tril" => match call.node.arguments.args.first()? {
             Expr::Call(inner) => inner,
@@ -288,11 +310,18 @@ fn sizes_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<&'a str>> 
         },
         _ => call.node,
     };
-    if !has_device(inner) {
+    // `device=x.device`; a string or a number would not compare equal to the device of a tensor.
+    let device = match &inner.arguments.find_keyword("device")?.value {
+        Expr::Attribute(device) if device.attr.as_str() == "device" && device.value.is_name_expr() => {
+            Some(text(device.range())).filter(|text| !text.starts_with("self."))?
+        }
+        _ => return None,
+    };
+    if inner.arguments.find_keyword("dtype").is_some_and(|dtype| !is_type(&dtype.value)) {
         return None;
     }
     let arguments = &inner.arguments.args;
-    match super::called_name(inner) {
+    let sizes = match super::called_name(inner) {
         "ones" | "zeros" => {
             let sizes = match &**arguments {
                 [Expr::Tuple(shape)] => shape.elts.as_slice(),
@@ -306,5 +335,6 @@ fn sizes_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<&'a str>> 
         },
         "arange" if arguments.len() == 1 => Some(vec![text(arguments[0].range())]),
         _ => None,
-    }
+    }?;
+    Some(Shape { sizes, device })
 }

@@ -1,6 +1,5 @@
 //! TP407: convolutions of a fixed size without a search for the fastest kernel.
 
-use crate::edits::after_imports;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::rule::{Check, Notice, SourceRule};
@@ -29,7 +28,7 @@ fn check(check: &mut Check) {
         }
         let message = "convolutions have fixed sizes, but `cudnn.benchmark` is off: cuDNN picks a kernel heuristically, not the fastest";
         let line = "torch.backends.cudnn.benchmark = True";
-        let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
+        let edits = super::at_entry(program, file, line);
         check.report_as(
             Notice::Pedantic,
             call.context,

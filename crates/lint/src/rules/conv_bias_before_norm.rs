@@ -50,7 +50,14 @@ fn check(check: &mut Check) {
 
 fn report(check: &mut Check, context: ContextId, convolution: &ExprCall) {
     let message = "the batch norm after this convolution subtracts the mean, and the bias with it";
-    let fix = Fix::unsafe_("`bias=False`", vec![set_keyword(convolution, "bias", "False")]);
+    let program = check.program;
+    // Weights that were stored with a bias would no longer load.
+    let loads = |call: &Call| matches!(call.name, "load_state_dict" | "from_pretrained" | "load_from_checkpoint");
+    let edits = match program.notes.calls.iter().any(loads) {
+        true => Vec::new(),
+        false => vec![set_keyword(program.source(context), convolution, "bias", "False")],
+    };
+    let fix = Fix::unsafe_("`bias=False`", edits);
     check.report_as(Notice::Pedantic, context, convolution, message, fix);
 }
 

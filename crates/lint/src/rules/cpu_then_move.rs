@@ -81,13 +81,16 @@ fn fix(program: &Program, call: &Call) -> Fix {
         name,
         "ones" | "zeros" | "arange" | "full" | "eye" | "linspace" | "empty" | "rand" | "randn" | "randint" | "randperm"
     );
-    if !is_factory || call.node.arguments.len() > 1 || factory.arguments.find_keyword("device").is_some() {
+    // A generator and pinned memory belong to the host, and the copy of a leaf is not one.
+    let is_plain =
+        |keyword: &ruff_python_ast::Keyword| keyword.arg.as_ref().is_some_and(|name| name.as_str() == "dtype");
+    if !is_factory || call.node.arguments.len() > 1 || !factory.arguments.keywords.iter().all(is_plain) {
         return Fix::shown(advice);
     }
-    let add = set_keyword(factory, "device", device);
+    let add = set_keyword(program.source(call.context), factory, "device", device);
     let remove = Edit::replace(ruff_text_size::TextRange::new(factory.range().end(), call.node.range().end()), "");
     match name {
-        "ones" | "zeros" | "arange" | "full" | "eye" | "linspace" => Fix::safe(advice, vec![add, remove]),
+        "ones" | "zeros" | "arange" | "full" | "eye" => Fix::safe(advice, vec![add, remove]),
         _ => Fix::unsafe_(advice, vec![add, remove]),
     }
 }

@@ -3,6 +3,7 @@
 use ruff_python_ast::{CmpOp, Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
+use crate::api;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::{Call, Callee, FunctionKind, Program, Subscript};
@@ -124,15 +125,17 @@ fn is_reduced(program: &Program, subscript: &Subscript) -> bool {
 }
 
 fn sizes_by_value(call: &Call) -> bool {
-    const NAMES: &[&str] = &["nonzero", "masked_select", "unique", "unique_consecutive", "argwhere"];
     match &call.callee {
         Callee::Method => {
             // Selected by a device mask, it is on the device too.
             let is_there = || call.receiver == Value::Unknown && call.arguments.iter().any(Value::is_surely_on_device);
-            NAMES.contains(&call.name) && (call.receiver.is_on_device() || is_there())
+            let by_value = api::tensor_method(call.name).is_some_and(api::Row::sizes_by_value);
+            by_value && (call.receiver.is_on_device() || is_there())
         }
-        Callee::External(dotted) if dotted.starts_with("torch.") => {
-            let by_value = NAMES.contains(&call.name) || call.name == "where" && call.arguments.len() == 1;
+        Callee::External(dotted) => {
+            // `torch.where(mask)` lists indices; with three arguments it selects values.
+            let by_value = api::function(dotted).is_some_and(api::Row::sizes_by_value)
+                || dotted == "torch.where" && call.arguments.len() == 1;
             by_value && call.arguments.first().is_some_and(Value::is_on_device)
         }
         _ => false,

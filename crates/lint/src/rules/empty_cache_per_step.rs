@@ -32,7 +32,10 @@ fn check(check: &mut Check) {
             _ => continue,
         };
         let edits = match call.statement {
-            Stmt::Expr(_) => vec![remove_statement(program.source(call.context), call.statement)],
+            // Under a branch it may be the answer to a shortage of memory.
+            Stmt::Expr(_) if !super::is_guarded(program, call.context) => {
+                vec![remove_statement(program.source(call.context), call.statement)]
+            }
             _ => Vec::new(),
         };
         let advice = "remove it from the step; keep fewer tensors alive instead";

@@ -2,13 +2,14 @@
 
 use crate::classes::ClassKind;
 use crate::context::{ContextId, Frame};
+use crate::file::SourceFile;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
-use crate::program::{Callee, FunctionKind, Program};
+use crate::program::{Call, Callee, FunctionKind, Program};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::symbols::FunctionId;
 use crate::value::Value;
-use ruff_python_ast::Stmt;
+use ruff_python_ast::{Stmt, StmtFunctionDef};
 use ruff_text_size::Ranged;
 
 pub const RULE: SourceRule = SourceRule {
@@ -48,12 +49,8 @@ fn check(check: &mut Check) {
             symbol.name
         );
         let edits = match symbol.definition {
-            Some(definition) if imports_torch(program, symbol.file) => {
-                let source = &program.sources.files[symbol.file];
-                let at =
-                    definition.decorator_list.first().map_or(definition.range.start(), |first| first.range().start());
-                let indent = source.indentation(at);
-                vec![Edit::insert(at, format!("@torch.no_grad()\n{indent}"))]
+            Some(definition) if imports_torch(program, symbol.file) && is_surely_evaluation(program, function) => {
+                vec![decorate(&program.sources.files[symbol.file], definition)]
             }
             _ => Vec::new(),
         };
@@ -65,6 +62,38 @@ fn check(check: &mut Check) {
             Fix::unsafe_("`@torch.no_grad()` on the function", edits),
         );
     }
+}
+
+/// Directly above `def`: what other decorators make of the function need not be a function.
+fn decorate(source: &SourceFile, definition: &StmtFunctionDef) -> Edit {
+    let start = definition.decorator_list.first().map_or(definition.range.start(), |first| first.range().start());
+    let indent = source.indentation(start);
+    match definition.decorator_list.last() {
+        Some(last) => Edit::insert(last.range().end(), format!("\n{indent}@torch.no_grad()")),
+        None => Edit::insert(start, format!("@torch.no_grad()\n{indent}")),
+    }
+}
+
+/// A name alone is no proof where nobody is seen to call the function: its result may be trained on elsewhere.
+fn is_surely_evaluation(program: &Program, function: FunctionId) -> bool {
+    switches_to_evaluation(program, function) || program.callers_of(function).next().is_some()
+}
+
+/// Whether a training step calls the function, or something of its name that is not among the files.
+fn is_part_of_step(program: &Program, function: FunctionId) -> bool {
+    let name = program.sources.symbols.functions[function].name;
+    let may_be = |call: &Call| match call.callee {
+        Callee::Function(callee) => callee == function,
+        Callee::Method | Callee::Value => call.name == name,
+        _ => false,
+    };
+    program.hot_calls().any(|call| may_be(call) && !program.is_evaluation(call.context))
+}
+
+fn switches_to_evaluation(program: &Program, function: FunctionId) -> bool {
+    program
+        .calls_of(function)
+        .any(|call| call.name == "eval" && matches!(call.receiver, Value::Model(_) | Value::Unknown))
 }
 
 fn imports_torch(program: &Program, file: usize) -> bool {
@@ -84,14 +113,16 @@ fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> boo
     let trains = program.contexts_of(function).any(|(_, around)| around.trains);
     let asks_gradient =
         program.calls_of(function).any(|call| matches!(call.name, "backward" | "grad" | "requires_grad_"));
-    let switches = program
-        .calls_of(function)
-        .any(|call| call.name == "eval" && matches!(call.receiver, Value::Model(_) | Value::Unknown));
+    let switches = switches_to_evaluation(program, function);
     let is_decorated = program.functions[function].kind == FunctionKind::Evaluation
         && !crate::interpret::is_evaluation_name(symbol.name);
     let in_loop = program.notes.contexts.outwards(context).any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
     let by_name = crate::interpret::is_evaluation_name(symbol.name) && (switches || in_loop);
-    !trains && !asks_gradient && !is_decorated && (by_name || switches && in_loop)
+    !trains
+        && !asks_gradient
+        && !is_decorated
+        && (by_name || switches && in_loop)
+        && !is_part_of_step(program, function)
 }
 
 /// Whether the context is in a `no_grad` block, in a decorated function, or only called from one.

@@ -1,8 +1,5 @@
 //! TP105: an explicit wait for the device at every step.
 
-use ruff_python_ast::Stmt;
-
-use crate::edits::remove_statement;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::{Call, Callee};
@@ -33,14 +30,11 @@ fn check(check: &mut Check) {
         if !is_sync {
             continue;
         }
+        // Only its author knows whether a clock, another stream or the host relies on it.
         let advice = "remove it from the step; time with CUDA events, or synchronise once around many steps";
-        let edits = match call.statement {
-            Stmt::Expr(_) => vec![remove_statement(program.source(call.context), call.statement)],
-            _ => Vec::new(),
-        };
         let message = "`synchronize()` at every step: the host waits until the device has finished all queued work";
         let notice = worth::in_step(program, call.context);
-        check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
+        check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
     }
 }
 

@@ -38,7 +38,12 @@ fn check(check: &mut Check) {
              and cannot skip on the device"
         );
         let is_here = file == program.file_of(call.context);
-        let edits = if is_here { vec![set_keyword(site, "fused", "True")] } else { Vec::new() };
+        // An optimizer has one of the two.
+        let is_free = site.arguments.find_keyword("foreach").is_none();
+        let edits = match is_here && is_free {
+            true => vec![set_keyword(program.source(call.context), site, "fused", "True")],
+            false => Vec::new(),
+        };
         check.report_as(
             worth::of_logged_value(program, call.context),
             call.context,

@@ -5,7 +5,7 @@ use ruff_text_size::Ranged;
 
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::{Edit, Fix};
+use crate::fix::Fix;
 use crate::rule::{Check, Notice, SourceRule};
 use crate::value::{Home, Origin, Tensor, Value};
 use crate::worth;
@@ -65,13 +65,16 @@ fn check(check: &mut Check) {
         }
         let at = made.map_or(call, |made| super::made_at(program, call, made));
         let text = super::short(program.text(at.context, at.node));
-        let message = format!("host data is copied to the device at every step, and the copy blocks: `{text}`");
-        let advice = "prepare it in the loader or once before the loop; otherwise pin it and copy without blocking";
-        let edits = match call.receiver_expression() {
-            Some(receiver) if moves => {
-                vec![Edit::insert(receiver.end(), ".pin_memory()"), set_keyword(call.node, "non_blocking", "True")]
-            }
-            _ => Vec::new(),
+        let blocks = if call.keyword("non_blocking").is_some() { "" } else { ", and the copy blocks" };
+        let message = format!("host data is copied to the device at every step{blocks}: `{text}`");
+        let advice =
+            "prepare it in the loader or once before the loop; otherwise copy without blocking (`non_blocking=True`)";
+        let takes_flag = matches!(call.name, "to" | "cuda") && call.keyword("non_blocking").is_none();
+        let edits = match moves && takes_flag {
+            // The driver takes pageable memory along before it returns, so the source may be freed or changed at once.
+            // `pin_memory()` would copy once more, and fail where there is no device.
+            true => vec![set_keyword(program.source(call.context), call.node, "non_blocking", "True")],
+            false => Vec::new(),
         };
         // A single number travels with the launch; only data that grows with the batch is worth preparing.
         let is_listed =
@@ -97,7 +100,7 @@ fn check_stored(check: &mut Check) {
         if is_data && subscript.base.is_surely_on_device() {
             let text = super::short(program.text(subscript.context, subscript.node));
             let message = format!("host data is stored into `{text}` on the device at every step, and the copy blocks");
-            let advice = "prepare it in the loader or once before the loop; otherwise pin it and copy without blocking";
+            let advice = "prepare it in the loader or once before the loop; otherwise copy without blocking (`non_blocking=True`)";
             check.report_as(Notice::Pedantic, subscript.context, subscript.node, message, Fix::shown(advice));
         }
     }

@@ -10,7 +10,7 @@ use crate::fix::{Edit, Fix};
 use crate::program::{Call, Program};
 use crate::reads::{Read, read_in_tool, read_of};
 use crate::rule::{Check, Notice, SourceRule};
-use crate::uses::{Use, uses_of};
+use crate::uses::{Use, is_changed_in_place, uses_of};
 use crate::value::Value;
 use crate::worth;
 
@@ -174,14 +174,59 @@ fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
         return None;
     }
     let receiver = call.receiver_expression()?;
-    let mut edits =
-        vec![Edit::replace(call.node.range(), format!("{}.detach()", program.text(call.context, receiver)))];
-    edits.extend(reads_elsewhere(program, call.context, name.id.as_str(), call.statement)?);
+    // The name belongs to a function around this one, or to the module, where it is read as a number.
+    let function = program.function_of(call.context);
+    if function.body.iter().any(|statement| is_borrowed(statement, name.id.as_str())) {
+        return None;
+    }
+    // `shown = loss.item(); loss /= n`: the kept tensor would change as well.
+    let is_changed = || {
+        let function = program.notes.contexts.get(call.context).function;
+        is_changed_in_place(program, function, &crate::names_in(receiver))
+    };
+    if matches!(call.statement, Stmt::Assign(_)) && is_changed() {
+        return None;
+    }
+    // A count stays a whole number. Anything else is summed in single precision, whatever the model computes in.
+    let is_count = is_count(receiver);
+    let (kept, read) = if is_count { ("", "int") } else { (".float()", "float") };
+    let text = program.text(call.context, receiver);
+    let detached = if is_count || text.ends_with(".detach()") { "" } else { ".detach()" };
+    let mut edits = vec![Edit::replace(call.node.range(), format!("{text}{detached}{kept}"))];
+    edits.extend(reads_elsewhere(program, call.context, name.id.as_str(), call.statement, read)?);
     Some(edits)
 }
 
+/// `nonlocal name`, `global name`.
+fn is_borrowed(statement: &Stmt, name: &str) -> bool {
+    let is_it = |names: &[ruff_python_ast::Identifier]| names.iter().any(|one| one.as_str() == name);
+    match statement {
+        Stmt::Nonlocal(outer) => is_it(&outer.names),
+        Stmt::Global(outer) => is_it(&outer.names),
+        _ => crate::edits::blocks_of(statement).into_iter().flatten().any(|inner| is_borrowed(inner, name)),
+    }
+}
+
+/// `(predicted == y).sum()`.
+fn is_count(value: &Expr) -> bool {
+    let Expr::Call(sum) = value else { return false };
+    let Expr::Attribute(method) = &*sum.func else { return false };
+    let is_mask = match &*method.value {
+        Expr::Compare(_) => true,
+        Expr::Call(inner) => matches!(super::called_name(inner), "eq" | "ne" | "lt" | "le" | "gt" | "ge"),
+        _ => false,
+    };
+    method.attr.as_str() == "sum" && is_mask
+}
+
 /// `float(name)` at every use outside the step. `None` where a use is hot, is not a plain read, or leaves the function.
-fn reads_elsewhere(program: &Program, context: ContextId, name: &str, statement: &Stmt) -> Option<Vec<Edit>> {
+fn reads_elsewhere(
+    program: &Program,
+    context: ContextId,
+    name: &str,
+    statement: &Stmt,
+    read: &str,
+) -> Option<Vec<Edit>> {
     let function = program.notes.contexts.get(context).function;
     let mut edits = Vec::new();
     for Use { expression, context, is_store, .. } in uses_of(program, function, name) {
@@ -191,7 +236,7 @@ fn reads_elsewhere(program: &Program, context: ContextId, name: &str, statement:
         if context.is_none_or(|context| program.is_hot(context)) {
             return None;
         }
-        edits.push(Edit::replace(expression.range(), format!("float({name})")));
+        edits.push(Edit::replace(expression.range(), format!("{read}({name})")));
     }
     Some(edits)
 }

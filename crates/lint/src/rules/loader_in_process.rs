@@ -4,7 +4,6 @@ use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::Ranged;
 
 use super::Workers;
-use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::{Call, Callee, Loader, Program};
@@ -46,7 +45,11 @@ fn check(check: &mut Check) {
         };
         let fix = Fix::unsafe_(
             "prepare batches in worker processes: `num_workers=2` or more",
-            super::keyword_edit(loader, set_keyword(loader.node, "num_workers", "2"), "num_workers"),
+            if is_map_style(program, loader) {
+                super::keyword_edit(program, loader, "num_workers", "2")
+            } else {
+                Vec::new()
+            },
         );
         let notice = match prepares(program, loader) || is_read_beside(program, loader) {
             true => super::loader_notice(program, loader, "num_workers"),
@@ -54,6 +57,22 @@ fn check(check: &mut Check) {
         };
         check.report_as(notice, loader.context, loader.node, message, fix);
     }
+}
+
+/// Whether samples are taken by index. Every worker would yield all samples of an iterable dataset.
+fn is_map_style(program: &Program, loader: &Loader) -> bool {
+    let arguments = &loader.node.arguments;
+    // PyTorch rejects these for an iterable dataset.
+    let is_shuffled = matches!(arguments.find_argument_value("shuffle", 2), Some(Expr::BooleanLiteral(on)) if on.value);
+    let is_sampled = ["sampler", "batch_sampler"].iter().any(|name| arguments.find_keyword(name).is_some());
+    let is_torchvision =
+        matches!(&loader.dataset, Value::External(dotted) if dotted.starts_with("torchvision.datasets"));
+    let classes = loader.dataset.classes();
+    let has_items = |class: &crate::symbols::ClassId| {
+        let lineage = crate::classes::lineage(&program.sources.classes, *class);
+        lineage.iter().any(|class| program.sources.symbols.classes[*class].methods.contains_key("__getitem__"))
+    };
+    is_shuffled || is_sampled || is_torchvision || !classes.is_empty() && classes.iter().all(has_items)
 }
 
 /// Whether the dataset is a project's own version of torch's class of this name.

@@ -1,6 +1,5 @@
 //! TP302: batches in pageable memory, which the device cannot copy from without the host.
 
-use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::rule::{Check, Notice, SourceRule};
@@ -33,7 +32,7 @@ fn check(check: &mut Check) {
         let message = "no `pin_memory`: every batch is copied to the device from pageable memory, and the copy blocks";
         let fix = Fix::unsafe_(
             "pin batches: `pin_memory=True`, and copy them with `non_blocking=True`",
-            super::keyword_edit(loader, set_keyword(loader.node, "pin_memory", "True"), "pin_memory"),
+            super::keyword_edit(program, loader, "pin_memory", "True"),
         );
         check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);
     }

@@ -30,15 +30,22 @@ fn check(check: &mut Check) {
         {
             continue;
         }
-        let moved = program.calls_in(file).find(|call| {
-            call.name == "to" && matches!(call.receiver, Value::Model(_)) && call.node.arguments.len() == 1
+        // The model that this function trains, where every run moves it.
+        let function = program.notes.contexts.get(backward.context).function;
+        let moved = program.calls_of(function).find(|call| {
+            call.name == "to"
+                && matches!(call.receiver, Value::Model(_))
+                && call.node.arguments.len() == 1
+                && call.keyword("dtype").is_none()
+                && !super::is_guarded(program, call.context)
         });
         let message = "reduced-precision convolutions need channels-last data, and these get channels-first: \
                        each one transposes its input";
         let advice = "move the model and the images with `memory_format=torch.channels_last`";
         match moved {
             Some(call) => {
-                let edits = vec![set_keyword(call.node, "memory_format", "torch.channels_last")];
+                let edits =
+                    vec![set_keyword(program.source(call.context), call.node, "memory_format", "torch.channels_last")];
                 check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));
             }
             None => check.report_as(Notice::Pedantic, backward.context, backward.node, message, Fix::shown(advice)),

@@ -34,7 +34,10 @@ fn check(check: &mut Check) {
                     continue;
                 }
                 let message = format!("`{name}=False`: separate small kernels update each parameter");
-                let fix = Fix::unsafe_(format!("`{name}=True`"), vec![set_keyword(call.node, name, "True")]);
+                let fix = Fix::unsafe_(
+                    format!("`{name}=True`"),
+                    vec![set_keyword(program.source(call.context), call.node, name, "True")],
+                );
                 check.report(call.context, call.node, message, fix);
             }
         }

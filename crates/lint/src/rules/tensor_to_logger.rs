@@ -1,11 +1,11 @@
 //! TP103: a device value is passed to something that prints or records it at every step.
 
 use crate::context::ContextId;
-use crate::edits::{cadence_condition, guard_statement};
+use crate::edits::guard_by_cadence;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::Program;
-use crate::reads::shows;
+use crate::reads::{only_shows, shows};
 use crate::rule::{Check, SourceRule};
 use crate::worth;
 use ruff_python_ast::Stmt;
@@ -49,10 +49,10 @@ fn check(check: &mut Check) {
 
 fn fix(program: &Program, context: ContextId, statement: &Stmt) -> Fix {
     let advice = "log every few steps, or pass a value that was read once for several steps";
-    if !matches!(statement, Stmt::Expr(_)) {
-        return Fix::shown(advice);
-    }
-    let condition = cadence_condition(program, context);
-    let edit = condition.and_then(|condition| guard_statement(program.source(context), statement, &condition));
+    // A running average needs every value, and an event under a branch seldom falls on the fiftieth step.
+    let edit = match only_shows(program, context, statement) && !super::is_guarded(program, context) {
+        true => guard_by_cadence(program, context, statement),
+        false => None,
+    };
     Fix::unsafe_(advice, edit.into_iter().collect())
 }

@@ -1,6 +1,5 @@
 //! TP402: single-precision products kept off the tensor cores.
 
-use crate::edits::after_imports;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::rule::{Check, Notice, SourceRule};
@@ -30,7 +29,7 @@ fn check(check: &mut Check) {
         }
         let message = "single-precision GEMMs without TF32: `set_float32_matmul_precision` is not called";
         let line = "torch.set_float32_matmul_precision(\"high\")";
-        let edits = after_imports(&program.sources.files[file], line).into_iter().collect();
+        let edits = super::at_entry(program, file, line);
         let advice = format!("allow TF32 for them: `{line}`; GEMMs then use 10 bits of mantissa");
         // Without reduced precision, TP401 reports the line and saves more.
         check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));

@@ -1,12 +1,11 @@
 //! TP304: worker processes are restarted in every epoch.
 
-use ruff_python_ast::Stmt;
+use ruff_python_ast::{Expr, Stmt};
 
 use super::Workers;
 use crate::context::{ContextId, Frame, LoopKind};
-use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
+use crate::fix::{Edit, Fix};
 use crate::program::{Call, Callee, Loader, Program};
 use crate::readers::{is_over, may_be};
 use crate::rule::{Check, Notice, SourceRule};
@@ -39,12 +38,22 @@ fn check(check: &mut Check) {
             continue;
         }
         let message = "the workers stop and restart at every epoch";
-        let fix = Fix::unsafe_(
-            "keep them running: `persistent_workers=True`",
-            super::keyword_edit(loader, set_keyword(loader.node, "persistent_workers", "True"), "persistent_workers"),
-        );
+        let fix = Fix::unsafe_("keep them running: `persistent_workers=True`", edits(program, loader));
         check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);
     }
+}
+
+/// Without workers the option is an error, so a number that somebody else chooses is asked for.
+fn edits(program: &Program, loader: &Loader) -> Vec<Edit> {
+    let number = loader.node.arguments.find_argument_value("num_workers", 5);
+    let value = match number {
+        Some(Expr::NumberLiteral(_)) => "True".to_string(),
+        Some(number @ (Expr::Name(_) | Expr::Attribute(_) | Expr::Subscript(_) | Expr::Call(_))) => {
+            format!("{} > 0", program.text(loader.context, number))
+        }
+        _ => return Vec::new(),
+    };
+    super::keyword_edit(program, loader, "persistent_workers", &value)
 }
 
 /// Whether a loop over the loader is inside another loop, in the same function or through a call.

@@ -30,12 +30,14 @@ fn check(check: &mut Check) {
         if call.name == "zero_grad" && matches!(keyword, Some(Expr::BooleanLiteral(on)) if !on.value) && !is_captured()
         {
             let message = "`set_to_none=False` writes zeros into every gradient, and the backward pass adds to them";
-            let (advice, edits) =
-                ("free them: `set_to_none=True`", vec![set_keyword(call.node, "set_to_none", "True")]);
-            // Other code that reads `.grad` may rely on it being there.
-            let fix = match reads_gradients(&program.source(call.context).text) {
-                true => Fix::unsafe_(advice, edits),
-                false => Fix::safe(advice, edits),
+            let advice = "free them: `set_to_none=True`";
+            // Code that reads `.grad` may rely on it being there.
+            let fix = match program.sources.files.iter().any(|file| reads_gradients(&file.text)) {
+                true => Fix::shown(advice),
+                false => {
+                    let edit = set_keyword(program.source(call.context), call.node, "set_to_none", "True");
+                    Fix::safe(advice, vec![edit])
+                }
             };
             check.report(call.context, call.node, message, fix);
         }
@@ -98,12 +100,12 @@ mod tests {
     #[test]
     fn a_fix_is_safe_where_nobody_reads_gradients() {
         assert_eq!(safety("pass"), Safety::Safe);
-        assert_eq!(safety("check(model.weight.grad)"), Safety::Unsafe);
-        assert_eq!(safety("norm = model.weight.grad.norm()"), Safety::Unsafe);
+        assert_eq!(safety("check(model.weight.grad)"), Safety::Shown);
+        assert_eq!(safety("norm = model.weight.grad.norm()"), Safety::Shown);
         // Other names with the same prefix.
         for other in ["print(loss.grad_fn)", "model.gradients()", "model.grad2 = 1", "loss.grad_fn.name()"] {
             assert_eq!(safety(other), Safety::Safe, "{other}");
         }
-        assert_eq!(safety("print(loss.grad_fn, model.weight.grad)"), Safety::Unsafe);
+        assert_eq!(safety("print(loss.grad_fn, model.weight.grad)"), Safety::Shown);
     }
 }

@@ -142,7 +142,7 @@ mod tests {
             "Before:",
             "total += loss.item()",
             "After:",
-            "total += loss.detach()",
+            "total += loss.detach().float()",
             "**Evidence:** unmeasured",
             "## Remaining",
             "## How to verify",

@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(run["tool"]["driver"]["rules"][index]["id"], "TP101");
         assert_eq!(result["locations"][0]["physicalLocation"]["region"]["startLine"], 12);
         let replacement = &result["fixes"][0]["artifactChanges"][0]["replacements"][0];
-        assert_eq!(replacement["insertedContent"]["text"], "loss.detach()");
+        assert_eq!(replacement["insertedContent"]["text"], "loss.detach().float()");
     }
 
     #[test]
