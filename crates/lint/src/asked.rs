@@ -24,7 +24,7 @@ pub struct Found<'a> {
 
 /// Why the host reads a value back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
+pub enum ReadbackUse {
     /// Checks that the value is finite: the run continues or stops.
     Finite,
     /// Goes to a log, a meter or a dictionary of results: nothing in the step depends on it.
@@ -45,7 +45,7 @@ pub enum Purpose {
 pub struct Asked<'a> {
     names: RefCell<FxHashMap<FunctionId, Rc<Names<'a>>>>,
     streams: RefCell<FxHashMap<FunctionId, Rc<Vec<TextRange>>>>,
-    purposes: RefCell<FxHashMap<(FunctionId, TextRange, usize), Purpose>>,
+    readback_uses: RefCell<FxHashMap<(FunctionId, TextRange, usize), ReadbackUse>>,
     waits: RefCell<FxHashMap<(FunctionId, Option<ContextId>), bool>>,
 }
 
@@ -60,9 +60,13 @@ impl<'a> Asked<'a> {
         kept(&self.streams, function, || Rc::new(find()))
     }
 
-    /// The purpose of a name assigned at this place, for a given depth of following.
-    pub fn purpose(&self, place: (FunctionId, TextRange, usize), find: impl FnOnce() -> Purpose) -> Purpose {
-        kept(&self.purposes, place, find)
+    /// The use of a name that is assigned at this place, for a given depth of following.
+    pub fn readback_use(
+        &self,
+        place: (FunctionId, TextRange, usize),
+        find: impl FnOnce() -> ReadbackUse,
+    ) -> ReadbackUse {
+        kept(&self.readback_uses, place, find)
     }
 
     /// Whether the host waits in a function's step anyway.

@@ -7,6 +7,7 @@ use ruff_python_ast::{Expr, Stmt};
 use super::resolve::{ModuleIndex, Symbol, look_up, look_up_dotted};
 use super::symbols::{ClassId, Function, FunctionId, Symbols};
 use super::value::Value;
+use super::vocabulary::{self, Role};
 
 pub struct ClassFacts<'a> {
     pub kind: ClassKind,
@@ -85,27 +86,10 @@ pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> Fx
         }
     }
     // `show_gradients`: called only now and then.
-    let shows = |name: &str| {
-        matches!(
-            name.split('_').next(),
-            Some(
-                "show"
-                    | "plot"
-                    | "draw"
-                    | "display"
-                    | "save"
-                    | "load"
-                    | "write"
-                    | "print"
-                    | "log"
-                    | "visualize"
-                    | "vis"
-            )
-        )
-    };
+    let shows = |name: &str| name.split('_').next().is_some_and(|first| vocabulary::is(Role::Shows, first));
     let is_own = |name: &str| {
         let is_plain = name.len() > 5 && name.contains('_') && !name.starts_with('_');
-        is_plain && !IS_OF_MODULES.contains(&name) && !shows(name)
+        is_plain && !vocabulary::is(Role::CommonMethod, name) && !shows(name)
     };
     let root = |class: ClassId| lineage(classes, class).last().copied();
     let told = |(name, mut all): (&'a str, Vec<(ClassId, FunctionId)>)| {
@@ -119,32 +103,6 @@ pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> Fx
     };
     found.into_iter().filter(|(name, _)| is_own(name)).filter_map(told).collect()
 }
-
-const IS_OF_MODULES: &[&str] = &[
-    "state_dict",
-    "load_state_dict",
-    "zero_grad",
-    "requires_grad_",
-    "add_module",
-    "register_buffer",
-    "register_parameter",
-    "named_parameters",
-    "get_parameter",
-    "get_submodule",
-    "from_pretrained",
-    "save_pretrained",
-    "no_weight_decay",
-    "add_scalar",
-    "add_scalars",
-    "add_image",
-    "add_argument",
-    "log_metrics",
-    "set_postfix",
-    "set_description",
-    "set_epoch",
-    "get_lr",
-    "step_update",
-];
 
 /// Whether the method's body does nothing, so that derived classes must override it.
 pub fn is_left_open(function: &Function) -> bool {

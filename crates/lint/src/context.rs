@@ -186,7 +186,7 @@ impl Guard {
 
 /// Contexts that run once per step, and those that evaluate.
 #[derive(Default)]
-pub struct Heat {
+pub struct StepFrequency {
     pub(super) hot: Vec<bool>,
     /// Functions that are a step by themselves, whoever calls them: trainer hooks.
     pub steps: Vec<FunctionId>,
@@ -197,7 +197,7 @@ pub struct Heat {
     pub training_calls: Vec<usize>,
 }
 
-impl Heat {
+impl StepFrequency {
     pub fn is_hot(&self, context: ContextId) -> bool {
         self.hot.get(context).copied().unwrap_or(false)
     }

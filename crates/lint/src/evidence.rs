@@ -28,8 +28,8 @@ impl Program<'_> {
         let function = self.notes.contexts.get(context).function;
         match self.functions[function].kind {
             _ if self.step_loop(context).is_some() => Place::Loop,
-            _ if self.heat.steps.contains(&function) => Place::Hook,
-            _ if self.heat.driven.get(function) == Some(&true) => Place::Reached,
+            _ if self.frequency.steps.contains(&function) => Place::Hook,
+            _ if self.frequency.driven.get(function) == Some(&true) => Place::Reached,
             FunctionKind::Step | FunctionKind::Loss => Place::Module,
             _ => Place::Elsewhere,
         }

@@ -10,7 +10,7 @@ use super::topics::{Groups, Topic, bit};
 
 pub fn gather(program: &mut Program) {
     let mut own: Vec<u64> = program.sources.files.iter().map(|file| file.words).collect();
-    for index in &program.heat.training_calls {
+    for index in &program.frequency.training_calls {
         own[program.file_of(program.notes.calls[*index].context)] |= bit(Topic::Trains);
     }
     let imports = imports_of(&program.sources.symbols, &program.sources.index);
@@ -45,7 +45,7 @@ fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
         .iter()
         .filter(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain) && context.trains)
         .map(|(_, context)| context.function)
-        .chain(program.heat.steps.iter().copied())
+        .chain(program.frequency.steps.iter().copied())
         .map(|function| program.sources.symbols.functions[function].file)
         .collect();
     // `main.py` combines the loop of `engine.py` with the models.

@@ -1,7 +1,8 @@
 //! Follows values through every function, in order, and records what rules look at.
 //!
-//! Each round visits all functions with what the previous round learned about parameters, returns and attributes; the
-//! last round's notes are kept. Loop bodies are visited twice, so that the second pass sees what the first left behind.
+//! A function is visited with what is known about parameters, returns and attributes, until that is settled
+//! ([`fixpoint`]); the notes of its last visit are kept. Loop bodies run twice in a visit, so that the second pass sees
+//! what the first left behind.
 
 mod annotations;
 mod arguments;
@@ -11,8 +12,8 @@ mod calls;
 mod conditions;
 mod expressions;
 mod factories;
+mod fixpoint;
 mod guards;
-mod homes;
 mod libraries;
 mod loaders;
 mod lookups;
@@ -20,7 +21,7 @@ mod methods;
 mod modes;
 mod names;
 mod operations;
-mod settled;
+mod placement;
 mod statements;
 mod trained;
 mod unpacking;
@@ -32,61 +33,47 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::classes::ClassKind;
 use super::context::{Context, ContextId, Frame};
-use super::program::{FunctionFacts, FunctionKind, Notes, Program};
+use super::program::{FunctionFacts, FunctionKind, Program};
 use super::symbols::FunctionId;
 use super::value::{LoaderId, Tensor, Value};
+use fixpoint::{Fact, Outcome};
+use statements::Names;
 
 pub use names::{by_name, is_drawing_name, is_evaluation_name, is_loader_name, is_model_name, is_optimizer_name};
 
-/// Every other round runs backwards, so that later definitions are known earlier in the file.
-const ROUNDS: usize = 3;
-/// Programs with few functions get more rounds, so that values passed from file to file arrive.
-const MORE_ROUNDS: usize = 5;
-const FEW_FUNCTIONS: usize = 1500;
-
-pub fn interpret(program: &mut Program) {
+/// Follows values through every function. Returns the number of visits, apart from the last ones.
+pub fn interpret(program: &mut Program) -> usize {
     program.functions = (0..program.sources.symbols.functions.len())
         .map(|function| FunctionFacts { kind: kind_of(program, function), ..FunctionFacts::default() })
         .collect();
-    let functions = program.sources.symbols.functions.len();
-    let rounds = if functions <= FEW_FUNCTIONS { MORE_ROUNDS } else { ROUNDS };
-    let mut learned = None;
-    for round in 0..rounds {
-        program.notes = Notes::default();
-        for at in 0..functions {
-            run(program, if round % 2 == 0 { at } else { functions - 1 - at });
-        }
-        for facts in &mut program.functions {
-            facts.passed = std::mem::take(&mut facts.gathering);
-        }
-        // Notes stay in file order, so only a forward round may be the last.
-        let is_last = round % 2 == 0 && learned.is_some_and(|learned| learned == settled::digest(program));
-        if is_last {
-            break;
-        }
-        learned = (round % 2 == 1).then(|| settled::digest(program));
-    }
+    fixpoint::settle(program)
 }
 
 pub(super) struct Interpreter<'p, 'a> {
     program: &'p mut Program<'a>,
     function: FunctionId,
-    names: FxHashMap<&'a str, Value>,
+    names: Names<'a>,
     context: ContextId,
     statement: Option<&'a Stmt>,
-    /// False during the first pass over a loop, whose notes the second repeats.
+    /// False during the first pass over a loop, which the second repeats, and where a value is only looked at.
     is_recording: bool,
+    /// Whether this is the visit whose notes are kept.
+    keeps_notes: bool,
     loop_depth: usize,
     /// The number of enclosing `no_grad` blocks.
     without_graph: usize,
-    returns: Option<Value>,
+    outcome: Outcome<'a>,
     /// Names of elapsed times, and the clock reading that each started from.
     elapsed_since: FxHashMap<&'a str, &'a str>,
     /// Names bound to a pass over a loader before the loop: `bar = tqdm(enumerate(loader))`.
     passes_over: FxHashMap<&'a str, Vec<LoaderId>>,
 }
 
-fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
+/// Runs one function with the facts known so far.
+fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool) -> Outcome<'a> {
+    if !keeps_notes {
+        program.notes.contexts.clear();
+    }
     let range = match program.sources.symbols.functions[function].definition {
         Some(definition) => definition.range(),
         None => TextRange::default(),
@@ -102,19 +89,17 @@ fn run<'a>(program: &mut Program<'a>, function: FunctionId) {
         context,
         statement: None,
         is_recording: true,
+        keeps_notes,
         loop_depth: 0,
         without_graph,
-        returns: None,
+        outcome: Outcome::default(),
         elapsed_since: FxHashMap::default(),
         passes_over: FxHashMap::default(),
     };
     interpreter.bind_parameters();
     let statements: &'a [Stmt] = interpreter.program.sources.symbols.functions[function].body;
     interpreter.run_block(statements);
-    let (names, returns) = (interpreter.names, interpreter.returns);
-    let facts = &mut program.functions[function];
-    facts.locals = names;
-    facts.returns = returns;
+    Outcome { locals: interpreter.names, ..interpreter.outcome }
 }
 
 fn is_decorated(definition: &StmtFunctionDef, wanted: fn(&str) -> bool) -> bool {
@@ -232,6 +217,21 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.program.functions[self.function].kind
     }
 
+    /// The current statement, where notes of it are taken.
+    fn noted(&self) -> Option<&'a Stmt> {
+        self.statement.filter(|_| self.is_recording && self.keeps_notes)
+    }
+
+    /// Whatever a fact of other functions says, this function depends on it.
+    fn depends_on(&self, fact: Fact) {
+        self.outcome.read.borrow_mut().insert(fact);
+    }
+
+    /// The value of a local name.
+    fn named(&self, name: &str) -> Option<Value> {
+        self.names.get(name).cloned().map(Value::reading)
+    }
+
     /// Runs `inside` under one more frame.
     fn within<T>(&mut self, frame: Frame, range: TextRange, inside: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.context;
@@ -262,7 +262,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     _ => Value::Instance(class),
                 }
             } else {
-                self.parameter_value(name, parameter.default(), parameter.parameter.annotation.as_deref())
+                let known = self.parameter_value(name, parameter.default(), parameter.parameter.annotation.as_deref());
+                match self.is_tensor_code() {
+                    // On the device, whatever a caller passes.
+                    true => known,
+                    false => Value::Argument { index: position, placed: None, known: Box::new(known) },
+                }
             };
             self.names.insert(name, value);
         }
@@ -303,7 +308,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // Declared as a number, but passed by a caller whose own arguments are guesses.
             Value::Tensor(_) if annotated.as_ref().is_some_and(Value::is_sized) && !is_float(annotation) => {}
             Value::Tensor(tensor) if self.is_tensor_code() => {
-                return Value::Tensor(Tensor { home: super::value::Home::Device, ..tensor });
+                return Value::Tensor(Tensor { placement: super::value::Placement::Device, ..tensor });
             }
             known => return known,
         }

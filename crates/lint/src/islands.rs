@@ -146,6 +146,10 @@ fn join(outlines: &[Outline], projects: &Projects) -> Vec<Vec<FileId>> {
         island.iter().any(|file| outlines[*file].concerns_torch) && island.iter().any(|file| projects.is_asked(*file))
     });
     islands.sort_by_key(|island| std::cmp::Reverse(island.len()));
+    // Whatever order they were given in.
+    for island in &mut islands {
+        island.sort_by(|one, other| outlines[*one].path.cmp(&outlines[*other].path));
+    }
     islands
 }
 
@@ -175,7 +179,7 @@ mod tests {
             ("a/steps.py", "from .tools import mean\n"),
             ("a/tools.py", "def mean(x): return x\n"),
         ]);
-        assert_eq!(found, [vec![0, 2, 3], vec![1]]);
+        assert_eq!(found, [vec![2, 3, 0], vec![1]]);
     }
 
     #[test]

@@ -16,18 +16,19 @@ mod file;
 pub mod finding;
 pub mod fix;
 mod groups;
-mod heat;
 mod ids;
 mod interpret;
 mod islands;
+mod lattice;
 mod mentions;
 mod nesting;
 mod notebook;
+mod notice;
 mod parameter_norms;
 mod part_norms;
 mod program;
 mod projects;
-mod purpose;
+mod readback_use;
 mod readers;
 mod reads;
 mod repair;
@@ -40,6 +41,7 @@ mod scope;
 mod selection;
 mod settings;
 mod silence;
+mod step_frequency;
 mod suppression;
 mod switches;
 mod symbols;
@@ -47,8 +49,8 @@ mod topics;
 mod truth;
 mod uses;
 mod value;
+mod vocabulary;
 pub mod within;
-mod worth;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, Stmt};
@@ -166,26 +168,31 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
 }
 
 fn understand(files: &[SourceFile]) -> Program<'_> {
+    let mut program = collect(files);
+    interpret::interpret(&mut program);
+    step_frequency::measure(&mut program);
+    groups::gather(&mut program);
+    program.index_calls();
+    program
+}
+
+/// The program as written, before anything is followed.
+fn collect(files: &[SourceFile]) -> Program<'_> {
     let symbols = symbols::collect(files);
     let index = resolve::ModuleIndex::new(files.iter().map(|file| file.module.clone()).collect());
     let classes = classes::classify(&symbols, &index);
     let only_methods = classes::only_methods(&symbols, &classes);
     let settings = settings::Settings::collect(files);
-    let mut program = Program {
+    Program {
         sources: program::Sources { files, symbols, index, classes, only_methods, settings },
         functions: Vec::new(),
         notes: program::Notes::default(),
         constructed: program::Constructed::default(),
-        heat: context::Heat::default(),
+        frequency: context::StepFrequency::default(),
         groups: topics::Groups::none(),
         places: program::Places::default(),
         asked: asked::Asked::default(),
-    };
-    interpret::interpret(&mut program);
-    heat::measure(&mut program);
-    groups::gather(&mut program);
-    program.index_calls();
-    program
+    }
 }
 
 /// All names and attributes in an expression.

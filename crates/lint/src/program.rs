@@ -7,7 +7,7 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::asked::Asked;
 use super::classes::{ClassFacts, OnlyMethods, is_left_open};
-use super::context::{Context, ContextId, Contexts, Frame, Heat, LoopKind, Nested};
+use super::context::{Context, ContextId, Contexts, Frame, LoopKind, Nested, StepFrequency};
 use super::file::SourceFile;
 use super::resolve::ModuleIndex;
 use super::settings::Settings;
@@ -20,7 +20,7 @@ pub struct Program<'a> {
     pub functions: Vec<FunctionFacts<'a>>,
     pub notes: Notes<'a>,
     pub constructed: Constructed<'a>,
-    pub heat: Heat,
+    pub frequency: StepFrequency,
     pub groups: Groups,
     pub places: Places,
     pub asked: Asked<'a>,
@@ -37,7 +37,7 @@ pub struct Sources<'a> {
     pub settings: Settings<'a>,
 }
 
-/// Notes of one round through all functions; each round starts empty.
+/// Notes of the last visit of every function.
 #[derive(Default)]
 pub struct Notes<'a> {
     pub contexts: Contexts,
@@ -53,10 +53,12 @@ pub struct Notes<'a> {
     pub products: Vec<Product<'a>>,
 }
 
-/// Loaders, optimizers and scalers. Their ids stay the same from round to round.
+/// Loaders, optimizers and scalers. Their ids stay the same from visit to visit.
 #[derive(Default)]
 pub struct Constructed<'a> {
     pub loaders: Vec<Loader<'a>>,
+    /// Whether a loader was found, or its options changed, since this was last asked.
+    pub has_news: bool,
     pub loader_ids: FxHashMap<(FileId, TextSize), LoaderId>,
     /// Loaders that several callers assign to the same attribute, by the one that stands for them.
     pub alike: FxHashMap<LoaderId, Vec<LoaderId>>,
@@ -84,11 +86,10 @@ pub struct Places {
 
 #[derive(Default)]
 pub struct FunctionFacts<'a> {
+    /// The returned value, in terms of the arguments.
     pub returns: Option<Value>,
     /// Values that known callers pass, by parameter.
     pub passed: FxHashMap<&'a str, Value>,
-    /// The same, collected for the next round.
-    pub gathering: FxHashMap<&'a str, Value>,
     /// Names at the function's end, for functions defined inside it.
     pub locals: FxHashMap<&'a str, Value>,
     /// Whether any call of it was seen.
@@ -220,6 +221,17 @@ pub struct Loader<'a> {
 }
 
 impl Loader<'_> {
+    /// Whether the other has the same options.
+    pub fn is_like(&self, other: &Loader) -> bool {
+        let options = |loader: &Loader| {
+            let Loader { workers, pin_memory, persistent, batch_size, .. } = loader;
+            [workers, pin_memory, persistent, batch_size].map(Option::clone)
+        };
+        options(self) == options(other)
+            && (&self.dataset, &self.collate) == (&other.dataset, &other.collate)
+            && self.has_unknown_keywords == other.has_unknown_keywords
+    }
+
     /// Whether batches are pinned when there is a device to copy them to: `pin_memory=torch.cuda.is_available()`.
     pub fn pins(&self) -> bool {
         match &self.pin_memory {
@@ -277,7 +289,7 @@ impl<'a> Program<'a> {
 
     /// Whether the context runs once per optimizer step.
     pub fn is_hot(&self, context: ContextId) -> bool {
-        self.heat.is_hot(context) && self.groups.touches_device(self.file_of(context))
+        self.frequency.is_hot(context) && self.groups.touches_device(self.file_of(context))
     }
 
     /// Whether the context runs once per step of a training loop in the given files: in the loop itself, or in the
@@ -309,7 +321,7 @@ impl<'a> Program<'a> {
     /// Whether the context is in a `no_grad` block, after `model.eval()`, in an evaluation function, or called only
     /// from such code.
     pub fn is_evaluation(&self, context: ContextId) -> bool {
-        self.heat.is_evaluation(context)
+        self.frequency.is_evaluation(context)
     }
 
     /// The innermost enclosing loop whose iterations are steps.

@@ -7,7 +7,7 @@ use super::context::ContextId;
 use super::interpret::{by_name, is_model_name};
 use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
-use super::value::{Home, Value};
+use super::value::{Placement, Value};
 
 /// The operation that makes the host wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Read {
 /// Whether this is a device tensor, or an unknown value with a method that only tensors have.
 fn may_be_on_device(value: &Value) -> bool {
     match value {
-        Value::Tensor(tensor) => tensor.home == Home::Device,
+        Value::Tensor(tensor) => tensor.placement == Placement::Device,
         Value::Unknown => true,
         _ => false,
     }
@@ -163,11 +163,11 @@ fn read_at(program: &Program, call: &Call) -> Option<Read> {
         (Callee::Method, "tolist") => call.receiver.is_on_device().then_some(Read::Copy),
         // `.type(torch.FloatTensor)`
         (Callee::Method, "type") => {
-            let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Host);
+            let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.placement == Placement::Host);
             (call.receiver.is_surely_on_device() && to_host).then_some(Read::Copy)
         }
         (Callee::Method, "to") => {
-            let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Host);
+            let to_host = matches!(&call.result, Value::Tensor(tensor) if tensor.placement == Placement::Host);
             (call.receiver.is_on_device() && to_host && !feeds_item(program, call)).then_some(Read::Copy)
         }
         _ => None,

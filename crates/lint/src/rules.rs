@@ -53,7 +53,7 @@ use super::readers::{Phase, evaluates, feeds_training, named, only_measures, pha
 use super::rule::{Notice, SourceRule};
 use super::symbols::{FileId, FunctionId};
 use super::topics::Topic;
-use super::value::{Home, Origin, Value};
+use super::value::{Origin, Placement, Value};
 
 /// Ordered by code.
 pub const RULES: &[SourceRule] = &[
@@ -127,7 +127,7 @@ fn called_name(call: &ExprCall) -> &str {
 /// `.to(device)`, `.cuda()`, `.type_as(other)` of something that is not a module.
 fn moves_to_device(call: &Call) -> bool {
     let is_move = call.callee == Callee::Method && matches!(call.name, "to" | "cuda" | "type" | "type_as");
-    let lands = matches!(&call.result, Value::Tensor(tensor) if tensor.home == Home::Device);
+    let lands = matches!(&call.result, Value::Tensor(tensor) if tensor.placement == Placement::Device);
     let was_there = call.receiver.is_on_device();
     is_move && lands && !was_there
 }
@@ -166,7 +166,7 @@ fn handed_over<'c>(program: &Program, call: &'c Call) -> Option<&'c Value> {
     let Callee::Function(function) = call.callee else { return None };
     let given = call.arguments.first()?;
     let is_host = match given {
-        Value::Tensor(tensor) => tensor.home == Home::Host,
+        Value::Tensor(tensor) => tensor.placement == Placement::Host,
         Value::Numpy => true,
         _ => false,
     };
@@ -353,7 +353,7 @@ fn is_guarded(program: &Program, context: ContextId) -> bool {
 
 /// Training calls, with opt-in ones last.
 fn trained_by_default<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Call<'a>> {
-    let calls = || program.heat.training_calls.iter().map(|index| &program.notes.calls[*index]);
+    let calls = || program.frequency.training_calls.iter().map(|index| &program.notes.calls[*index]);
     let is_asked = |call: &&Call| {
         let mut outwards = program.notes.contexts.outwards(call.context);
         outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::OptIn))

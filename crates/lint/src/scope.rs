@@ -6,6 +6,7 @@
 use super::context::ContextId;
 use super::program::Program;
 use super::topics::Topic;
+use super::vocabulary::{self, Role};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -19,65 +20,11 @@ pub enum Scope {
 }
 
 /// Words in folder and file names, by scope. Tests come first: a test of a benchmark is a test.
-const WORDS: &[(Scope, &[&str])] = &[
-    (Scope::Test, &["test", "tests", "testing", "unittest", "unittests", "conftest"]),
-    (Scope::Benchmark, &["bench", "benchmark", "benchmarks", "benchmarking", "microbenchmark", "profiling", "perf"]),
-    (
-        Scope::Inference,
-        &[
-            "inference",
-            "infer",
-            "generate",
-            "generation",
-            "pipeline",
-            "pipelines",
-            "serve",
-            "serving",
-            "server",
-            "deploy",
-            "deployment",
-            "demo",
-            "demos",
-            "export",
-            "onnx",
-            "predict",
-            "prediction",
-            "chat",
-            "sample",
-            "sampling",
-            "eval",
-            "evals",
-            "evaluate",
-            "evaluation",
-            "validate",
-            "visualize",
-            "gradio",
-            "app",
-            "webui",
-            "api",
-        ],
-    ),
-    (
-        Scope::DataPreparation,
-        &[
-            "preprocess",
-            "preprocessing",
-            "prepare",
-            "preparation",
-            "tokenize",
-            "convert",
-            "conversion",
-            "converter",
-            "download",
-            "dataprep",
-            "transforms",
-            "extract",
-            "extraction",
-            "merge",
-            "quantize",
-            "quantization",
-        ],
-    ),
+const WORDS: &[(Scope, Role)] = &[
+    (Scope::Test, Role::TestFile),
+    (Scope::Benchmark, Role::BenchmarkFile),
+    (Scope::Inference, Role::InferenceFile),
+    (Scope::DataPreparation, Role::PreparationFile),
 ];
 
 impl Program<'_> {
@@ -121,22 +68,8 @@ impl Program<'_> {
 
 /// Whether the file is below a folder of examples or tutorials, or vendored.
 fn is_example(parts: &[String]) -> bool {
-    const FOLDERS: &[&str] = &[
-        "examples",
-        "example",
-        "tutorials",
-        "tutorial",
-        "docs",
-        "doc",
-        "notebooks",
-        "third_party",
-        "thirdparty",
-        "dependencies",
-        "vendor",
-        "external",
-    ];
     let folders = parts.len().saturating_sub(1);
-    parts[..folders].iter().any(|folder| FOLDERS.contains(&folder.to_ascii_lowercase().as_str()))
+    parts[..folders].iter().any(|folder| vocabulary::is(Role::ExampleFolder, &folder.to_ascii_lowercase()))
 }
 
 /// A well-known library deep inside a package of another name: vendored, and rarely trained there.
@@ -168,7 +101,7 @@ fn of_words(name: &str) -> Option<Scope> {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(['_', '-', '.']).filter(|word| !word.is_empty()).collect();
     let trains = words.iter().any(|word| word.starts_with("train") || word.starts_with("finetun") || *word == "fit");
-    let (scope, _) = WORDS.iter().find(|(_, known)| words.iter().any(|word| known.contains(word)))?;
+    let (scope, _) = WORDS.iter().find(|(_, role)| words.iter().any(|word| vocabulary::is(*role, word)))?;
     (!trains || *scope == Scope::Test).then_some(*scope)
 }
 

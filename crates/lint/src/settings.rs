@@ -8,6 +8,7 @@ use ruff_python_ast::{Expr, Stmt, StmtClassDef};
 use super::file::SourceFile;
 use super::ids::FileId;
 use super::value::Value;
+use super::vocabulary::{self, Role};
 
 /// Defaults by file and name. A name with two defaults in one file has none.
 pub struct Settings<'a> {
@@ -57,34 +58,7 @@ impl<'a> Settings<'a> {
 
 /// `args`, `cfg`, `self.config`: usual names of objects that hold settings.
 pub fn is_settings_name(name: &str) -> bool {
-    const NAMES: &[&str] = &[
-        "args",
-        "arg",
-        "cfg",
-        "config",
-        "conf",
-        "opt",
-        "opts",
-        "options",
-        "hparams",
-        "hps",
-        "hp",
-        "flags",
-        "FLAGS",
-        "params",
-        "settings",
-        "CFG",
-        "cli_args",
-        "training_args",
-        "model_args",
-        "data_args",
-        "script_args",
-        "tcfg",
-        "h",
-        "_C",
-        "C",
-    ];
-    NAMES.contains(&name) || name.ends_with("_args") || name.ends_with("_config") || name.ends_with("_cfg")
+    vocabulary::is(Role::Settings, name)
 }
 
 /// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: loader options by their usual names. Called for many names, so it

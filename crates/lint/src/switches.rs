@@ -2,20 +2,7 @@
 
 use ruff_python_ast::token::TokenKind;
 
-const NAMES: &[&str] = &[
-    "amp",
-    "use_amp",
-    "fp16",
-    "use_fp16",
-    "fp16_run",
-    "fp16_precision",
-    "half_precision",
-    "mixed_precision",
-    "use_mixed_precision",
-    "enable_amp",
-    "bf16",
-    "use_bf16",
-];
+use super::vocabulary::{self, Role};
 
 /// Reads a file token by token and reports where a switch that is off ends.
 #[derive(Default)]
@@ -41,14 +28,14 @@ impl Switches {
             // An annotation: `amp: bool = False`.
             State::Given if word == "bool" => State::Named,
             State::Option => State::Option,
-            _ if NAMES.contains(&word) => State::Named,
+            _ if vocabulary::is(Role::PrecisionSwitch, word) => State::Named,
             _ => State::Outside,
         };
     }
 
     pub fn text(&mut self, text: &str) -> bool {
         let name = text.trim_start_matches('-').replace('-', "_");
-        let is_switch = NAMES.contains(&name.as_str());
+        let is_switch = vocabulary::is(Role::PrecisionSwitch, &name);
         if self.state == State::Option && text == "store_true" {
             self.state = State::Outside;
             return true;

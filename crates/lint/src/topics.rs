@@ -8,6 +8,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::ids::FileId;
 use super::switches::Switches;
+use super::vocabulary::{self, Role};
 
 /// Facts a rule may ask about a file's surroundings, detected by keywords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,139 +44,29 @@ pub enum Topic {
     PrecisionByChoice,
 }
 
-/// Names of products that are always large.
-const LARGE_PRODUCTS: &[&str] = &[
-    "matmul",
-    "bmm",
-    "einsum",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-    "Transformer",
-    "LSTM",
-    "GRU",
-    "MultiheadAttention",
-    "AutoModel",
-    "from_pretrained",
-    "scaled_dot_product_attention",
-    "create_model",
-    "transformers",
-];
-
-const WORDS: &[(Topic, &[&str])] = &[
-    (
-        Topic::Device,
-        &[
-            "cuda",
-            "xpu",
-            "mps",
-            "npu",
-            "hpu",
-            "Accelerator",
-            "accelerate",
-            "accelerator",
-            "Fabric",
-            "LightningModule",
-            "deepspeed",
-            "Trainer",
-            "device_map",
-            "DistributedDataParallel",
-            "DataParallel",
-            "FSDP",
-            "pytorch_lightning",
-            "lightning",
-            "set_device",
-            "musa",
-        ],
-    ),
-    (Topic::SomeDevice, &["device", "local_rank", "gpu"]),
-    (
-        Topic::ReducedPrecision,
-        &[
-            "autocast",
-            "amp",
-            "bfloat16",
-            "half",
-            "float16",
-            "GradScaler",
-            "Accelerator",
-            "Fabric",
-            "deepspeed",
-            "mixed_precision",
-            "torch_dtype",
-            "MixedPrecision",
-            "use_amp",
-            "fp16",
-            "bf16",
-            "apex",
-            "LightningModule",
-            "Trainer",
-            "use_fp16",
-        ],
-    ),
-    (Topic::TensorFloat, &["set_float32_matmul_precision", "allow_tf32", "fp32_precision"]),
-    (Topic::Compiled, &["compile"]),
-    (
-        Topic::Clipping,
-        &[
-            "clip_grad_norm_",
-            "clip_grad_value_",
-            "clip_grad_norm",
-            "max_grad_norm",
-            "gradient_clip_val",
-            "clip_gradients",
-            "clip_grad",
-            "clip_grads",
-            "grad_clip",
-        ],
-    ),
-    (
-        Topic::Convolution,
-        &[
-            "Conv1d",
-            "Conv2d",
-            "Conv3d",
-            "ConvTranspose2d",
-            "conv2d",
-            "resnet18",
-            "resnet50",
-            "resnet34",
-            "resnet101",
-            "vgg16",
-        ],
-    ),
-    (Topic::MatrixProduct, &["Linear"]),
-    (Topic::MatrixProduct, LARGE_PRODUCTS),
-    (Topic::LargeProduct, LARGE_PRODUCTS),
-    (Topic::LargeProduct, &["AutoModelForCausalLM"]),
-    (Topic::Benchmark, &["benchmark"]),
-    (Topic::Deterministic, &["deterministic", "use_deterministic_algorithms"]),
-    (Topic::ChannelsLast, &["channels_last", "channels_last_3d"]),
-    (
-        Topic::NoSync,
-        &["no_sync", "require_backward_grad_sync", "accumulate", "Accelerator", "set_requires_gradient_sync"],
-    ),
-    (Topic::Distributed, &["DistributedDataParallel", "DDP"]),
-    (
-        Topic::FixedSize,
-        &[
-            "Resize",
-            "RandomCrop",
-            "RandomResizedCrop",
-            "CenterCrop",
-            "MNIST",
-            "FashionMNIST",
-            "CIFAR10",
-            "CIFAR100",
-            "STL10",
-            "SVHN",
-            "img_size",
-            "image_size",
-        ],
-    ),
-    (Topic::VaryingSize, &["pad_sequence", "rect", "multi_scale", "multiscale", "GeneralizedRCNN", "detection"]),
-    (Topic::Trainer, &["Accelerator", "Fabric", "LightningModule", "Trainer", "deepspeed"]),
-    (Topic::Models, &["nn", "Module"]),
-    (Topic::Placed, &["Accelerator", "Fabric"]),
+/// The words that speak of a topic.
+const WORDS: &[(Topic, Role)] = &[
+    (Topic::Device, Role::OfDevice),
+    (Topic::SomeDevice, Role::OfSomeDevice),
+    (Topic::ReducedPrecision, Role::OfReducedPrecision),
+    (Topic::TensorFloat, Role::OfTensorFloat),
+    (Topic::Compiled, Role::OfCompilation),
+    (Topic::Clipping, Role::OfClipping),
+    (Topic::Convolution, Role::OfConvolution),
+    (Topic::MatrixProduct, Role::OfProduct),
+    (Topic::MatrixProduct, Role::OfLargeProduct),
+    (Topic::LargeProduct, Role::OfLargeProduct),
+    (Topic::LargeProduct, Role::OfLargeModel),
+    (Topic::Benchmark, Role::OfBenchmark),
+    (Topic::Deterministic, Role::OfDeterminism),
+    (Topic::ChannelsLast, Role::OfChannelsLast),
+    (Topic::NoSync, Role::OfNoSync),
+    (Topic::Distributed, Role::OfDistribution),
+    (Topic::FixedSize, Role::OfFixedSize),
+    (Topic::VaryingSize, Role::OfVaryingSize),
+    (Topic::Trainer, Role::OfTrainer),
+    (Topic::Models, Role::OfModels),
+    (Topic::Placed, Role::OfPlacedBatches),
 ];
 
 pub struct Groups {
@@ -233,8 +124,8 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     static BITS: OnceLock<FxHashMap<&str, u64>> = OnceLock::new();
     let bits = BITS.get_or_init(|| {
         let mut bits: FxHashMap<&str, u64> = FxHashMap::default();
-        for (topic, words) in WORDS {
-            for word in *words {
+        for (topic, role) in WORDS {
+            for word in vocabulary::names(*role) {
                 *bits.entry(word).or_default() |= bit(*topic);
             }
         }
@@ -287,23 +178,6 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     }
     if has_own_trainer { mask } else { mask | of_trainer }
 }
-
-/// Libraries that provide a `Trainer`.
-const TRAINER_LIBRARIES: &[&str] = &[
-    "transformers",
-    "pytorch_lightning",
-    "lightning",
-    "trl",
-    "composer",
-    "sentence_transformers",
-    "setfit",
-    "flair",
-    "allennlp",
-    "ray",
-    "colossalai",
-    "mmengine",
-    "torchtnt",
-];
 
 /// State of the tokens before the current one, enough to tell what `"cpu"` is for.
 #[derive(Default)]
@@ -361,7 +235,7 @@ impl Before {
             TokenKind::Newline => self.from_library = None,
             TokenKind::Dot if self.last == Some(TokenKind::From) => self.from_library = Some(false),
             TokenKind::Name if self.last == Some(TokenKind::From) => {
-                self.from_library = Some(TRAINER_LIBRARIES.contains(&text));
+                self.from_library = Some(vocabulary::is(Role::TrainerLibrary, text));
             }
             _ => {}
         }

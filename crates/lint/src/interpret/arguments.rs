@@ -72,47 +72,52 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Records what `callee` is called with; its first `bound` parameters are already bound (`self`).
     pub(super) fn pass(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
         for at in 0..self.program.written_below(callee).len() {
-            self.pass_to(self.program.written_below(callee)[at], arguments, bound);
+            self.note_call(self.program.written_below(callee)[at]);
         }
-        self.pass_to(callee, arguments, bound);
+        self.note_call(callee);
+        self.pass_values(callee, arguments, bound);
     }
 
-    fn pass_to(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
-        let Some(definition) = self.program.sources.symbols.functions[callee].definition else { return };
+    fn note_call(&mut self, callee: FunctionId) {
         // A file that does not train only tries out its definitions, which says nothing about other callers.
         let caller = &self.program.sources.symbols.functions[self.function];
         let tries = caller.definition.is_none()
             && !self.program.sources.files[caller.file].text.contains("backward(")
             && self.program.functions[callee].kind == FunctionKind::Loss;
-        let facts = &mut self.program.functions[callee];
-        facts.is_called |= !tries;
-        let loaders = &mut facts.loaders;
-        let mut gather = |name: &'a str, value: Value| {
-            if let Value::Loader(Some(id)) = value {
-                let known = loaders.entry(name).or_default();
-                if !known.contains(&id) {
-                    known.push(id);
-                }
-            }
-            match facts.gathering.get(name) {
-                Some(known) if *known == value => {}
-                // One caller passes something: omitting it elsewhere does not undo that.
-                Some(Value::Unknown) if value == Value::Nothing => {}
-                Some(known) => {
-                    let joined = known.join(&value);
-                    // Some callers pass a tensor, others a number.
-                    let is_mixed = known.tensor().is_some() != value.tensor().is_some()
-                        && !matches!(
-                            (known, &value),
-                            (Value::Unknown | Value::Nothing, _) | (_, Value::Unknown | Value::Nothing)
-                        );
-                    facts.gathering.insert(name, if is_mixed { joined.guessed() } else { joined });
-                }
-                None => {
-                    facts.gathering.insert(name, value);
-                }
-            }
-        };
+        if !tries {
+            self.outcome.called.insert(callee);
+        }
+    }
+
+    /// Like [`Self::pass`], for a function that may be another's: it is not known to be called.
+    pub(super) fn pass_values(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
+        for at in 0..self.program.written_below(callee).len() {
+            self.pass_to(self.program.written_below(callee)[at], arguments, bound);
+        }
+        self.pass_to(callee, arguments, bound);
+    }
+
+    /// The argument for a parameter, by its position; `None` where the call leaves it out or hides it.
+    pub(super) fn argument_at(
+        &self,
+        callee: FunctionId,
+        index: usize,
+        arguments: &Arguments<'a>,
+        bound: usize,
+    ) -> Option<Value> {
+        let definition = self.program.sources.symbols.functions[callee].definition?;
+        let parameters = &definition.parameters;
+        let parameter = parameters.iter_non_variadic_params().nth(index)?;
+        let is_by_position = index < parameters.posonlyargs.len() + parameters.args.len();
+        let position = if is_by_position { index.checked_sub(bound)? } else { usize::MAX };
+        let given = arguments.get(parameter.parameter.name.as_str(), position).cloned();
+        given.or_else(|| parameter.default().filter(|_| !arguments.has_unknown).map(literal))
+    }
+
+    fn pass_to(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
+        let Some(definition) = self.program.sources.symbols.functions[callee].definition else { return };
+        let outcome = &mut self.outcome;
+        let mut gather = |name: &'a str, value: Value| outcome.pass(callee, name, value);
         let parameters = &definition.parameters;
         let by_position = parameters.posonlyargs.iter().chain(&parameters.args).skip(bound);
         let mut taken: Vec<&str> = Vec::new();

@@ -2,38 +2,20 @@
 
 use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
 
-use super::names::is_step_name;
+use super::names;
 use crate::classes::dotted_name;
 use crate::settings::{literal, text_of};
+use crate::vocabulary::{self, Role};
 
 /// `log_now`, `should_print`, `is_log_step`.
 pub(super) fn says_cadence(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    lower.starts_with("should_")
-        || [
-            "log_now",
-            "do_log",
-            "is_log",
-            "log_this",
-            "log_step",
-            "print_now",
-            "time_to_",
-            "is_print",
-            "every_n",
-            "log_flag",
-            "to_print",
-            "to_log",
-            "to_report",
-        ]
-        .iter()
-        .any(|part| lower.contains(part))
+    vocabulary::is(Role::Cadence, &name.to_ascii_lowercase())
 }
 
 /// `batch` in `"test" in batch`: a container tested for a key, not a phase.
 pub(super) fn holds_keys(name: &str) -> bool {
-    const WORDS: [&str; 7] = ["batch", "data", "sample", "input", "output", "result", "loader"];
     let lower = name.to_ascii_lowercase();
-    lower.split('_').any(|word| WORDS.contains(&word.trim_end_matches('s')))
+    lower.split('_').any(|word| vocabulary::is(Role::Keyed, word.trim_end_matches('s')))
 }
 
 /// The `n` of an `x % n` anywhere in an arithmetic expression.
@@ -55,8 +37,8 @@ pub(super) fn is_one(expression: &Expr) -> bool {
 
 pub(super) fn counts_steps(expression: &Expr) -> bool {
     match expression {
-        Expr::Name(name) => is_step_name(name.id.as_str()),
-        Expr::Attribute(attribute) => is_step_name(attribute.attr.as_str()) && attribute.attr.as_str().len() > 2,
+        Expr::Name(name) => names::counts_steps(name.id.as_str()),
+        Expr::Attribute(attribute) => names::counts_steps(attribute.attr.as_str()) && attribute.attr.as_str().len() > 2,
         Expr::BinOp(operation) => counts_steps(&operation.left),
         _ => false,
     }
@@ -106,23 +88,7 @@ pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
 
 /// State that one decoder call leaves for the next. Training sees all tokens at once and passes none.
 pub(super) fn is_decoding_name(name: &str) -> bool {
-    matches!(
-        name,
-        "incremental_state"
-            | "past_key_values"
-            | "past_key_value"
-            | "past_kv"
-            | "past_kvs"
-            | "layer_past"
-            | "kv_cache"
-            | "inference_params"
-            | "use_cache"
-            | "is_decoding"
-            | "saved_state"
-            | "prev_key"
-            | "prev_value"
-            | "prev_key_padding_mask"
-    )
+    vocabulary::is(Role::Decoding, name)
 }
 
 /// The last part of the called name, without its owner.
@@ -136,12 +102,7 @@ pub(super) fn last_part(call: &ExprCall) -> &str {
 
 /// `rank`, `is_main_process`: selects which process runs the branch. One of them does.
 pub(super) fn speaks_of_rank(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    let is_rank = lower.split('_').any(|word| matches!(word, "rank" | "rank0" | "rank_0"));
-    is_rank
-        || ["main_process", "is_main", "is_master", "master_process", "global_zero", "world_process_zero", "is_primary"]
-            .iter()
-            .any(|known| lower.contains(known))
+    vocabulary::is(Role::Rank, &name.to_ascii_lowercase())
 }
 
 /// The last name in an expression.
@@ -151,9 +112,4 @@ pub(super) fn last_name(expression: &Expr) -> Option<&str> {
         Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
         _ => None,
     }
-}
-
-/// `torch.isnan(loss)`.
-pub(super) fn asks_for_numbers(call: &ExprCall) -> bool {
-    matches!(last_part(call), "isnan" | "isinf" | "isfinite")
 }

@@ -1,17 +1,19 @@
 //! Calls: resolves the function, passes its arguments, returns its result.
 
-use ruff_python_ast::{Expr, ExprCall, Stmt};
+use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
+use super::fixpoint::Fact;
 use super::names;
+use super::placement::placement_named;
 use crate::classes::lineage;
 use crate::context::{Frame, Guard, LoopKind};
 use crate::program::{Call, Callee, FunctionKind, Loader};
-use crate::symbols::{ClassId, Function};
+use crate::symbols::ClassId;
 use crate::topics;
-use crate::value::{Home, Origin, Tensor, Value};
+use crate::value::{Evidence, Origin, Placement, Tensor, Value};
 
 enum Target {
     /// A value that is called itself.
@@ -30,6 +32,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.run_call(node)
     }
 
+    /// The argument of this function that a call hands on, moved: `x.cuda()`.
+    pub(super) fn moved_argument(&self, node: &'a ExprCall, value: &Value) -> Option<Value> {
+        let Expr::Attribute(method) = &*node.func else { return None };
+        let Expr::Name(owner) = &*method.value else { return None };
+        let Some(Value::Argument { index, .. }) = self.names.get(owner.id.as_str()) else { return None };
+        let placed = match method.attr.as_str() {
+            "cuda" => Placement::Device,
+            "cpu" => Placement::Host,
+            "to" => placement_named(node.arguments.find_argument_value("device", 0)?, None)?,
+            _ => return None,
+        };
+        Some(Value::Argument { index: *index, placed: Some(placed), known: Box::new(value.clone()) })
+    }
+
     fn run_call(&mut self, node: &'a ExprCall) -> Value {
         let (target, receiver, name) = self.target(node);
         if matches!(name, "backward" | "manual_backward") {
@@ -44,21 +60,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Target::Bound(function) => {
                 let bound = usize::from(!self.is_decorated(function, "staticmethod"));
                 self.pass(function, &arguments, bound);
-                (Callee::Function(function), self.returned(function, &arguments))
+                (Callee::Function(function), self.returned(function, &arguments, bound))
             }
             Target::Called(Value::Function(function)) => {
                 let bound = self.bound_by(node, function);
                 self.pass(function, &arguments, bound);
-                (Callee::Function(function), self.returned(function, &arguments))
+                (Callee::Function(function), self.returned(function, &arguments, bound))
             }
             Target::Called(Value::Functions(all)) => {
-                let mut result = Value::Unknown;
+                let mut results = Vec::with_capacity(all.len());
                 // Matched by name only, they may be someone else's methods, so this does not prove that they are
                 // called.
                 let is_told = matches!(receiver, Value::Unknown | Value::Model(None))
                     && matches!(&*node.func, Expr::Attribute(_))
                     && (all.len() > 1 || receiver == Value::Unknown);
-                let uncalled = if is_told { self.uncalled_among(&all) } else { Vec::new() };
                 for function in &all {
                     let is_method = self.program.sources.symbols.functions[*function].class.is_some();
                     let bound = match receiver {
@@ -69,15 +84,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         }
                         _ => self.bound_by(node, *function),
                     };
-                    self.pass(*function, &arguments, bound);
-                    let returned = self.returned(*function, &arguments);
-                    self.note_either(&result, &returned);
-                    result = result.join(&returned);
-                }
-                for function in uncalled {
-                    self.program.functions[function].is_called = false;
+                    match is_told {
+                        true => self.pass_values(*function, &arguments, bound),
+                        false => self.pass(*function, &arguments, bound),
+                    }
+                    results.push(self.returned(*function, &arguments, bound));
                 }
                 others = all[1..].to_vec();
+                let result = Value::any_of(&results);
+                self.note_either(&result);
                 (Callee::Function(all[0]), result)
             }
             Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(node, class, &arguments)),
@@ -92,13 +107,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Target::Method(value) => (Callee::Method, self.method_call(node, &value, name, &arguments)),
         };
         for value in arguments.all() {
-            for function in value.functions() {
-                self.program.functions[*function].is_handed_over = true;
-            }
+            self.outcome.handed_over.extend(value.functions());
         }
-        if self.is_recording
-            && let Some(statement) = self.statement
-        {
+        if let Some(statement) = self.noted() {
             let call = Call {
                 node,
                 statement,
@@ -108,7 +119,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 receiver,
                 arguments: arguments.positional,
                 keywords: arguments.keywords,
-                result: result.clone(),
+                result: result.clone().reading(),
             };
             for function in others {
                 self.program.notes.calls.push(Call { callee: Callee::Function(function), ..call.clone() });
@@ -219,14 +230,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         (*receiver != Value::Unknown || own.is_of_family).then(|| own.methods.clone())
     }
 
-    /// The given functions, and their overrides in derived classes, that have no call so far.
-    fn uncalled_among(&self, functions: &[usize]) -> Vec<usize> {
-        let all = functions.iter().flat_map(|function| {
-            std::iter::once(*function).chain(self.program.written_below(*function).iter().copied())
-        });
-        all.filter(|function| !self.program.functions[*function].is_called).collect()
-    }
-
     /// The method that `super().name` means.
     fn above(&self, receiver: &Expr, name: &str) -> Option<usize> {
         let Expr::Call(call) = receiver else { return None };
@@ -236,23 +239,38 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         bases.find_map(|base| self.program.sources.symbols.classes[base].methods.get(name).copied())
     }
 
-    fn returned(&self, function: usize, arguments: &Arguments) -> Value {
-        if let Some(model @ Value::Model(_)) = arguments.positional.first()
-            && hands_back(&self.program.sources.symbols.functions[function])
-        {
-            return model.clone();
+    /// The function's result in terms of its arguments, for the arguments of one call.
+    fn summary(&self, function: usize, arguments: &Arguments<'a>, bound: usize) -> Value {
+        self.depends_on(Fact::Returned(function));
+        let returns = self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
+        self.with_arguments(returns, function, arguments, bound)
+    }
+
+    fn with_arguments(&self, value: Value, function: usize, arguments: &Arguments<'a>, bound: usize) -> Value {
+        match value {
+            Value::Argument { index, placed, known } => {
+                match (self.argument_at(function, index, arguments, bound), placed) {
+                    (None | Some(Value::Unknown), _) => *known,
+                    (Some(given), Some(placed)) => given.moved_to(placed),
+                    (Some(given), None) => given,
+                }
+            }
+            value => value.map_inside(&|inside| self.with_arguments(inside, function, arguments, bound)),
         }
-        let facts = &self.program.functions[function];
-        let returns = |function: usize| self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
-        let below = self.program.written_below(function).iter();
-        let value = below.fold(returns(function), |all, written| all.join(&returns(*written)));
-        let is_tensor_code = matches!(facts.kind, FunctionKind::Step | FunctionKind::Loss);
+    }
+
+    fn returned(&self, function: usize, arguments: &Arguments<'a>, bound: usize) -> Value {
+        let all = std::iter::once(&function).chain(self.program.written_below(function));
+        let all: Vec<Value> = all.map(|function| self.summary(*function, arguments, bound)).collect();
+        let kind = self.program.functions[function].kind;
+        let is_tensor_code = matches!(kind, FunctionKind::Step | FunctionKind::Loss);
+        let value = Value::any_of(&all).reading();
         match value {
             Value::Unknown if is_tensor_code => self.tensor(Tensor::WITH_GRAPH),
             // A generator yields from its argument: `for batch in log_every(loader)`.
             Value::Unknown | Value::List(_) => arguments
                 .all()
-                .find(|value| matches!(value, Value::Loader(_)))
+                .find(|given| matches!(given, Value::Loader(_)))
                 .filter(|_| is_generator(self, function))
                 .cloned()
                 .unwrap_or(value),
@@ -286,7 +304,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match self.member(class, method) {
             Some(Value::Function(function)) => {
                 self.pass(function, arguments, 1);
-                let returned = self.program.functions[function].returns.clone().unwrap_or(Value::Unknown);
+                let returned = self.summary(function, arguments, 1).reading();
                 let result = match method {
                     "forward" => self.as_here(tensors_for_unknown(returned)),
                     _ => returned,
@@ -349,16 +367,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn element_of(&self, value: &Value) -> Value {
         match value {
             Value::Loader(id) => {
+                self.depends_on(Fact::Loaders);
                 let pinned = id.and_then(|id| self.program.constructed.loaders.get(id)).is_some_and(Loader::pins);
                 let is_placed = topics::speak_of(self.program.sources.files[self.file()].words, topics::Topic::Placed);
-                let home = match pinned {
+                let placement = match pinned {
                     // accelerate and fabric yield batches that are already on the device.
-                    _ if is_placed => Home::Device,
-                    true => Home::Pinned,
-                    false => Home::Host,
+                    _ if is_placed => Placement::Device,
+                    true => Placement::Pinned,
+                    false => Placement::Host,
                 };
                 // Besides tensors, batches hold names, numbers and indices.
-                Value::Tensor(Tensor { home, guessed: true, ..Tensor::ON_HOST })
+                Value::Tensor(Tensor { placement, evidence: Evidence::Assumed, ..Tensor::ON_HOST })
             }
             value => value.element(),
         }
@@ -376,7 +395,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Value::Tuple(elements) if !elements.is_empty() => return LoopKind::WithinStep,
             Value::List(element) if element.is_on_device() => return LoopKind::WithinStep,
-            Value::Tensor(tensor) if tensor.home == Home::Device => return LoopKind::WithinStep,
+            Value::Tensor(tensor) if tensor.placement == Placement::Device => return LoopKind::WithinStep,
             _ => {}
         }
         let names = crate::names_in(iterated);
@@ -408,47 +427,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 fn counts_turns(name: &&str) -> bool {
     let lower = name.to_ascii_lowercase();
     ["epoch", "iter", "step"].iter().any(|word| lower.contains(word))
-}
-
-/// `def to_cuda(x): return x.cuda() if available else x`: a function that returns its argument, perhaps moved.
-fn hands_back(function: &Function) -> bool {
-    fn is_it(returned: &Expr, name: &str) -> bool {
-        match returned {
-            Expr::Name(one) => one.id.as_str() == name,
-            Expr::Call(call) => matches!(&*call.func, Expr::Attribute(method)
-                if matches!(method.attr.as_str(), "cuda" | "to" | "cpu") && is_it(&method.value, name)),
-            Expr::If(choice) => is_it(&choice.body, name) && is_it(&choice.orelse, name),
-            _ => false,
-        }
-    }
-    fn all_are(body: &[Stmt], name: &str) -> bool {
-        body.iter().all(|statement| match statement {
-            Stmt::Return(returned) => returned.value.as_deref().is_some_and(|value| is_it(value, name)),
-            Stmt::If(branch) => {
-                all_are(&branch.body, name) && branch.elif_else_clauses.iter().all(|clause| all_are(&clause.body, name))
-            }
-            Stmt::Assign(assign) => {
-                matches!(assign.targets.as_slice(), [Expr::Name(target)] if target.id.as_str() == name)
-                    && is_it(&assign.value, name)
-            }
-            Stmt::Expr(inner) => inner.value.is_string_literal_expr(),
-            _ => false,
-        })
-    }
-    let Some(first) = function.definition.and_then(|definition| definition.parameters.args.first()) else {
-        return false;
-    };
-    fn returns(body: &[Stmt]) -> bool {
-        match body.last() {
-            Some(Stmt::Return(_)) => true,
-            Some(Stmt::If(branch)) => {
-                let has_else = branch.elif_else_clauses.last().is_some_and(|clause| clause.test.is_none());
-                has_else && returns(&branch.body) && branch.elif_else_clauses.iter().all(|clause| returns(&clause.body))
-            }
-            _ => false,
-        }
-    }
-    function.class.is_none() && returns(function.body) && all_are(function.body, first.parameter.name.as_str())
 }
 
 /// `warnings.warn(…)`, `logger.error(…)`: called when something is wrong, not at every step.

@@ -19,9 +19,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             _ => {
                 let value = self.evaluate(expression);
-                if self.is_recording
-                    && let Some(statement) = self.statement
-                {
+                if let Some(statement) = self.noted() {
                     let test = Test { expression, statement, context: self.context, value: value.clone() };
                     self.program.notes.tests.push(test);
                 }
@@ -61,7 +59,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match (value, other) {
             // `wanted and step % 100 == 0` bound to a name stays a cadence.
             (Value::Cadence, _) | (_, Value::Cadence) => Value::Cadence,
-            (value, other) => value.join(&other),
+            (value, other) => value.join(&other).reading(),
         }
     }
 }

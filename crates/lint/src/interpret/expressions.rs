@@ -7,18 +7,36 @@ use super::Interpreter;
 use crate::context::{Frame, LoopKind};
 use crate::program::{Loop, Product, Shown, Speed, Subscript};
 use crate::settings::literal;
-use crate::value::{Home, Origin, Role, Tensor, Value};
+use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
+    /// The expression's value, as one.
     pub(super) fn evaluate(&mut self, expression: &'a Expr) -> Value {
+        self.may_be(expression).reading()
+    }
+
+    /// All that the expression's value may be.
+    pub(super) fn may_be(&mut self, expression: &'a Expr) -> Value {
         match expression {
             Expr::Name(name) => self.name_value(name.id.as_str()),
             Expr::Attribute(attribute) => self.attribute_value(attribute),
-            Expr::Call(call) => self.call(call),
-            Expr::BinOp(operation) => {
-                let left = self.evaluate(&operation.left);
-                let right = self.evaluate(&operation.right);
-                self.binary(expression, operation.op, &operation.right, left, right)
+            Expr::Call(call) => {
+                let value = self.call(call);
+                self.moved_argument(call, &value).unwrap_or(value)
+            }
+            Expr::BinOp(_) => {
+                // A long sum is nested as deeply as it is long, to the left.
+                let mut sums = Vec::new();
+                let mut first = expression;
+                while let Expr::BinOp(operation) = first {
+                    sums.push((first, operation));
+                    first = &operation.left;
+                }
+                let first = self.evaluate(first);
+                sums.into_iter().rev().fold(first, |left, (whole, operation)| {
+                    let right = self.evaluate(&operation.right);
+                    self.binary(whole, operation.op, &operation.right, left, right).reading()
+                })
             }
             Expr::Compare(compare) => self.compare(compare),
             Expr::BoolOp(operation) => self.in_order(operation.op, &operation.values, Self::evaluate),
@@ -41,21 +59,22 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let branches = self.quietly(|quiet| quiet.classify(&choice.test, &[]));
                 self.test(&choice.test);
                 let (body, orelse) = (&*choice.body, &*choice.orelse);
-                let one = self.within(Frame::Guard(branches.when_true), body.range(), |inside| inside.evaluate(body));
+                let one = self.within(Frame::Guard(branches.when_true), body.range(), |inside| inside.may_be(body));
                 let other =
-                    self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.evaluate(orelse));
-                self.note_either(&one, &other);
-                match (&one, &other) {
+                    self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.may_be(orelse));
+                let both = one.join(&other);
+                self.note_either(&both);
+                match (one.reading(), other.reading()) {
                     // `args.workers if posix else 0`: either one.
                     (Value::Unknown, Value::Number { sized, .. }) | (Value::Number { sized, .. }, Value::Unknown) => {
-                        Value::Number { known: None, sized: *sized }
+                        Value::Number { known: None, sized }
                     }
-                    _ => one.join(&other),
+                    _ => both,
                 }
             }
             Expr::Subscript(subscript) => self.subscript(subscript),
             Expr::Tuple(tuple) => {
-                let elements = tuple.elts.iter().map(|element| self.evaluate(element)).collect();
+                let elements = tuple.elts.iter().map(|element| self.may_be(element)).collect();
                 Value::tuple(elements)
             }
             Expr::List(list) => {
@@ -66,11 +85,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if elements.len() > 1 && elements.iter().any(is_own) {
                     return Value::tuple(elements);
                 }
-                Value::list(elements.iter().fold(Value::Unknown, |all, one| all.join(one)))
+                Value::list(Value::any_of(&elements))
             }
             Expr::Set(set) => {
-                let element = set.elts.iter().fold(Value::Unknown, |all, one| all.join(&self.evaluate(one)));
-                Value::list(element)
+                let elements: Vec<Value> = set.elts.iter().map(|one| self.evaluate(one)).collect();
+                Value::list(Value::any_of(&elements))
             }
             Expr::Dict(dict) => self.dictionary(dict),
             Expr::ListComp(all) => {
@@ -96,17 +115,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 for element in text.value.elements() {
                     if let Some(part) = element.as_interpolation() {
                         let value = self.evaluate(&part.expression);
-                        if self.is_recording
-                            && let Some(statement) = self.statement
-                        {
-                            let expression = &*part.expression;
-                            self.program.notes.shown.push(Shown {
-                                expression,
-                                statement,
-                                context: self.context,
-                                value,
-                            });
-                        }
+                        self.note_shown(&part.expression, value);
                     }
                 }
                 Value::Text(None)
@@ -116,24 +125,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 self.element_of(&value)
             }
             Expr::Named(named) => {
-                let value = self.evaluate(&named.value);
+                let value = self.may_be(&named.value);
                 self.assign(&named.target, value.clone());
                 value
             }
             Expr::Await(inner) => self.evaluate(&inner.value),
             Expr::Yield(inner) => {
                 let value = inner.value.as_ref().map_or(Value::Nothing, |value| self.evaluate(value));
-                let before = match self.returns.take() {
-                    Some(Value::List(element)) => *element,
-                    _ => Value::Unknown,
-                };
-                self.returns = Some(Value::list(before.join(&value)));
+                self.give(Value::list(value));
                 Value::Unknown
             }
             Expr::YieldFrom(inner) => {
                 let value = self.evaluate(&inner.value);
                 self.note_whole_pass(&inner.value, &value);
-                self.returns = Some(value);
+                self.give(value);
                 Value::Unknown
             }
             Expr::Slice(slice) => {
@@ -158,17 +163,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return self.product(whole, &left, &right);
         }
         if operator == Operator::Mod && matches!(left, Value::Text(_)) {
-            if right.surely_holds_device()
-                && self.is_recording
-                && let Some(statement) = self.statement
-            {
-                let context = self.context;
-                self.program.notes.shown.push(Shown {
-                    expression: right_node,
-                    statement,
-                    context,
-                    value: Value::DEVICE,
-                });
+            if right.surely_holds_device() {
+                self.note_shown(right_node, Value::DEVICE);
             }
             return Value::Text(None);
         }
@@ -191,6 +187,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
+    /// Records a value that becomes part of a text.
+    pub(super) fn note_shown(&mut self, expression: &'a Expr, value: Value) {
+        if let Some(statement) = self.noted() {
+            self.program.notes.shown.push(Shown { expression, statement, context: self.context, value });
+        }
+    }
+
     /// The result of arithmetic on two values.
     pub(super) fn combine(&mut self, left: &Value, right: &Value) -> Value {
         match (left, right) {
@@ -203,20 +206,23 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let constant = matches!((one.origin, two.origin), (Origin::Constant(_), Origin::Constant(_)));
                 // Random numbers on the host combine only with host tensors, so the guess that the other one is on the
                 // device was wrong.
-                let drawn = |tensor: &Tensor| tensor.home == Home::Host && matches!(tensor.origin, Origin::Factory(_));
-                let is_host = drawn(one) && two.guessed || drawn(two) && one.guessed;
-                let home = match !is_host && (one.home == Home::Device || two.home == Home::Device) {
-                    true => Home::Device,
-                    false => Home::Host,
+                let drawn = |tensor: &Tensor| {
+                    tensor.placement == Placement::Host && matches!(tensor.origin, Origin::Factory(_))
                 };
+                let is_host = drawn(one) && two.is_assumed() || drawn(two) && one.is_assumed();
+                let placement =
+                    match !is_host && (one.placement == Placement::Device || two.placement == Placement::Device) {
+                        true => Placement::Device,
+                        false => Placement::Host,
+                    };
                 self.tensor(Tensor {
-                    home,
+                    placement,
                     graph: one.graph || two.graph,
                     boolean: one.boolean && two.boolean,
                     origin: if constant { one.origin } else { made_of([one, two].into_iter()) },
                     role,
                     // Arithmetic with a tensor gives a tensor.
-                    guessed: one.guessed && two.guessed,
+                    evidence: one.evidence.max(two.evidence),
                 })
             }
             (Value::Tensor(tensor), _) | (_, Value::Tensor(tensor)) => {
@@ -248,9 +254,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let role = match (left.tensor().map(|one| one.role), right.tensor().map(|two| two.role)) {
             // Values may be transposed as well: heads before positions.
             (Some(Role::Weights(weights)), Some(values)) if !matches!(values, Role::Weights(_) | Role::Scores(_)) => {
-                if self.is_recording
-                    && let Some(statement) = self.statement
-                {
+                if let Some(statement) = self.noted() {
                     let context = self.context;
                     self.program.notes.products.push(Product { expression: whole, statement, context, weights });
                 }
@@ -279,7 +283,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (None, Expr::Name(elapsed)) => self.elapsed_since.get(elapsed.id.as_str()).copied(),
             _ => None,
         };
-        if let Some(start) = start.filter(|_| self.is_recording) {
+        if let (Some(start), Some(_)) = (start, self.noted()) {
             let speed = Speed { expression: whole, context: self.context, start };
             self.program.notes.speeds.push(speed);
         }
@@ -299,7 +303,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 .iter()
                 .chain([&left])
                 .filter_map(Value::tensor)
-                .max_by_key(|tensor| (tensor.home == Home::Device, !tensor.guessed))
+                .max_by_key(|tensor| (tensor.placement == Placement::Device, tensor.evidence))
         {
             let constant = rights.iter().chain([&left]).all(Value::is_sized);
             let made = || made_of(rights.iter().chain([&left]).filter_map(Value::tensor));
@@ -349,16 +353,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::Tensor(_), Value::Text(Some(key))) if names_text(key) => Value::Text(None),
             (Value::Tensor(tensor), _) => {
                 // `boxes[:, 4]`: a list cannot be indexed like that.
-                let guessed = tensor.guessed && !asks_for_slices(&subscript.slice);
+                let evidence = if asks_for_slices(&subscript.slice) { Evidence::Seen } else { tensor.evidence };
                 // Indexed by data, the result is data.
                 let origin =
                     if index.tensor().is_some() || index == Value::Unknown { Origin::Data } else { tensor.origin };
                 // Gathering rows copies them into memory that is not pinned.
-                let home = match tensor.home {
-                    Home::Pinned if index.tensor().is_some() => Home::Host,
-                    home => home,
+                let placement = match tensor.placement {
+                    Placement::Pinned if index.tensor().is_some() => Placement::Host,
+                    placement => placement,
                 };
-                Value::Tensor(Tensor { home, role: Role::Plain, guessed, origin, ..tensor.clone() })
+                Value::Tensor(Tensor { placement, role: Role::Plain, evidence, origin, ..tensor.clone() })
             }
             (Value::Loader(_) | Value::Unknown | Value::Module(_), _) => Value::Unknown,
             (Value::Model(_), _) => Value::Model(None),
@@ -369,8 +373,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Evaluates and records a subscript's base and index, with the value stored into it.
     pub(super) fn parts_of(&mut self, node: &'a ExprSubscript, stored: Option<&Value>) -> (Value, Value) {
         let (base, index) = (self.evaluate(&node.value), self.evaluate(&node.slice));
-        if let Some(statement) = self.statement.filter(|_| self.is_recording) {
-            let (context, stored) = (self.context, stored.cloned());
+        if let Some(statement) = self.noted() {
+            let (context, stored) = (self.context, stored.cloned().map(Value::reading));
             let noted = Subscript { node, statement, context, base: base.clone(), index: index.clone(), stored };
             self.program.notes.subscripts.push(noted);
         }
@@ -381,11 +385,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let mut entries = Vec::new();
         let mut element = Value::Unknown;
         for item in &dict.items {
-            let value = self.evaluate(&item.value);
+            let value = self.may_be(&item.value);
             match item.key.as_ref().map(|key| self.evaluate(key)) {
                 Some(Value::Text(Some(key))) => entries.push((key, value)),
                 Some(_) => element = element.join(&value),
-                None => match value {
+                None => match value.reading() {
                     Value::Dict { entries: more, element: inner } => {
                         entries.extend(more);
                         element = element.join(&inner);
@@ -399,9 +403,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `yield from loader` iterates over all of it.
     fn note_whole_pass(&mut self, iterated: &'a Expr, value: &Value) {
-        let Some(statement) = self.statement.filter(|_| self.is_recording && matches!(value, Value::Loader(_))) else {
-            return;
-        };
+        let Some(statement) = self.noted().filter(|_| matches!(value, Value::Loader(_))) else { return };
         let context = self.within(Frame::Loop(LoopKind::Plain), iterated.range(), |inside| inside.context);
         let (target, iterated, value) = (None, Some(iterated), value.clone());
         let loaders = value.loaders();
@@ -446,8 +448,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 /// The origin of a result: made here if all its operands were made on the host here, as in `torch.rand(n) < p`.
 pub(super) fn made_of<'t>(parts: impl Iterator<Item = &'t Tensor>) -> Origin {
-    let made = |part: &Tensor| match (part.home, part.origin) {
-        (Home::Host, Origin::Factory(range) | Origin::Constant(range)) => Some(range),
+    let made = |part: &Tensor| match (part.placement, part.origin) {
+        (Placement::Host, Origin::Factory(range) | Origin::Constant(range)) => Some(range),
         _ => None,
     };
     let all: Option<Vec<TextRange>> = parts.map(made).collect();

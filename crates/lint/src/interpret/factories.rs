@@ -6,7 +6,7 @@ use ruff_text_size::Ranged;
 use super::Interpreter;
 use super::arguments::Arguments;
 use crate::api;
-use crate::value::{Home, Origin, Tensor, Value};
+use crate::value::{Origin, Placement, Tensor, Value};
 
 /// Functions that take tensors as distribution parameters, and may also make a new tensor of numbers.
 const DRAWS_FROM: &[&str] = &["normal", "bernoulli", "multinomial"];
@@ -20,11 +20,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn host_data_to_tensor(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
         match arguments.first() {
             // `torch.tensor(tensor)` copies without moving. A guessed tensor is not confirmed by that.
-            Value::Tensor(tensor) if !tensor.guessed => Value::Tensor(Tensor { graph: false, ..tensor }),
+            Value::Tensor(tensor) if !tensor.is_assumed() => Value::Tensor(Tensor { graph: false, ..tensor }),
             _ => {
                 let boolean = makes_mask(node);
                 match (self.device_of(node, arguments), self.host_data(node)) {
-                    (Some(Home::Device), _) => Value::Tensor(Tensor { boolean, ..Tensor::ON_DEVICE }),
+                    (Some(Placement::Device), _) => Value::Tensor(Tensor { boolean, ..Tensor::ON_DEVICE }),
                     (_, Value::Tensor(made)) => Value::Tensor(Tensor { boolean, ..made }),
                     (_, made) => made,
                 }
@@ -34,7 +34,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `torch.FloatTensor(rows, columns)` allocates that size; `torch.FloatTensor(rows)` holds its argument.
     pub(super) fn typed_tensor(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
-        let home = if rest.starts_with("cuda.") { Home::Device } else { Home::Host };
+        let placement = if rest.starts_with("cuda.") { Placement::Device } else { Placement::Host };
         let range = node.range();
         let is_size = |argument: &Expr, value: &Value| match argument {
             Expr::Starred(_) => true,
@@ -49,26 +49,26 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             && (arguments.has_unknown
                 || node.arguments.args.iter().zip(&arguments.positional).all(|(node, value)| is_size(node, value)));
         match arguments.first() {
-            Value::Tensor(tensor) if !tensor.guessed => Value::Tensor(Tensor { graph: false, ..tensor }),
-            _ if is_place => Value::Tensor(Tensor { home, origin: Origin::Factory(range), ..Tensor::ON_DEVICE }),
-            _ => Value::Tensor(Tensor { home, origin: Origin::HostData(range), ..Tensor::ON_DEVICE }),
+            Value::Tensor(tensor) if !tensor.is_assumed() => Value::Tensor(Tensor { graph: false, ..tensor }),
+            _ if is_place => Value::Tensor(Tensor { placement, origin: Origin::Factory(range), ..Tensor::ON_DEVICE }),
+            _ => Value::Tensor(Tensor { placement, origin: Origin::HostData(range), ..Tensor::ON_DEVICE }),
         }
     }
 
     /// Where `device=` puts a new tensor; `None` where it is not given.
-    pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Home> {
+    pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
         let keyword = node.arguments.find_keyword("device")?;
         let value = arguments.keyword("device");
-        Some(super::homes::home_named(&keyword.value, value).unwrap_or(Home::Device))
+        Some(super::placement::placement_named(&keyword.value, value).unwrap_or(Placement::Device))
     }
 
     pub(super) fn factory(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
-        let home = match self.device_of(node, arguments) {
-            Some(home) => home,
+        let placement = match self.device_of(node, arguments) {
+            Some(placement) => placement,
             // Without `device=` the tensor is made on the host, unless it draws from a device tensor. Sizes do not
             // matter.
-            None if DRAWS_FROM.contains(&rest) && arguments.all().any(Value::is_on_device) => Home::Device,
-            None => Home::Host,
+            None if DRAWS_FROM.contains(&rest) && arguments.all().any(Value::is_on_device) => Placement::Device,
+            None => Placement::Host,
         };
         let is_random = api::torch_function(rest).is_some_and(|row| row.draws);
         let shapes_only = !arguments.has_unknown
@@ -91,7 +91,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let is_constant = is_row || shapes_only && !is_random;
         let origin = if is_constant { Origin::Constant(range) } else { Origin::Factory(range) };
         let boolean = makes_mask(node);
-        Value::Tensor(Tensor { home, origin, boolean, ..Tensor::ON_DEVICE })
+        Value::Tensor(Tensor { placement, origin, boolean, ..Tensor::ON_DEVICE })
     }
 
     /// Whether a size argument consists of sizes and settings. An unknown value counts if it is an attribute of the
@@ -105,7 +105,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => {
                 let of_self = matches!(expression, Expr::Attribute(attribute)
                     if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self")
-                        && !super::names::is_step_name(attribute.attr.as_str())
+                        && !super::names::counts_steps(attribute.attr.as_str())
                         && !attribute.attr.as_str().contains("epoch"));
                 let value = self.quietly(|quiet| quiet.evaluate(expression));
                 value.is_sized() || (of_self && value == Value::Unknown)
@@ -122,7 +122,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         parts.iter().find_map(|part| match self.quietly(|quiet| quiet.evaluate(part)) {
             Value::Tensor(Tensor {
-                home: Home::Host, origin: Origin::Constant(made) | Origin::Factory(made), ..
+                placement: Placement::Host,
+                origin: Origin::Constant(made) | Origin::Factory(made),
+                ..
             }) => Some(Origin::Factory(made)),
             _ => None,
         })

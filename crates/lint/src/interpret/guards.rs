@@ -5,8 +5,8 @@ use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt
 use super::Interpreter;
 use super::caches::{fills_tested_cache, resets_own_counter};
 use super::cadence::{
-    asks_for_numbers, counts_steps, first_text, holds_keys, is_decoding_name, is_one, is_random_draw, last_name,
-    last_part, mentions_version, modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
+    counts_steps, first_text, holds_keys, is_decoding_name, is_one, is_random_draw, last_name, last_part,
+    mentions_version, modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
 };
 use super::conditions::asked_for_tensor;
 use crate::classes::dotted_name;
@@ -15,6 +15,7 @@ use crate::program::FunctionKind;
 use crate::settings::{is_settings_name, literal, text_of};
 use crate::symbols::ClassId;
 use crate::value::Value;
+use crate::vocabulary::{self, Role};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Branches {
@@ -148,7 +149,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => None,
         };
         match inner {
-            Some(Expr::Call(asked)) if asks_for_numbers(asked) => self.classify_test(inner.unwrap_or(&call.func)),
+            Some(Expr::Call(asked)) if vocabulary::is(Role::Finite, last_part(asked)) => {
+                self.classify_test(inner.unwrap_or(&call.func))
+            }
             _ => OPEN,
         }
     }
@@ -172,33 +175,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => return OPEN,
         };
         let lower = name.to_ascii_lowercase();
-        if matches!(
-            lower.as_str(),
-            "training" | "train" | "is_train" | "is_training" | "train_mode" | "istrain" | "do_train"
-        ) {
+        if vocabulary::is(Role::TrainingFlag, &lower) {
             return when_false(Guard::Evaluation);
         }
-        if matches!(
-            lower.as_str(),
-            "eval"
-                | "is_eval"
-                | "evaluate"
-                | "eval_mode"
-                | "val"
-                | "is_val"
-                | "validation"
-                | "is_test"
-                | "test"
-                | "testing"
-                | "inference"
-                | "eval_only"
-                | "test_only"
-                | "test_mode"
-                | "do_eval"
-                | "is_validation"
-                | "validate"
-                | "is_inference"
-        ) {
+        if vocabulary::is(Role::EvaluationFlag, &lower) {
             return when_true(Guard::Evaluation);
         }
         if says_cadence(&lower) {
@@ -344,26 +324,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// A switch that is off by default: a parameter, a setting, a constant.
     fn is_off_unless_asked(&mut self, expression: &Expr) -> bool {
-        let speaks_of_debugging = |name: &str| {
-            let lower = name.to_ascii_lowercase();
-            [
-                "debug",
-                "verbose",
-                "profile",
-                "dry_run",
-                "detect_anomaly",
-                "sanity",
-                "trace",
-                "visuali",
-                "nan_check",
-                "check_nan",
-                "onnx",
-                "is_mps",
-                "is_npu",
-            ]
-            .iter()
-            .any(|word| lower.contains(word))
-        };
+        let speaks_of_debugging = |name: &str| vocabulary::is(Role::Debugging, &name.to_ascii_lowercase());
         // `return_loss=False`: training code asks for it.
         let asks_for_loss = |name: &str| name.contains("loss");
         match expression {
@@ -376,7 +337,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         && passed.is_none_or(|passed| passed.known_bool() != Some(true))
                         && !(self.kind() == FunctionKind::Step && default == Value::Nothing);
                 }
-                match self.names.get(name) {
+                match self.named(name) {
                     Some(value) if value.known_bool() == Some(false) => return true,
                     Some(value) if value.known_bool() == Some(true) => return false,
                     Some(_) => {}

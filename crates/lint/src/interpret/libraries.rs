@@ -9,36 +9,8 @@ use super::expressions::made_of;
 use super::factories::is_factory;
 use super::operations::is_boolean_operation;
 use crate::api;
-use crate::value::{Home, Origin, Role, Tensor, Value};
-
-/// Libraries whose functions return nothing on the device.
-const HOST_LIBRARIES: &[&str] = &[
-    "numpy",
-    "sklearn",
-    "scipy",
-    "PIL",
-    "cv2",
-    "matplotlib",
-    "math",
-    "random",
-    "json",
-    "os",
-    "re",
-    "logging",
-    "wandb",
-    "pandas",
-    "sys",
-    "shutil",
-    "pathlib",
-    "collections",
-    "datetime",
-    "argparse",
-    "csv",
-    "pickle",
-    "yaml",
-    "statistics",
-    "torchmetrics",
-];
+use crate::value::{Origin, Placement, Role, Tensor, Value};
+use crate::vocabulary;
 
 /// Marks a distribution whose parameters are plain numbers.
 const DRAWN: &str = "of_numbers";
@@ -95,7 +67,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     .any(|part| dotted.contains(part));
                 if is_model { Value::Model(None) } else { Value::Unknown }
             }
-            _ if HOST_LIBRARIES.contains(&library) => Value::Unknown,
+            _ if vocabulary::is(vocabulary::Role::HostLibrary, library) => Value::Unknown,
             _ if last == "tqdm" || last == "trange" => arguments.first(),
             _ => self.unknown_call(last, arguments),
         }
@@ -109,12 +81,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// A tensor in the same place as the arguments' tensors.
     pub(super) fn tensor_of(&mut self, arguments: &Arguments) -> Value {
         let all = || arguments.all().flat_map(tensors_in);
-        let home = match all().any(|tensor| tensor.home == Home::Device) {
-            true => Home::Device,
-            false if all().next().is_some() => Home::Host,
+        let placement = match all().any(|tensor| tensor.placement == Placement::Device) {
+            true => Placement::Device,
+            false if all().next().is_some() => Placement::Host,
             false => return Value::Unknown,
         };
-        self.tensor(Tensor { home, graph: all().any(|tensor| tensor.graph), ..Tensor::ON_DEVICE })
+        self.tensor(Tensor { placement, graph: all().any(|tensor| tensor.graph), ..Tensor::ON_DEVICE })
     }
 
     fn builtin_call(&mut self, name: &str, arguments: &Arguments<'a>) -> Value {
@@ -236,7 +208,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let is_class = last.starts_with(|first: char| first.is_ascii_uppercase());
             let is_host = |value: &Value| {
                 value.is_sized()
-                    || matches!(value, Value::Tensor(tensor) if tensor.home == Home::Host && !tensor.guessed)
+                    || matches!(value, Value::Tensor(tensor) if tensor.placement == Placement::Host && !tensor.is_assumed())
             };
             if is_class && arguments.all().next().is_some() && arguments.all().all(is_host) {
                 return Value::External(format!("torch.distributions.{DRAWN}"));
@@ -349,7 +321,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     let constant = arguments.positional.iter().skip(1).all(Value::is_sized);
                     let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
                     let boolean = super::factories::makes_mask(node);
-                    return Value::Tensor(Tensor { home: tensor.home, origin, boolean, ..Tensor::ON_DEVICE });
+                    return Value::Tensor(Tensor { placement: tensor.placement, origin, boolean, ..Tensor::ON_DEVICE });
                 }
             }
             "stack" | "cat" | "concat" | "hstack" | "vstack" => {
@@ -357,12 +329,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 return match element {
                     Value::Tensor(tensor) => {
                         // A tensor assembled from pinned parts is new and not pinned.
-                        let home = if tensor.home == Home::Pinned { Home::Host } else { tensor.home };
+                        let placement =
+                            if tensor.placement == Placement::Pinned { Placement::Host } else { tensor.placement };
                         let origin = match tensor.origin {
-                            Origin::Data if home == Home::Host => self.made_part(node).unwrap_or(Origin::Data),
+                            Origin::Data if placement == Placement::Host => {
+                                self.made_part(node).unwrap_or(Origin::Data)
+                            }
                             origin => origin,
                         };
-                        self.tensor(Tensor { role: Role::Plain, home, origin, ..tensor })
+                        self.tensor(Tensor { role: Role::Plain, placement, origin, ..tensor })
                     }
                     Value::Number { .. } => Value::HOST,
                     _ => self.tensor_of(arguments),

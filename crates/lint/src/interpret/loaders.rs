@@ -5,6 +5,7 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
+use super::fixpoint::Fact;
 use super::statements::{Names, join_names};
 use crate::program::Loader;
 use crate::settings::literal;
@@ -80,16 +81,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             collate: get("collate_fn", 6).unwrap_or(Value::Unknown),
             has_unknown_keywords: options.has_unknown,
         };
-        // Ids stay the same from round to round: parameters from the last round may still hold them.
+        // Ids stay the same from visit to visit: parameters may still hold them.
+        let constructed = &mut self.program.constructed;
+        constructed.has_news |= known.is_none_or(|id| !constructed.loaders[id].is_like(&loader));
         let id = match known {
             Some(id) => {
-                self.program.constructed.loaders[id] = loader;
+                constructed.loaders[id] = loader;
                 id
             }
             None => {
-                self.program.constructed.loaders.push(loader);
-                self.program.constructed.loader_ids.insert(key, self.program.constructed.loaders.len() - 1);
-                self.program.constructed.loaders.len() - 1
+                constructed.loaders.push(loader);
+                constructed.loader_ids.insert(key, constructed.loaders.len() - 1);
+                constructed.loaders.len() - 1
             }
         };
         Value::Loader(Some(id))
@@ -110,35 +113,25 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Merges loaders of two branches or two returns: the first stands for both.
-    pub(super) fn note_either(&mut self, one: &Value, other: &Value) {
-        match (one, other) {
-            (Value::Loader(Some(one)), Value::Loader(Some(other))) if one != other => {
-                let (first, second) = (*one.min(other), *one.max(other));
-                let mut all = vec![first, second];
-                all.extend(self.program.constructed.alike.get(&second).into_iter().flatten());
-                self.stand_for(first, &all);
-            }
-            (Value::Tuple(one), Value::Tuple(other)) if one.len() == other.len() => {
-                for (one, other) in one.iter().zip(other) {
-                    self.note_either(one, other);
-                }
-            }
-            _ => {}
+    /// Merges loaders of several branches or returns: the first stands for all.
+    pub(super) fn note_either(&mut self, either: &Value) {
+        if let Value::Tuple(elements) = either {
+            elements.iter().for_each(|element| self.note_either(element));
+        }
+        let mut all = either.loader_members();
+        if let [first, second, ..] = all[..] {
+            all.extend(self.program.constructed.alike.get(&second).into_iter().flatten());
+            self.stand_for(first, &all);
         }
     }
 
     /// Joins the names of two branches.
     pub(super) fn join_branches(&mut self, one: Names<'a>, other: Names<'a>) -> Names<'a> {
+        let joined = join_names(one, other);
         if !self.program.constructed.loaders.is_empty() {
-            let holds = |value: &Value| matches!(value, Value::Loader(_) | Value::Tuple(_));
-            for (name, value) in one.iter().filter(|(_, value)| holds(value)) {
-                if let Some(other) = other.get(name).filter(|other| *other != value) {
-                    self.note_either(value, other);
-                }
-            }
+            joined.values().for_each(|value| self.note_either(value));
         }
-        join_names(one, other)
+        joined
     }
 
     fn stand_for(&mut self, id: LoaderId, others: &[LoaderId]) {
@@ -197,6 +190,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The loaders that iterating over an object with its own `__iter__` goes through.
     fn handed_out_by(&self, class: ClassId) -> Vec<LoaderId> {
+        self.depends_on(Fact::Attributes(class));
         if self.member(class, "__iter__").is_none() {
             return Vec::new();
         }

@@ -3,11 +3,12 @@
 use ruff_python_ast::{Expr, ExprAttribute, Stmt};
 
 use super::Interpreter;
+use super::fixpoint::Fact;
 use super::names;
 use crate::classes::lineage;
 use crate::resolve::{Symbol, look_up};
 use crate::settings::{is_loader_option, is_settings_name};
-use crate::value::{Role, Tensor, Value, is_dtype_name};
+use crate::value::{Evidence, Role, Tensor, Value, is_dtype_name};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn name_value(&mut self, name: &str) -> Value {
@@ -16,6 +17,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let mut outer = self.program.sources.symbols.functions[self.function].parent;
         while let Some(function) = outer {
+            self.depends_on(Fact::local(function, name));
             if let Some(value) = self.program.functions[function].locals.get(name) {
                 return value.clone();
             }
@@ -26,39 +28,35 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     pub(super) fn global_value(&self, file: usize, name: &str) -> Value {
-        let body = self.program.sources.symbols.files[file].body;
-        let at_top = self.program.functions[body].locals.get(name);
-        match look_up(&self.program.sources.symbols, &self.program.sources.index, file, name) {
+        let symbols = &self.program.sources.symbols;
+        let is_assigned = || symbols.files[file].constants.contains_key(name);
+        match look_up(symbols, &self.program.sources.index, file, name) {
             Some(Symbol::Function(function)) => Value::Function(function),
             Some(Symbol::Class(class)) => Value::Class(class),
             // `import model`, then `model = model.Net()`.
-            Some(Symbol::Module(_))
-                if self.program.sources.symbols.files[file].constants.contains_key(name) && at_top.is_some() =>
-            {
-                at_top.cloned().unwrap_or(Value::Unknown)
-            }
+            Some(Symbol::Module(module)) if is_assigned() => self.at_top(file, name).unwrap_or(Value::Module(module)),
             Some(Symbol::Module(module)) => Value::Module(module),
             // A star import does not hide Python's builtins: `from torch.distributed import *`.
             Some(Symbol::External(dotted)) if names::is_builtin(name) && dotted.starts_with("torch.") => {
                 Value::External(format!("builtins.{name}"))
             }
             Some(Symbol::External(dotted)) => {
-                if at_top == Some(&Value::Capability) {
-                    Value::Capability
-                } else {
-                    Value::External(dotted)
-                }
+                let is_capability = is_assigned() && self.at_top(file, name) == Some(Value::Capability);
+                if is_capability { Value::Capability } else { Value::External(dotted) }
             }
-            Some(Symbol::Constant(owner, _)) if owner != file => {
-                let body = self.program.sources.symbols.files[owner].body;
-                self.program.functions[body].locals.get(name).cloned().unwrap_or(Value::Unknown)
+            Some(Symbol::Constant(owner, _)) => self.at_top(owner, name).unwrap_or(Value::Unknown),
+            None if names::is_builtin(name) => {
+                self.at_top(file, name).unwrap_or_else(|| Value::External(format!("builtins.{name}")))
             }
-            Some(Symbol::Constant(..)) | None => match at_top {
-                Some(value) => value.clone(),
-                None if names::is_builtin(name) => Value::External(format!("builtins.{name}")),
-                None => Value::Unknown,
-            },
+            None => self.at_top(file, name).unwrap_or(Value::Unknown),
         }
+    }
+
+    /// The value of a name at the end of a file.
+    fn at_top(&self, file: usize, name: &str) -> Option<Value> {
+        let body = self.program.sources.symbols.files[file].body;
+        self.depends_on(Fact::local(body, name));
+        self.program.functions[body].locals.get(name).cloned().map(Value::reading)
     }
 
     pub(super) fn attribute_value(&mut self, attribute: &'a ExprAttribute) -> Value {
@@ -158,18 +156,22 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Records a property read, which runs the property.
     fn property(&mut self, function: usize) -> Value {
-        self.program.functions[function].is_called = true;
-        if self.is_recording {
+        self.outcome.called.insert(function);
+        if self.is_recording && self.keeps_notes {
             self.program.notes.property_reads.push((self.context, function));
         }
-        self.program.functions[function].returns.clone().unwrap_or(Value::Unknown)
+        self.depends_on(Fact::Returned(function));
+        self.program.functions[function].returns.clone().unwrap_or(Value::Unknown).reading()
     }
 
     /// An attribute or method of one of the given classes, including its bases.
     pub(super) fn member(&self, class: usize, name: &str) -> Option<Value> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
             let method = self.program.sources.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
-            method.or_else(|| self.program.sources.classes[class].attributes.get(name).cloned())
+            method.or_else(|| {
+                self.depends_on(Fact::attribute(class, name));
+                self.program.sources.classes[class].attributes.get(name).cloned()
+            })
         })
     }
 }
@@ -185,8 +187,7 @@ impl Interpreter<'_, '_> {
             ([], Some(class), None) => Value::Class(*class),
             ([only], None, None) => Value::Function(*only),
             ([], ..) => Value::Unknown,
-            _ if functions.len() <= crate::value::MOST_FUNCTIONS => Value::Functions(functions),
-            _ => Value::Unknown,
+            _ => Value::any_of(&functions.into_iter().map(Value::Function).collect::<Vec<_>>()).reading(),
         }
     }
 
@@ -221,6 +222,6 @@ fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
         | "x" | "y" | "edge_index" | "edge_attr" | "batch" | "labels" | "input_ids" | "attention_mask" => {
             Value::Tensor(tensor)
         }
-        _ => Value::Tensor(Tensor { guessed: true, ..tensor }),
+        _ => Value::Tensor(Tensor { evidence: Evidence::Assumed, ..tensor }),
     }
 }

@@ -5,9 +5,9 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
-use super::homes::home_named;
 use super::operations::{self, is_boolean_operation};
-use crate::value::{Home, Origin, Role, Tensor, Value};
+use super::placement::placement_named;
+use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn method_call(
@@ -55,14 +55,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Records each device value formatted into the text.
     fn note_format(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) {
-        let Some(statement) = self.statement.filter(|_| self.is_recording) else { return };
         let positional = node.arguments.args.iter().zip(&arguments.positional);
         let keywords = node.arguments.keywords.iter().zip(&arguments.keywords);
         let all = positional.chain(keywords.map(|(keyword, (_, value))| (&keyword.value, value)));
         for (expression, _) in all.filter(|(_, value)| value.surely_holds_device()) {
-            let context = self.context;
-            let shown = crate::program::Shown { expression, statement, context, value: Value::DEVICE };
-            self.program.notes.shown.push(shown);
+            self.note_shown(expression, Value::DEVICE);
         }
     }
 
@@ -75,7 +72,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return;
         }
         let known = match receiver {
-            Value::Tensor(tensor) if tensor.guessed => Value::Tensor(Tensor { guessed: false, ..tensor.clone() }),
+            Value::Tensor(tensor) if tensor.is_assumed() => {
+                Value::Tensor(Tensor { evidence: Evidence::Seen, ..tensor.clone() })
+            }
             Value::Unknown if self.names.contains_key(loss.id.as_str()) => Value::DEVICE,
             _ => return,
         };
@@ -85,35 +84,35 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
         // A value that is moved to a device, or has methods that only tensors have, is a tensor.
         let is_known = operations::is_tensor_method(name) || matches!(name, "to" | "cuda");
-        let tensor = Tensor { guessed: tensor.guessed && !is_known, ..tensor };
+        let tensor = Tensor { evidence: if is_known { Evidence::Seen } else { tensor.evidence }, ..tensor };
         match name {
             "item" => Value::NUMBER,
             "tolist" => Value::list(Value::NUMBER),
             "numpy" => Value::Numpy,
-            "cpu" => Value::Tensor(Tensor { home: Home::Host, ..tensor }),
-            "cuda" => Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) }),
+            "cpu" => Value::Tensor(Tensor { placement: Placement::Host, ..tensor }),
+            "cuda" => Value::Tensor(tensor.moved_to(Placement::Device)),
             "to" => match self.moves_to(node, arguments) {
-                Some(Home::Device) => Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) }),
-                Some(home) => Value::Tensor(Tensor { home, ..tensor }),
+                Some(Placement::Device) => Value::Tensor(tensor.moved_to(Placement::Device)),
+                Some(placement) => Value::Tensor(Tensor { placement, ..tensor }),
                 // `torch.zeros(n, 1).to(x)`: moves to wherever `x` is.
                 None if is_made_here(&tensor) && follows_another(node, arguments) => {
-                    Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) })
+                    Value::Tensor(tensor.moved_to(Placement::Device))
                 }
                 None => Value::Tensor(Tensor { boolean: false, ..tensor }),
             },
-            "type_as" => match arguments.first().tensor().map_or(tensor.home, |other| other.home) {
-                Home::Device => Value::Tensor(Tensor { home: Home::Device, ..moved(tensor) }),
-                home => Value::Tensor(Tensor { home, ..tensor }),
+            "type_as" => match arguments.first().tensor().map_or(tensor.placement, |other| other.placement) {
+                Placement::Device => Value::Tensor(tensor.moved_to(Placement::Device)),
+                placement => Value::Tensor(Tensor { placement, ..tensor }),
             },
             // `.type(torch.cuda.FloatTensor)`
             "type" if matches!(arguments.first(), Value::External(name) if name.contains(".cuda.")) => {
-                Value::Tensor(Tensor { home: Home::Device, boolean: false, ..moved(tensor) })
+                Value::Tensor(Tensor { boolean: false, ..tensor.moved_to(Placement::Device) })
             }
             // `.type(torch.FloatTensor)`: a host type.
             "type" if matches!(arguments.first(), Value::External(name) if is_host_type(&name)) => {
-                Value::Tensor(Tensor { home: Home::Host, boolean: false, ..tensor })
+                Value::Tensor(Tensor { placement: Placement::Host, boolean: false, ..tensor })
             }
-            "pin_memory" => Value::Tensor(Tensor { home: Home::Pinned, origin: Origin::Data, ..tensor }),
+            "pin_memory" => Value::Tensor(Tensor { placement: Placement::Pinned, origin: Origin::Data, ..tensor }),
             "detach" | "detach_" => Value::Tensor(Tensor { graph: false, ..tensor }),
             "size" | "stride" => {
                 if arguments.positional.is_empty() && name == "size" {
@@ -128,7 +127,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // Without an argument it returns the type's name, which tells where the tensor is: `.type(x.type())` moves
             // there.
             "type"
-                if arguments.positional.is_empty() && arguments.keywords.is_empty() && tensor.home == Home::Device =>
+                if arguments.positional.is_empty()
+                    && arguments.keywords.is_empty()
+                    && tensor.placement == Placement::Device =>
             {
                 Value::External("torch.cuda.FloatTensor".to_string())
             }
@@ -163,16 +164,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let constant = arguments.all().all(Value::is_sized);
                 let device = arguments.all().any(Value::is_on_device);
                 let graph = tensor.graph || arguments.all().any(Value::carries_graph);
-                let home = if device { Home::Device } else { tensor.home };
+                let placement = if device { Placement::Device } else { tensor.placement };
                 let origin = if constant { tensor.origin } else { Origin::Data };
                 let role = if tensor.role == Role::Parameter { Role::Plain } else { tensor.role };
-                self.tensor(Tensor { home, graph, origin, role, ..tensor })
+                self.tensor(Tensor { placement, graph, origin, role, ..tensor })
             }
             "new_zeros" | "new_ones" | "new_full" | "new_tensor" | "new_empty" => {
                 let constant = arguments.positional.iter().all(Value::is_sized)
                     && matches!(name, "new_full" | "new_ones" | "new_zeros");
                 let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
-                Value::Tensor(Tensor { home: tensor.home, origin, ..Tensor::ON_DEVICE })
+                Value::Tensor(Tensor { placement: tensor.placement, origin, ..Tensor::ON_DEVICE })
             }
             // Shape changes keep the tensor's role.
             "view" | "reshape" | "unsqueeze" | "squeeze" | "expand" | "contiguous" | "clone" | "repeat" | "flatten"
@@ -202,9 +203,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 // An in-place operation on a mask gives a mask.
                 let keeps = operations::keeps_masks(name) || name.ends_with('_');
                 let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
-                let device = tensor.home == Home::Device || arguments.all().any(Value::is_on_device);
+                let device = tensor.placement == Placement::Device || arguments.all().any(Value::is_on_device);
                 // The result is new, and not pinned.
-                let home = if device { Home::Device } else { Home::Host };
+                let placement = if device { Placement::Device } else { Placement::Host };
                 // Filled in place with random numbers, the tensor keeps the origin of its storage.
                 let is_drawn = matches!(name, "normal_" | "uniform_" | "random_" | "bernoulli_" | "exponential_");
                 let constant = arguments.all().all(Value::is_sized) || is_drawn;
@@ -214,18 +215,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     origin => origin,
                 };
                 let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;
-                let guessed =
-                    tensor.guessed && !operations::is_tensor_method(name) || !operations::may_be_tensor_method(name);
-                self.tensor(Tensor { home, graph, boolean, origin, role: Role::Plain, guessed })
+                let evidence = match operations::may_be_tensor_method(name) {
+                    true => tensor.evidence,
+                    false => Evidence::Assumed,
+                };
+                self.tensor(Tensor { placement, graph, boolean, origin, role: Role::Plain, evidence })
             }
         }
     }
 
     /// Where `.to(…)` moves the tensor; `None` where it only changes the type.
-    pub(super) fn moves_to(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Home> {
+    pub(super) fn moves_to(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
         let argument = node.arguments.find_argument_value("device", 0)?;
         let value = arguments.keyword("device").or_else(|| arguments.positional.first());
-        home_named(argument, value)
+        placement_named(argument, value)
     }
 
     fn container_method(
@@ -235,22 +238,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         name: &str,
         arguments: &Arguments<'a>,
     ) -> Value {
-        let owner = match &*node.func {
-            Expr::Attribute(attribute) => match &*attribute.value {
-                Expr::Name(owner) => Some(owner.id.as_str()),
-                _ => None,
-            },
-            _ => None,
-        };
         match (receiver, name) {
-            (Value::List(element), "append" | "add" | "insert" | "appendleft") => {
+            (Value::List(_), "append" | "add" | "insert" | "appendleft") => {
                 let added = arguments.positional.last().cloned().unwrap_or(Value::Unknown);
-                self.hold(node, owner, Value::list(element.join(&added)));
+                self.hold(node, receiver, Value::list(added));
                 Value::Nothing
             }
-            (Value::List(element), "extend") => {
+            (Value::List(_), "extend") => {
                 let added = self.element_of(&arguments.first());
-                self.hold(node, owner, Value::list(element.join(&added)));
+                self.hold(node, receiver, Value::list(added));
                 Value::Nothing
             }
             (Value::List(element), "parameters") if matches!(**element, Value::Model(_)) => {
@@ -274,13 +270,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     Value::Unknown if arguments.keywords.is_empty() => element = element.join(&Value::Unknown),
                     _ => {}
                 }
-                if let Some(owner) = owner {
+                if let Some(owner) = owner_of(node) {
                     self.names.insert(owner, Value::dict(entries, element));
                 }
                 Value::Nothing
             }
             (Value::Dict { entries, element }, _) => {
-                let all = entries.iter().fold((**element).clone(), |all, (_, value)| all.join(value));
+                let all = Value::any_of(entries.iter().map(|(_, value)| value).chain([&**element])).reading();
                 match name {
                     "items" => Value::list(Value::tuple(vec![Value::Text(None), all])),
                     "values" => Value::list(all),
@@ -300,23 +296,24 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Records a container's current contents, by its name or as an attribute of one of the given classes.
-    fn hold(&mut self, node: &'a ExprCall, owner: Option<&'a str>, container: Value) {
-        if let Some(owner) = owner {
-            self.names.insert(owner, container);
+    /// Adds to a container's contents, by its name or as an attribute of one of the given classes.
+    fn hold(&mut self, node: &'a ExprCall, container: &Value, added: Value) {
+        if let Some(owner) = owner_of(node) {
+            let held = self.names.get(owner).unwrap_or(container).join(&added);
+            self.names.insert(owner, held);
             return;
         }
         let Expr::Attribute(method) = &*node.func else { return };
         let Expr::Attribute(attribute) = &*method.value else { return };
-        self.hold_as(attribute, container);
+        self.hold_as(attribute, added);
     }
 
     /// Like [`Self::hold`], for an attribute.
-    pub(super) fn hold_as(&mut self, attribute: &'a ruff_python_ast::ExprAttribute, container: Value) {
+    pub(super) fn hold_as(&mut self, attribute: &'a ruff_python_ast::ExprAttribute, added: Value) {
         if let Value::Instance(class) | Value::Model(Some(class)) =
             self.quietly(|quiet| quiet.evaluate(&attribute.value))
         {
-            self.program.sources.classes[class].attributes.insert(attribute.attr.as_str(), container);
+            self.outcome.store(class, attribute.attr.as_str(), added);
         }
     }
 
@@ -333,7 +330,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if let (Some(class), Some(Value::Text(Some(attribute)))) = (class, arguments.positional.first()) {
                     let key = self.attribute_key(class, attribute);
                     if let Some(key) = key {
-                        self.program.sources.classes[class].attributes.insert(key, Value::DEVICE);
+                        self.outcome.store(class, key, Value::DEVICE);
                     }
                 }
                 Value::Nothing
@@ -378,7 +375,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             "cpu" => Value::HOST,
             "cuda" => Value::DEVICE,
             "to" => match self.moves_to(node, arguments) {
-                Some(Home::Device) => Value::DEVICE,
+                Some(Placement::Device) => Value::DEVICE,
                 Some(_) => Value::HOST,
                 None => Value::Unknown,
             },
@@ -400,9 +397,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
+/// The name that a method is called on.
+fn owner_of(node: &ExprCall) -> Option<&str> {
+    let Expr::Attribute(method) = &*node.func else { return None };
+    match &*method.value {
+        Expr::Name(owner) => Some(owner.id.as_str()),
+        _ => None,
+    }
+}
+
 /// Whether a factory made the tensor on the host.
 fn is_made_here(tensor: &Tensor) -> bool {
-    tensor.home == Home::Host && matches!(tensor.origin, Origin::Constant(_) | Origin::Factory(_))
+    tensor.placement == Placement::Host && matches!(tensor.origin, Origin::Constant(_) | Origin::Factory(_))
 }
 
 /// Whether the only argument is an unknown name that does not denote a type.
@@ -412,14 +418,6 @@ fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
         ([Expr::Name(other)], [Value::Unknown]) => node.arguments.keywords.is_empty() && is_other(other.id.as_str()),
         _ => false,
     }
-}
-
-fn moved(tensor: Tensor) -> Tensor {
-    let origin = match tensor.origin {
-        Origin::Constant(range) => Origin::Constant(range),
-        _ => Origin::Data,
-    };
-    Tensor { origin, ..tensor }
 }
 
 /// `build_loss(options).to(device)`: functions with such names make modules.

@@ -44,7 +44,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let mut around = None;
         match statement {
             Stmt::Assign(assign) => {
-                let value = self.evaluate(&assign.value);
+                let value = self.may_be(&assign.value);
                 if let ([Expr::Name(elapsed)], Expr::BinOp(difference), Value::Clock) =
                     (assign.targets.as_slice(), &*assign.value, &value)
                     && let Expr::Name(start) = &*difference.right
@@ -79,7 +79,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Stmt::AugAssign(assign) => {
                 let before = self.evaluate(&assign.target);
                 let value = self.evaluate(&assign.value);
-                if self.is_recording {
+                if self.noted().is_some() {
                     self.program.notes.accumulations.push(Accumulation {
                         target: &assign.target,
                         expression: &assign.value,
@@ -95,14 +95,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 self.evaluate(&inner.value);
             }
             Stmt::Return(inner) => {
-                let value = inner.value.as_ref().map_or(Value::Nothing, |value| self.evaluate(value));
-                self.returns = Some(match self.returns.take() {
-                    Some(before) => {
-                        self.note_either(&before, &value);
-                        before.join(&value)
-                    }
-                    None => value,
-                });
+                let value = inner.value.as_ref().map_or(Value::Nothing, |value| self.may_be(value));
+                self.give(value);
             }
             Stmt::If(branch) => around = self.run_if(branch),
             Stmt::For(repeat) => self.run_for(statement, repeat),
@@ -164,6 +158,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         around
     }
 
+    /// Adds to what the function returns.
+    pub(super) fn give(&mut self, value: Value) {
+        let all = match self.outcome.returns.take() {
+            Some(before) => before.join(&value),
+            None => value,
+        };
+        self.note_either(&all);
+        self.outcome.returns = Some(all);
+    }
+
     fn inner_function(&self, definition: &ruff_python_ast::StmtFunctionDef) -> Option<usize> {
         let functions = &self.program.sources.symbols.functions;
         // Functions are numbered in text order: an inner one comes after the one that contains it.
@@ -180,7 +184,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let leaves = ends_turn(&branch.body);
         // `if isinstance(x, Tensor):`, even if other callers pass an array.
         if let Some(name) = asked_for_tensor(&branch.test)
-            && self.names.get(name) == Some(&Value::Numpy)
+            && self.named(name) == Some(Value::Numpy)
         {
             self.names.insert(name, Value::Unknown);
         }
@@ -256,7 +260,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let loaders = self.loaders_in(&repeat.iter);
         self.run_loop(statement, kind, &repeat.body, Some(&repeat.target), Some(&repeat.iter), element.clone());
-        if self.is_recording
+        if self.noted().is_some()
             && let Some(last) =
                 self.program.notes.loops.iter_mut().rev().find(|known| std::ptr::eq(known.statement, statement))
         {
@@ -285,7 +289,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 self.assign(target, element.clone());
             }
             self.within(Frame::Loop(kind), statement.range(), |inside| {
-                if inside.is_recording {
+                if inside.noted().is_some() {
                     let context = inside.context;
                     let value = Value::Unknown;
                     let loaders = Vec::new();
@@ -336,7 +340,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if !(first..notes.contexts.len()).any(is_loop) {
             return false;
         }
-        if !self.is_recording {
+        if self.noted().is_none() {
             return true;
         }
         let over_data = notes.loops.iter().rev().take_while(|around| around.context >= first).any(|around| {
@@ -413,9 +417,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Attribute(attribute) => {
                 let owner = self.evaluate(&attribute.value);
                 if let Value::Instance(class) | Value::Model(Some(class)) = owner {
-                    let attributes = &mut self.program.sources.classes[class].attributes;
-                    let known = attributes.entry(attribute.attr.as_str()).or_insert(Value::Unknown);
-                    *known = known.join(&value);
+                    self.outcome.store(class, attribute.attr.as_str(), value);
                 }
             }
             Expr::Subscript(subscript) => {
@@ -435,7 +437,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn unpack(&mut self, targets: &'a [Expr], value: Value) {
-        match value {
+        let is_pairwise = |value: &Value| matches!(value, Value::Tuple(elements) if elements.len() == targets.len());
+        match if is_pairwise(&value) { value } else { value.reading() } {
             Value::Tuple(elements) if elements.len() == targets.len() => {
                 for (target, element) in targets.iter().zip(elements) {
                     self.assign(target, element);

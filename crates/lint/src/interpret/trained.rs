@@ -3,6 +3,7 @@
 use ruff_python_ast::{Expr, ExprCall, Operator};
 
 use super::Interpreter;
+use super::fixpoint::Fact;
 use crate::value::Value;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -20,8 +21,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match expression {
             Expr::Name(name) => {
                 let name = name.id.as_str();
-                self.program.functions[self.function].trained.insert(name);
-                if self.names.get(name) == Some(&Value::Unknown) {
+                self.outcome.trained.insert(name);
+                if self.named(name) == Some(Value::Unknown) {
                     self.names.insert(name, Value::DEVICE_WITH_GRAPH);
                 }
             }
@@ -29,10 +30,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if let Value::Instance(class) | Value::Model(Some(class)) =
                     self.quietly(|quiet| quiet.evaluate(&attribute.value))
                 {
-                    let attributes = &mut self.program.sources.classes[class].attributes;
-                    let known = attributes.entry(attribute.attr.as_str()).or_insert(Value::Unknown);
-                    if *known == Value::Unknown {
-                        *known = Value::DEVICE_WITH_GRAPH;
+                    let name = attribute.attr.as_str();
+                    self.depends_on(Fact::attribute(class, name));
+                    let known = self.program.sources.classes[class].attributes.get(name);
+                    // Its own mark does not take it back.
+                    if known.is_none_or(|known| [Value::Unknown, Value::DEVICE_WITH_GRAPH].contains(known)) {
+                        self.outcome.store(class, name, Value::DEVICE_WITH_GRAPH);
                     }
                 }
             }
@@ -57,15 +60,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The value bound to a name; where it is unknown, a guess from the name.
     pub(super) fn bound_to(&self, name: &str, value: Value) -> Value {
-        match value {
+        // Most values are what they are, whatever their name.
+        if !matches!(value, Value::Tensor(_) | Value::Unknown | Value::OneOf(_) | Value::Argument { .. }) {
+            return value;
+        }
+        match value.clone().reading() {
             // `model, state, step = load(…)`: a step counter is a number, whatever it was packed with.
             Value::Tensor(_) if is_counter(name) => Value::NUMBER,
             Value::Unknown if self.program.functions[self.function].trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             Value::Unknown => match super::names::by_name(name) {
-                Value::Number { .. } => Value::Unknown,
+                Value::Number { .. } | Value::Unknown => value,
                 guess => guess,
             },
-            value => value,
+            _ => value,
         }
     }
 }

@@ -3,9 +3,9 @@
 use crate::context::{Frame, Guard, LoopKind};
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::rule::{Check, SourceRule};
 use crate::topics::Topic;
-use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP503",
@@ -21,7 +21,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for index in &program.heat.training_calls {
+    for index in &program.frequency.training_calls {
         let step = &program.notes.calls[*index];
         let file = program.file_of(step.context);
         let has = |topic| program.groups.mentions(file, topic);
@@ -47,7 +47,7 @@ fn check(check: &mut Check) {
             let message =
                 "gradients are all-reduced at every backward pass, although the optimizer steps only after several";
             let advice = "run all but the last backward pass of an accumulation under `model.no_sync()`";
-            let notice = worth::in_step(program, backward.context);
+            let notice = notice::in_step(program, backward.context);
             check.report_as(notice, backward.context, backward.node, message, Fix::shown(advice));
         }
     }

@@ -6,7 +6,7 @@ use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::Program;
 use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Home, Value};
+use crate::value::{Placement, Value};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP303",
@@ -23,7 +23,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
-        let from_pinned = matches!(&call.receiver, Value::Tensor(tensor) if tensor.home == Home::Pinned);
+        let from_pinned = matches!(&call.receiver, Value::Tensor(tensor) if tensor.placement == Placement::Pinned);
         let has_flag = call.node.arguments.find_keyword("non_blocking").is_some() || call.node.arguments.args.len() > 1;
         let has_rest = call.keywords.iter().any(|(name, _)| name.is_none());
         // An evaluation runs only now and then.

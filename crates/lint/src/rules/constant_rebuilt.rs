@@ -7,11 +7,11 @@ use ruff_text_size::{Ranged, TextRange};
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
+use crate::notice;
 use crate::program::{Call, Callee, Program};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::uses::{is_changed_in_place, uses_of};
-use crate::value::{Home, Origin, Value};
-use crate::worth;
+use crate::value::{Origin, Placement, Value};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP201",
@@ -55,7 +55,7 @@ fn check(check: &mut Check) {
         let text = super::short(program.text(call.context, call.node));
         let message = format!("the same tensor is rebuilt at every step: `{text}` depends only on sizes");
         let notice = match notice(call) {
-            Notice::Default => worth::in_sight(program, call.context),
+            Notice::Default => notice::in_sight(program, call.context),
             Notice::Pedantic => Notice::Pedantic,
         };
         check.report_as(notice, call.context, call.node, message, fix(program, call));
@@ -106,7 +106,7 @@ fn is_filled(program: &Program, call: &Call) -> bool {
         _ => false,
     };
     let is_constant = matches!(&call.result, Value::Tensor(tensor)
-        if (tensor.home == Home::Device || is_fill && is_index(program, call))
+        if (tensor.placement == Placement::Device || is_fill && is_index(program, call))
             && matches!(tensor.origin, Origin::Constant(range) if range == call.node.range()));
     is_fill && is_constant && is_only_read(program, call) && !is_overwritten(program, call)
 }

@@ -6,10 +6,10 @@ use ruff_text_size::Ranged;
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
+use crate::notice;
 use crate::program::{Call, Program};
 use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Home, Origin, Value};
-use crate::worth;
+use crate::value::{Origin, Placement, Value};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP202",
@@ -31,7 +31,8 @@ fn check(check: &mut Check) {
             false => super::handed_over(program, call),
         };
         let Some(Value::Tensor(tensor)) = moved else { continue };
-        let (Home::Host, Origin::Constant(made) | Origin::Factory(made)) = (tensor.home, tensor.origin) else {
+        let (Placement::Host, Origin::Constant(made) | Origin::Factory(made)) = (tensor.placement, tensor.origin)
+        else {
             continue;
         };
         // TP201 reports constants that are rebuilt at every step.
@@ -45,7 +46,7 @@ fn check(check: &mut Check) {
         let message = format!("created on the host and copied to the device at every step: `{text}`");
         // If the training loop is visible, each such line is known to block on its own.
         let notice = match maker.is_some() && !is_filled_on_the_host(program, call) {
-            true => worth::in_sight(program, call.context),
+            true => notice::in_sight(program, call.context),
             false => Notice::Pedantic,
         };
         check.report_as(notice, at.context, at.node, message, fix(program, call));

@@ -6,10 +6,10 @@ use ruff_text_size::{Ranged, TextRange};
 use crate::api;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::program::{Call, Callee, FunctionKind, Program, Subscript};
 use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Home, Value};
-use crate::worth;
+use crate::value::{Placement, Value};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP106",
@@ -33,7 +33,7 @@ fn check(check: &mut Check) {
                 call.name
             );
             let notice = match call.name {
-                "masked_select" => worth::in_step(program, call.context),
+                "masked_select" => notice::in_step(program, call.context),
                 _ => Notice::Pedantic,
             };
             check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
@@ -43,7 +43,9 @@ fn check(check: &mut Check) {
         let is_mask = match &subscript.index {
             // A mask on the host is counted there and the selected indices are copied over, so the host waits as well.
             // A guess is confirmed by its use: only tensors are indexed by a comparison.
-            Value::Tensor(index) => index.boolean || index.home == Home::Device && is_named_mask(&subscript.node.slice),
+            Value::Tensor(index) => {
+                index.boolean || index.placement == Placement::Device && is_named_mask(&subscript.node.slice)
+            }
             // `out[kept != wanted]` with otherwise unknown values.
             Value::Bool(None) => is_compared(&subscript.node.slice) && subscript.base.is_surely_on_device(),
             Value::Tuple(parts) => {
@@ -72,7 +74,7 @@ fn check(check: &mut Check) {
                 matches!(subscript.statement, Stmt::AugAssign(sum) if sum.target.range() == subscript.node.range());
             let notice = match is_update {
                 true => Notice::Default,
-                false if is_reduced(program, subscript) => worth::in_sight(program, subscript.context),
+                false if is_reduced(program, subscript) => notice::in_sight(program, subscript.context),
                 false => Notice::Pedantic,
             };
             let message = format!(

@@ -5,8 +5,8 @@ use ruff_python_ast::Stmt;
 use crate::edits::remove_statement;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::rule::{Check, SourceRule};
-use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP204",
@@ -39,7 +39,7 @@ fn check(check: &mut Check) {
             _ => Vec::new(),
         };
         let advice = "remove it from the step; keep fewer tensors alive instead";
-        let notice = worth::in_step(program, call.context);
+        let notice = notice::in_step(program, call.context);
         check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
     }
 }

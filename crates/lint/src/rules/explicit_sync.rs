@@ -2,9 +2,9 @@
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::program::{Call, Callee};
 use crate::rule::{Check, SourceRule};
-use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP105",
@@ -33,7 +33,7 @@ fn check(check: &mut Check) {
         // Only its author knows whether a clock, another stream or the host relies on it.
         let advice = "remove it from the step; time with CUDA events, or synchronise once around many steps";
         let message = "`synchronize()` at every step: the host waits until the device has finished all queued work";
-        let notice = worth::in_step(program, call.context);
+        let notice = notice::in_step(program, call.context);
         check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
     }
 }

@@ -3,9 +3,9 @@
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::rule::{Check, SourceRule};
 use crate::value::Value;
-use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP108",
@@ -45,7 +45,7 @@ fn check(check: &mut Check) {
             false => Vec::new(),
         };
         check.report_as(
-            worth::of_logged_value(program, call.context),
+            notice::of_logged_value(program, call.context),
             call.context,
             call.node,
             message,

@@ -10,7 +10,7 @@ use crate::edits::blocks_of;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
 use crate::program::Program;
-use crate::purpose::counts;
+use crate::readback_use::counts;
 use crate::rule::{Check, SourceRule};
 use crate::value::Value;
 

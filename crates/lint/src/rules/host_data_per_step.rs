@@ -6,9 +6,9 @@ use ruff_text_size::Ranged;
 use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Home, Origin, Tensor, Value};
-use crate::worth;
+use crate::value::{Origin, Placement, Tensor, Value};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP203",
@@ -35,14 +35,14 @@ fn check(check: &mut Check) {
         let makes = matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
             && call.keyword("device").is_some()
             && call.result.is_on_device()
-            && call.arguments.first().is_none_or(|value| value.tensor().is_none_or(|tensor| tensor.guessed));
+            && call.arguments.first().is_none_or(|value| value.tensor().is_none_or(|tensor| tensor.is_assumed()));
         // `torch.cuda.FloatTensor(rows)`
         let is_typed = matches!(&call.result, Value::Tensor(tensor)
-            if tensor.home == Home::Device && tensor.origin == Origin::HostData(call.node.range()));
+            if tensor.placement == Placement::Device && tensor.origin == Origin::HostData(call.node.range()));
         let is_array = |value: &Value| matches!(value, Value::Numpy);
         let is_host_data = |value: &Value| {
             is_array(value)
-                || matches!(value, Value::Tensor(tensor) if tensor.home == Home::Host && matches!(tensor.origin, Origin::HostData(_)))
+                || matches!(value, Value::Tensor(tensor) if tensor.placement == Placement::Host && matches!(tensor.origin, Origin::HostData(_)))
         };
         // `to_tensor(array)` by a helper, `x.new_tensor(array)`
         let is_handed = super::handed_over(program, call).is_some_and(is_host_data);
@@ -58,7 +58,7 @@ fn check(check: &mut Check) {
         let is_kept = super::moves_to_device(call)
             && call.receiver_expression().is_some_and(is_own)
             && matches!(&call.receiver, Value::Tensor(tensor)
-                if tensor.home == Home::Host && !tensor.guessed && tensor.origin == Origin::Data);
+                if tensor.placement == Placement::Host && !tensor.is_assumed() && tensor.origin == Origin::Data);
         let is_new = is_new || is_kept;
         if !moves && !makes && !is_typed && !is_handed && !is_new {
             continue;
@@ -86,7 +86,7 @@ fn check(check: &mut Check) {
         let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
         let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());
         let notice =
-            if is_worth && !is_handed && !is_new { worth::in_sight(program, call.context) } else { Notice::Pedantic };
+            if is_worth && !is_handed && !is_new { notice::in_sight(program, call.context) } else { Notice::Pedantic };
         check.report_as(notice, at.context, at.node, message, Fix::unsafe_(advice, edits));
     }
 }
@@ -96,7 +96,7 @@ fn check_stored(check: &mut Check) {
     let program = check.program;
     for subscript in program.notes.subscripts.iter().filter(|subscript| program.is_hot(subscript.context)) {
         let Some(Value::Tensor(stored)) = &subscript.stored else { continue };
-        let is_data = stored.home == Home::Host && matches!(stored.origin, Origin::HostData(_));
+        let is_data = stored.placement == Placement::Host && matches!(stored.origin, Origin::HostData(_));
         if is_data && subscript.base.is_surely_on_device() {
             let text = super::short(program.text(subscript.context, subscript.node));
             let message = format!("host data is stored into `{text}` on the device at every step, and the copy blocks");

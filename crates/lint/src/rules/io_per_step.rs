@@ -5,10 +5,10 @@ use ruff_python_ast::Stmt;
 use crate::edits::guard_by_cadence;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::program::{Call, Callee};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::value::Value;
-use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP603",
@@ -34,7 +34,7 @@ fn check(check: &mut Check) {
         let notice = if is_log || appends || call.name == "flush" {
             Notice::Pedantic
         } else {
-            worth::in_step(program, call.context)
+            notice::in_step(program, call.context)
         };
         let message = format!("`{}` {what} at every step, and the device waits", call.name);
         // A flush comes again; a file that is written less often may be missing at the end.

@@ -7,12 +7,12 @@ use ruff_text_size::{Ranged, TextRange};
 use crate::context::ContextId;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
+use crate::notice;
 use crate::program::{Call, Program};
 use crate::reads::{Read, read_in_tool, read_of};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::uses::{Use, is_changed_in_place, uses_of};
 use crate::value::Value;
-use crate::worth;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP101",
@@ -41,7 +41,7 @@ fn check(check: &mut Check) {
         let is_guess = call.receiver == Value::Unknown && call.name == "item";
         let notice = match is_of_tool || is_guess && !program.is_in_sight(call.context) {
             true => Notice::Pedantic,
-            false => worth::of_read(program, call.context, call.statement, call.node.range()),
+            false => notice::of_read(program, call.context, call.statement, call.node.range()),
         };
         check.report_as(notice, call.context, call.node, message, fix(program, call));
         if is_guess {

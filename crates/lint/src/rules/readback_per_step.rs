@@ -2,10 +2,10 @@
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::reads::{Read, read_in_tool, read_of};
 use crate::rule::{Check, Notice, SourceRule};
 use crate::value::Value;
-use crate::worth;
 use ruff_text_size::Ranged;
 
 pub const RULE: SourceRule = SourceRule {
@@ -35,7 +35,7 @@ fn check(check: &mut Check) {
         // `.cpu()` of an unknown value may be a module's or a dictionary's.
         let notice = match is_of_tool || is_size || call.receiver == Value::Unknown {
             true => Notice::Pedantic,
-            false => worth::of_copy(program, call.context, call.statement, call.node.range()),
+            false => notice::of_copy(program, call.context, call.statement, call.node.range()),
         };
         check.report_as(notice, call.context, call.node, message, fix);
     }

@@ -4,10 +4,10 @@ use crate::context::ContextId;
 use crate::edits::guard_by_cadence;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::program::Program;
 use crate::reads::{only_shows, shows};
 use crate::rule::{Check, SourceRule};
-use crate::worth;
 use ruff_python_ast::Stmt;
 
 pub const RULE: SourceRule = SourceRule {
@@ -33,7 +33,7 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(shown.context, shown.expression));
         let message = format!("formatting `{text}` reads it from the device at every step, and the host waits");
-        let notice = worth::of_logged_value(program, shown.context);
+        let notice = notice::of_logged_value(program, shown.context);
         let fix = fix(program, shown.context, shown.statement);
         check.report_as(notice, shown.context, shown.expression, message, fix);
     }
@@ -42,7 +42,7 @@ fn check(check: &mut Check) {
             continue;
         }
         let message = format!("`{}` gets a device value and reads it at every step, and the host waits", call.name);
-        let notice = worth::of_logged_value(program, call.context);
+        let notice = notice::of_logged_value(program, call.context);
         check.report_as(notice, call.context, call.node, message, fix(program, call.context, call.statement));
     }
 }

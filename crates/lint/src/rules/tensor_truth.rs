@@ -2,10 +2,10 @@
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
+use crate::notice;
 use crate::reads::{Read, read_of};
 use crate::rule::{Check, SourceRule};
 use crate::truth::asks_device;
-use crate::worth;
 use ruff_text_size::Ranged;
 
 pub const RULE: SourceRule = SourceRule {
@@ -29,14 +29,14 @@ fn check(check: &mut Check) {
         }
         let text = super::short(program.text(test.context, test.expression));
         let message = format!("the truth value of `{text}` is read from the device at every step, and the host waits");
-        let notice = worth::of_test(program, test.context, test.statement, test.expression);
+        let notice = notice::of_test(program, test.context, test.statement, test.expression);
         check.report_as(notice, test.context, test.expression, message, Fix::shown(advice));
     }
     for call in program.hot_calls() {
         if read_of(program, call) == Some(Read::Truth) && !program.is_in_parameter_loop(call.context) {
             let text = super::short(program.text(call.context, call.node));
             let message = format!("`{text}` reads from the device at every step, and the host waits");
-            let notice = worth::of_read(program, call.context, call.statement, call.node.range());
+            let notice = notice::of_read(program, call.context, call.statement, call.node.range());
             check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
         }
     }

@@ -5,11 +5,12 @@
 //! call itself does not make its branch cold.
 
 use super::classes::{ClassKind, is_left_open};
-use super::context::{ContextId, Frame, Guard, Heat, LoopKind, Part};
+use super::context::{ContextId, Frame, Guard, LoopKind, Part, StepFrequency};
 use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionKind, Program};
 use super::symbols::FunctionId;
 use super::value::Value;
+use super::vocabulary::{self, Role};
 
 const MOST_CALLS_DEEP: u8 = 5;
 
@@ -37,14 +38,14 @@ pub fn measure(program: &mut Program) {
     let evaluated = evaluated_functions(program);
     let contexts: Vec<ContextId> = program.notes.contexts.iter().map(|(id, _)| id).collect();
     let function_of = |id: ContextId| program.notes.contexts.get(id).function;
-    program.heat = Heat {
+    program.frequency = StepFrequency {
         hot: contexts.iter().map(|id| is_hot(program, *id, entries[function_of(*id)].is_some())).collect(),
         steps: (0..entries.len()).filter(|function| is_step(program, *function, entries[*function])).collect(),
         evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
         training_calls,
         driven: Vec::new(),
     };
-    program.heat.driven = driven(program, &calls);
+    program.frequency.driven = driven(program, &calls);
 }
 
 /// `sample_noise`, `eval_metrics`: their names suggest sampling and measuring, but they are part of a step where a step
@@ -143,7 +144,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
             steps[function] = true;
         }
     }
-    for _ in 0..=MOST_CALLS_DEEP {
+    loop {
         let reach = |call: &Call| {
             let own = program.notes.contexts.get(call.context).function;
             // A caller that records no graph runs another's step for its result only.
@@ -242,7 +243,7 @@ fn is_left_over(program: &Program, function: FunctionId) -> bool {
 
 /// `training_step`, for any trainer.
 fn is_step_name(name: &str) -> bool {
-    matches!(name, "training_step" | "train_step" | "train_batch" | "train_on_batch")
+    vocabulary::is(Role::TrainingStep, name)
 }
 
 /// The halves of a step that a function runs, including its callees.
@@ -254,7 +255,7 @@ struct Passes {
 
 fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
     let mut passes = vec![Passes::default(); calls.len()];
-    for _ in 0..=MOST_CALLS_DEEP {
+    loop {
         let before = passes.clone();
         for (function, calls) in calls.iter().enumerate() {
             for call in calls.iter().map(|index| &program.notes.calls[*index]) {
@@ -274,10 +275,9 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
             }
         }
         if passes == before {
-            break;
+            return passes;
         }
     }
-    passes
 }
 
 /// `optimizer.zero_grad()`: code that clears the gradients goes on to a step, perhaps elsewhere.
@@ -444,14 +444,14 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
 fn driven(program: &Program, calls: &[Vec<usize>]) -> Vec<bool> {
     let mut found = vec![false; calls.len()];
     let mut is_step = vec![false; calls.len()];
-    program.heat.steps.iter().for_each(|function| is_step[*function] = true);
+    program.frequency.steps.iter().for_each(|function| is_step[*function] = true);
     let mut queue: Vec<FunctionId> = (0..calls.len()).collect();
     for _ in 0..=MOST_CALLS_DEEP {
         let mut next = Vec::new();
         for function in queue {
             let is_all = found[function] || is_step[function];
             for call in calls[function].iter().map(|index| &program.notes.calls[*index]) {
-                let runs = is_all && program.heat.is_hot(call.context) || is_hot(program, call.context, false);
+                let runs = is_all && program.frequency.is_hot(call.context) || is_hot(program, call.context, false);
                 for callee in callees(program, call).filter(|_| runs) {
                     if !std::mem::replace(&mut found[callee], true) {
                         next.push(callee);
@@ -474,7 +474,8 @@ fn holds_evaluation(program: &Program, id: ContextId) -> bool {
 fn evaluated_functions(program: &Program) -> Vec<bool> {
     let mut evaluated: Vec<bool> =
         program.functions.iter().map(|facts| facts.kind == FunctionKind::Evaluation).collect();
-    for _ in 0..MOST_CALLS_DEEP {
+    loop {
+        let before = evaluated.clone();
         let mut called = vec![(0u32, 0u32); evaluated.len()];
         for call in &program.notes.calls {
             let caller = program.notes.contexts.get(call.context).function;
@@ -488,6 +489,8 @@ fn evaluated_functions(program: &Program) -> Vec<bool> {
             let is_step = program.functions[function].kind == FunctionKind::Step;
             evaluated[function] |= all > 0 && all == from_evaluation && !is_step;
         }
+        if evaluated == before {
+            return evaluated;
+        }
     }
-    evaluated
 }

@@ -6,7 +6,7 @@ use ruff_text_size::{Ranged, TextRange};
 use super::context::{ContextId, Frame, LoopKind};
 use super::evidence::Place;
 use super::program::{Call, FunctionKind, Program};
-use super::purpose::{Purpose, purpose};
+use super::readback_use::{ReadbackUse, readback_use};
 use super::rule::Notice;
 use super::symbols::FunctionId;
 use super::truth::asks_device;
@@ -16,13 +16,15 @@ use super::truth::asks_device;
 /// hook: deeper down, its author usually needs the number there.
 pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
     let function = program.notes.contexts.get(context).function;
-    let purpose = purpose(program, function, statement, range);
+    let wanted = readback_use(program, function, statement, range);
     let is_step = || matches!(program.place(context), Place::Loop | Place::Hook);
-    let is_worth = match purpose {
-        Purpose::Finite | Purpose::Key => false,
-        Purpose::Log => !waits_anyway(program, context),
-        Purpose::Skip => true,
-        Purpose::Other | Purpose::Guard | Purpose::Needed => is_step() && is_repeated_within_step(program, context),
+    let is_worth = match wanted {
+        ReadbackUse::Finite | ReadbackUse::Key => false,
+        ReadbackUse::Log => !waits_anyway(program, context),
+        ReadbackUse::Skip => true,
+        ReadbackUse::Other | ReadbackUse::Guard | ReadbackUse::Needed => {
+            is_step() && is_repeated_within_step(program, context)
+        }
     };
     if is_worth && !is_never_called(program, context) { Notice::Default } else { Notice::Pedantic }
 }
@@ -32,11 +34,11 @@ pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: T
 /// statement, the host usually needs the answer.
 pub fn of_test(program: &Program, context: ContextId, statement: &Stmt, test: impl Ranged) -> Notice {
     let function = program.notes.contexts.get(context).function;
-    let purpose = purpose(program, function, statement, test.range());
+    let wanted = readback_use(program, function, statement, test.range());
     let is_choice = !matches!(statement, Stmt::If(_) | Stmt::While(_) | Stmt::Assert(_));
-    let is_worth = match purpose {
-        Purpose::Finite | Purpose::Key => false,
-        Purpose::Skip => true,
+    let is_worth = match wanted {
+        ReadbackUse::Finite | ReadbackUse::Key => false,
+        ReadbackUse::Skip => true,
         _ => is_choice,
     };
     let is_known = program.place(context) != Place::Elsewhere && !is_never_called(program, context);
@@ -66,7 +68,7 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
         is_beside(test.context)
             && !is_repeated_within_step(program, test.context)
             && asks_device(program, test)
-            && purpose(program, function, test.statement, test.expression.range()) == Purpose::Finite
+            && readback_use(program, function, test.statement, test.expression.range()) == ReadbackUse::Finite
     });
     let is_wait =
         |call: &Call| call.name == "synchronize" && call.external().is_some_and(|dotted| dotted.starts_with("torch."));
@@ -77,7 +79,7 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
 /// A whole tensor copied back: default where it is stored for later and a step is known to reach it.
 pub fn of_copy(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
     let function = program.notes.contexts.get(context).function;
-    let is_kept = purpose(program, function, statement, range) == Purpose::Log;
+    let is_kept = readback_use(program, function, statement, range) == ReadbackUse::Log;
     let is_reached = matches!(program.place(context), Place::Loop | Place::Hook | Place::Reached);
     if is_kept && is_reached { Notice::Default } else { Notice::Pedantic }
 }

@@ -4,31 +4,32 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Number, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-pub use super::asked::Purpose;
+pub use super::asked::ReadbackUse;
 use super::context::Frame;
 use super::program::{Call, Program};
 use super::reads::asks_for_type;
 use super::symbols::FunctionId;
 use super::uses::uses_of;
+use super::vocabulary::{self, Role};
 
 /// Names are followed this deep through assignments and returns.
 const MOST_NAMES_DEEP: usize = 3;
 const MOST_CALLERS: usize = 8;
 
 /// Why the value at `range`, a part of `statement`, is read.
-pub fn purpose(program: &Program, function: FunctionId, statement: &Stmt, range: TextRange) -> Purpose {
+pub fn readback_use(program: &Program, function: FunctionId, statement: &Stmt, range: TextRange) -> ReadbackUse {
     of_part(program, function, statement, range, MOST_NAMES_DEEP)
 }
 
-fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: TextRange, deep: usize) -> Purpose {
+fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: TextRange, deep: usize) -> ReadbackUse {
     match statement {
-        Stmt::Raise(_) => return Purpose::Guard,
+        Stmt::Raise(_) => return ReadbackUse::Guard,
         Stmt::Assert(assert) if assert.test.range().contains_range(range) => {
-            return if asks_for_numbers(&assert.test) { Purpose::Finite } else { Purpose::Guard };
+            return if asks_for_numbers(&assert.test) { ReadbackUse::Finite } else { ReadbackUse::Guard };
         }
         // Its type was tested before it was read.
         Stmt::If(branch) if branch.test.range().contains_range(range) && asks_for_type(&branch.test) => {
-            return Purpose::Finite;
+            return ReadbackUse::Finite;
         }
         Stmt::If(branch) if branch.test.range().contains_range(range) => return of_branch(&branch.test, &branch.body),
         Stmt::If(branch) => {
@@ -36,126 +37,75 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
                 let test = clause.test.as_ref().filter(|test| test.range().contains_range(range))?;
                 Some(of_branch(test, &clause.body))
             });
-            return clause.unwrap_or(Purpose::Other);
+            return clause.unwrap_or(ReadbackUse::Other);
         }
-        Stmt::While(_) | Stmt::For(_) => return Purpose::Needed,
+        Stmt::While(_) | Stmt::For(_) => return ReadbackUse::Needed,
         _ => {}
     }
     let around = around(statement, range);
     // From the inside out: the first expression with an answer decides.
     for (index, expression) in around.iter().enumerate().rev() {
         let inner = around.get(index + 1).map_or(range, |inner| inner.range());
-        if let Some(purpose) = of_surroundings(program, function, expression, inner) {
-            return purpose;
+        if let Some(found) = of_surroundings(program, function, expression, inner) {
+            return found;
         }
     }
     match statement {
         Stmt::Assign(assign) => match assign.targets.as_slice() {
             [target] => of_target(program, function, statement, target, deep),
-            _ => Purpose::Other,
+            _ => ReadbackUse::Other,
         },
         Stmt::AnnAssign(assign) => of_target(program, function, statement, &assign.target, deep),
         Stmt::AugAssign(assign) => of_target(program, function, statement, &assign.target, deep),
         Stmt::Return(_) => of_result(program, function, deep),
-        _ => Purpose::Other,
+        _ => ReadbackUse::Other,
     }
 }
 
-/// The purpose given by an expression around the read, or `None` to look further out.
-fn of_surroundings(program: &Program, function: FunctionId, expression: &Expr, inner: TextRange) -> Option<Purpose> {
+/// The use that an expression around the read gives it, or `None` to look further out.
+fn of_surroundings(
+    program: &Program,
+    function: FunctionId,
+    expression: &Expr,
+    inner: TextRange,
+) -> Option<ReadbackUse> {
     match expression {
         Expr::Subscript(subscript) if subscript.slice.range().contains_range(inner) => {
             let file = program.sources.symbols.functions[function].file;
             let mut noted = program.subscripts_in(file).filter(|noted| noted.node.range() == subscript.range());
             let is_place = subscript.slice.is_slice_expr() || subscript.slice.is_tuple_expr();
             let of_tensor = noted.any(|noted| noted.base.tensor().is_some());
-            Some(if is_place || of_tensor { Purpose::Needed } else { Purpose::Key })
+            Some(if is_place || of_tensor { ReadbackUse::Needed } else { ReadbackUse::Key })
         }
-        Expr::Slice(_) => Some(Purpose::Needed),
-        Expr::FString(_) | Expr::Dict(_) => Some(Purpose::Log),
+        Expr::Slice(_) => Some(ReadbackUse::Needed),
+        Expr::FString(_) | Expr::Dict(_) => Some(ReadbackUse::Log),
         Expr::If(choice) if choice.test.range().contains_range(inner) => {
             let leaves_out = choice.body.is_none_literal_expr() || choice.orelse.is_none_literal_expr();
-            Some(if leaves_out { Purpose::Needed } else { Purpose::Skip })
+            Some(if leaves_out { ReadbackUse::Needed } else { ReadbackUse::Skip })
         }
         Expr::Call(call) if call.arguments.range.contains_range(inner) => of_argument(call, inner),
         _ => None,
     }
 }
 
-fn of_argument(call: &ExprCall, inner: TextRange) -> Option<Purpose> {
-    const HANDS_ON: &[&str] = &[
-        "int",
-        "float",
-        "round",
-        "abs",
-        "min",
-        "max",
-        "sum",
-        "str",
-        "bool",
-        "exp",
-        "log",
-        "sqrt",
-        "log10",
-        "log2",
-        "append",
-        "list",
-        "tuple",
-        "isnan",
-        "isfinite",
-        "isinf",
-        "mean",
-        "zip",
-        "enumerate",
-    ];
-    const SIZES: &[&str] = &[
-        "range",
-        "arange",
-        "zeros",
-        "ones",
-        "empty",
-        "full",
-        "view",
-        "reshape",
-        "expand",
-        "split",
-        "narrow",
-        "repeat",
-        "randint",
-        "randperm",
-        "sample",
-        "choice",
-        "topk",
-        "linspace",
-        "pad",
-        "chunk",
-        "new_zeros",
-        "new_full",
-        "new_ones",
-        "new_empty",
-        "pack_padded_sequence",
-        "eye",
-        "tensor_split",
-        "repeat_interleave",
-        "interpolate",
-    ];
+fn of_argument(call: &ExprCall, inner: TextRange) -> Option<ReadbackUse> {
     let name = match &*call.func {
         Expr::Attribute(attribute) => attribute.attr.as_str(),
         Expr::Name(name) => name.id.as_str(),
         _ => "",
     };
-    if SIZES.contains(&name) {
-        return Some(Purpose::Needed);
+    if vocabulary::is(Role::TakesSize, name) {
+        return Some(ReadbackUse::Needed);
     }
     if name == "dict" {
-        return Some(Purpose::Log);
+        return Some(ReadbackUse::Log);
     }
     // `losses.append(x)` and `meter.update(x)` store it; `math.log(x)` passes it on.
     let is_statement_like = matches!(name, "append" | "extend");
     if is_statement_like || is_logging_call(call, name, inner) {
-        return Some(Purpose::Log);
+        return Some(ReadbackUse::Log);
     }
-    if HANDS_ON.contains(&name) { None } else { Some(Purpose::Other) }
+    if vocabulary::is(Role::HandsOn, name) { None } else { Some(ReadbackUse::Other) }
 }
 
 /// Whether the call records its arguments, by its name or its owner's.
@@ -166,46 +116,27 @@ fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
         _ => "",
     };
     let is_mathematics = matches!(owner, "math" | "torch" | "np" | "numpy" | "F");
-    let writes = matches!(
-        lower.as_str(),
-        "print"
-            | "update"
-            | "info"
-            | "debug"
-            | "write"
-            | "format"
-            | "add"
-            | "push"
-            | "put"
-            | "log"
-            | "step"
-            | "warning"
-    );
-    let says =
-        ["log_", "_log", "logging", "scalar", "postfix", "description", "metric", "record", "track", "report", "meter"]
-            .iter()
-            .any(|word| lower.contains(word));
     let is_named =
         call.arguments.find_keyword("loss").is_some_and(|keyword| keyword.value.range().contains_range(inner));
-    !is_mathematics && (writes || says) || is_named && lower.contains("post")
+    !is_mathematics && vocabulary::is(Role::Records, &lower) || is_named && lower.contains("post")
 }
 
-fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> Purpose {
+fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> ReadbackUse {
     match target {
         // Names that depend on each other would ask for each other repeatedly.
-        Expr::Name(name) => program
-            .asked
-            .purpose((function, name.range(), deep), || of_name(program, function, statement, name.id.as_str(), deep)),
+        Expr::Name(name) => program.asked.readback_use((function, name.range(), deep), || {
+            of_name(program, function, statement, name.id.as_str(), deep)
+        }),
         // `logs["loss"] = …`
         Expr::Subscript(subscript) => match &*subscript.slice {
-            Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => Purpose::Log,
-            _ => Purpose::Other,
+            Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => ReadbackUse::Log,
+            _ => ReadbackUse::Other,
         },
         Expr::Attribute(attribute) => {
             if counts(attribute.attr.as_str()) {
-                Purpose::Needed
+                ReadbackUse::Needed
             } else {
-                Purpose::Log
+                ReadbackUse::Log
             }
         }
         Expr::Tuple(tuple) => tuple
@@ -213,15 +144,15 @@ fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: 
             .iter()
             .map(|target| of_target(program, function, statement, target, deep))
             .max()
-            .unwrap_or(Purpose::Other),
-        _ => Purpose::Other,
+            .unwrap_or(ReadbackUse::Other),
+        _ => ReadbackUse::Other,
     }
 }
 
-/// The purpose from all later uses of a name: the use that is hardest to defer decides.
-fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str, deep: usize) -> Purpose {
+/// The use of a name, from all later lines that read it: the use that is hardest to defer decides.
+fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str, deep: usize) -> ReadbackUse {
     if deep == 0 {
-        return Purpose::Other;
+        return ReadbackUse::Other;
     }
     let uses = uses_of(program, function, name);
     let reads = uses.iter().filter(|one| !one.is_store && !statement.range().contains_range(one.expression.range()));
@@ -233,25 +164,25 @@ fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str
     // `total += x` reads itself.
     let reads = reads
         .filter(|one| !matches!(one.statement, Stmt::AugAssign(sum) if sum.target.range() == one.expression.range()));
-    let mut worst = Purpose::Finite;
+    let mut worst = ReadbackUse::Finite;
     let mut is_read = false;
     for one in reads {
         is_read = true;
         worst = worst.max(of_part(program, function, one.statement, one.expression.range(), deep - 1));
     }
-    if is_read { worst } else { Purpose::Log }
+    if is_read { worst } else { ReadbackUse::Log }
 }
 
-/// The purpose of a number that a function returns: from its callers' use of it, else from the function's name.
-fn of_result(program: &Program, function: FunctionId, deep: usize) -> Purpose {
+/// The use of a number that a function returns: from its callers' use of it, else from the function's name.
+fn of_result(program: &Program, function: FunctionId, deep: usize) -> ReadbackUse {
     if deep == 0 {
-        return Purpose::Other;
+        return ReadbackUse::Other;
     }
     let of_caller = |call: &Call| {
         let caller = program.notes.contexts.get(call.context).function;
         // An unused result could have stayed on the device.
         if matches!(call.statement, Stmt::Expr(inner) if inner.value.range() == call.node.range()) {
-            return Purpose::Log;
+            return ReadbackUse::Log;
         }
         of_part(program, caller, call.statement, call.node.range(), deep - 1)
     };
@@ -259,50 +190,24 @@ fn of_result(program: &Program, function: FunctionId, deep: usize) -> Purpose {
     callers.map(of_caller).max().unwrap_or_else(|| by_name(program.sources.symbols.functions[function].name))
 }
 
-fn by_name(name: &str) -> Purpose {
-    const RESULTS: &[&str] = &[
-        "loss",
-        "acc",
-        "metric",
-        "error",
-        "score",
-        "train",
-        "step",
-        "batch",
-        "epoch",
-        "fit",
-        "update",
-        "learn",
-        "log",
-        "norm",
-        "stat",
-        "precision",
-        "recall",
-        "iou",
-        "dice",
-    ];
+fn by_name(name: &str) -> ReadbackUse {
     let lower = name.to_ascii_lowercase();
-    match lower.split('_').any(|word| RESULTS.iter().any(|known| word.starts_with(known))) {
-        _ if counts(name) => Purpose::Needed,
-        true => Purpose::Log,
-        false => Purpose::Other,
+    match lower.split('_').any(|word| vocabulary::is(Role::Result, word)) {
+        _ if counts(name) => ReadbackUse::Needed,
+        true => ReadbackUse::Log,
+        false => ReadbackUse::Other,
     }
 }
 
 /// `max_len`, `num_boxes`, `batch_index`: names of sizes and indices.
 pub fn counts(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    lower.split('_').any(|part| {
-        matches!(
-            part.trim_end_matches('s'),
-            "len" | "size" | "index" | "idx" | "offset" | "start" | "end" | "length" | "count" | "num" | "seqlen"
-        )
-    }) || lower.ends_with("seqlen")
+    lower.split('_').any(|part| vocabulary::is(Role::Count, part.trim_end_matches('s')))
 }
 
-fn of_branch(test: &Expr, body: &[Stmt]) -> Purpose {
+fn of_branch(test: &Expr, body: &[Stmt]) -> ReadbackUse {
     if asks_for_numbers(test) {
-        return Purpose::Finite;
+        return ReadbackUse::Finite;
     }
     let gives_up = |statement: &Stmt| match statement {
         Stmt::Raise(_) | Stmt::Continue(_) | Stmt::Break(_) | Stmt::Pass(_) => true,
@@ -310,17 +215,17 @@ fn of_branch(test: &Expr, body: &[Stmt]) -> Purpose {
         _ => false,
     };
     if body.iter().all(gives_up) || matches!(body.last(), Some(Stmt::Raise(_))) {
-        return Purpose::Guard;
+        return ReadbackUse::Guard;
     }
     if asks_whether_empty(test) {
-        return Purpose::Guard;
+        return ReadbackUse::Guard;
     }
     let asked = super::names_in(test);
     let is_shown = |statement: &Stmt| matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call) if says_trouble(call)));
     let writes = |statement: &Stmt| writes_under_mask(statement) || sets_again(statement, &asked);
     match body.iter().all(|statement| writes(statement) || is_shown(statement)) && body.iter().any(writes) {
-        true => Purpose::Skip,
-        false => Purpose::Needed,
+        true => ReadbackUse::Skip,
+        false => ReadbackUse::Needed,
     }
 }
 
@@ -346,13 +251,9 @@ fn sets_again(statement: &Stmt, asked: &[&str]) -> bool {
         && assign.targets.iter().all(|target| matches!(target, Expr::Name(name) if asked.contains(&name.id.as_str())))
 }
 
+/// `torch.isnan(loss)`, `not is_finite`.
 fn asks_for_numbers(test: &Expr) -> bool {
-    super::names_in(test).iter().any(|name| {
-        let lower = name.to_ascii_lowercase();
-        let mut words = lower.split('_');
-        matches!(lower.as_str(), "isnan" | "isinf" | "isfinite" | "nan" | "inf")
-            || words.any(|word| matches!(word, "finite" | "nonfinite" | "infinite" | "isnan" | "isfinite"))
-    })
+    super::names_in(test).iter().any(|name| vocabulary::is(Role::Finite, &name.to_ascii_lowercase()))
 }
 
 /// `mask.sum() > 0`, `count == 0`: guards against a division by zero.
@@ -369,9 +270,7 @@ fn asks_whether_empty(test: &Expr) -> bool {
 }
 
 fn says_trouble(call: &ExprCall) -> bool {
-    super::names_in(&call.func)
-        .iter()
-        .any(|name| matches!(*name, "print" | "warn" | "warning" | "error" | "info" | "exit" | "critical"))
+    super::names_in(&call.func).iter().any(|name| vocabulary::is(Role::Trouble, name))
 }
 
 /// The expressions of a statement that contain `range`, from the outside in.
