@@ -31,9 +31,10 @@ fn a_script_that_never_trains_is_told_so_and_its_folder_is_as_it_was() {
 #[test]
 fn a_notebook_is_declined_before_anything_runs() {
     let place = Place::new();
+    let before = names(&place);
     let done = place.shell("$HEADROOM optimize -- jupyter nbconvert --execute train.ipynb");
     done.is_error(2, "a notebook", &["train.ipynb is a notebook", "help: `jupyter nbconvert --to script`"]);
-    assert!(names(&place).is_empty(), "{:?}", names(&place));
+    assert_eq!(names(&place), before);
 }
 
 #[test]

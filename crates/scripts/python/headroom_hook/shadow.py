@@ -6,8 +6,8 @@ Outputs, buffers and the gradient of every parameter are compared (`shadow_compa
 optimizers from equal gradients (`shadow_update.py`). Weights, buffers, gradients, optimizer state and random state are
 left as they were.
 
-Two controls say how much may differ: the reference replayed twice, and replayed with weights and inputs moved at random
-by as much as one rounding of the remedy's arithmetic.
+Two controls say how much may differ: the reference replayed twice, and replayed with weights, inputs and the gradient of
+the outputs moved at random by as much as one rounding of the remedy's arithmetic.
 """
 import contextlib
 import functools
@@ -268,8 +268,11 @@ def replayed(call, how, number, unit, draws, remedy):
         call.random.restore()
         arguments, named = call.inputs()
         given = tensors_of((arguments, named))
+        sent = call.gradients
         if number:
             move_all(given, unit, number)
+            # Otherwise their own rounding would be the same each time, and not average out.
+            sent = {which: noisy(one, unit, number * 3001 + which) for which, one in sent.items()}
         inputs = [one for one in given if one.requires_grad]
         before = [torch.random.get_rng_state(), *device_states()]
         with draws():
@@ -279,7 +282,7 @@ def replayed(call, how, number, unit, draws, remedy):
             leaves = {name: one for name, one in module.named_parameters() if one.requires_grad}
             leaves.update({f"input {which}": one for which, one in enumerate(inputs)})
             try:
-                found = gradients_of(paired(call, outputs), list(leaves.values()), call.accumulates)
+                found = gradients_of(paired(sent, outputs), list(leaves.values()), call.accumulates)
             except RuntimeError as error:
                 found = None
                 if call.accumulates or "heckpoint" not in str(error):
@@ -297,12 +300,12 @@ def replayed(call, how, number, unit, draws, remedy):
     return replayed(call, how, number, unit, draws, remedy)
 
 
-def paired(call, outputs):
-    """Outputs with the gradients that the script's own backward pass gave them."""
+def paired(gradients, outputs):
+    """Outputs with the gradients that are sent back through them."""
     needing = [one for one in outputs if one.requires_grad]
-    if len(needing) <= max(call.gradients):
+    if len(needing) <= max(gradients):
         raise Different("an output no longer needs a gradient")
-    pairs = [(needing[which], gradient) for which, gradient in call.gradients.items()]
+    pairs = [(needing[which], gradient) for which, gradient in gradients.items()]
     for one, gradient in pairs:
         if one.shape != gradient.shape:
             raise Different(f"an output has the shape {list(one.shape)} in place of {list(gradient.shape)}")
