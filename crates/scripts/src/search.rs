@@ -189,7 +189,7 @@ impl<'a> Search<'a> {
         let all = |outcome: Outcome| unit.iter().map(|one| Row::of(one.clone(), outcome.clone())).collect::<Vec<Row>>();
         let own = self.add(variant, Way::Timed);
         let proofs = self.proofs_before(own);
-        if self.least_cost(own) + self.cost(0) * proofs.len() as f64 > self.first_allowance(own, rest) {
+        if self.least_cost(own) + self.cost(0) * proofs.len() as f64 > self.first_room(own, rest) {
             self.measured.pop();
             return all(Outcome::NotTried("too little time was left for it".into()));
         }

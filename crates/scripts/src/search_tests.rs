@@ -162,6 +162,16 @@ fn time_that_is_short_leaves_remedies_untried_and_says_so() {
 }
 
 #[test]
+fn proofs_of_several_processes_are_held_against_all_the_time_left() {
+    let speed = |variant: &Variant| if variant.names().contains(&"loader-workers") { 2.0 } else { 1.0 };
+    // One process may take 115 s; the first one of the remedy and three proofs take 160 s of a thousand.
+    let mut made = ScriptedRuns { speed, costs: (40.0, 0.0), ..made(1144.0, same, (0, true)) };
+    let workers = Candidate { predicted: Some(0.54), ..candidate("loader-workers") };
+    let found = searched(&mut made, vec![workers], false);
+    assert_eq!(found.rows[0].outcome, Outcome::Kept);
+}
+
+#[test]
 fn a_script_that_cannot_be_measured_gets_its_reason() {
     struct Broken;
     impl Runner for Broken {

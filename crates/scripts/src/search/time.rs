@@ -80,14 +80,25 @@ impl Search<'_> {
         if which == 0 { 0.0 } else { (lacks + LEAST) as f64 * self.cost(which) + self.across_seconds() }
     }
 
-    /// Seconds that the first process of a variant may take; all that are left while nothing is kept.
-    pub(super) fn first_allowance(&self, own: usize, rest: &[Unit]) -> f64 {
+    /// Seconds for the first process of a variant and the processes that prove it, together; all that are left while
+    /// nothing is kept.
+    pub(super) fn first_room(&self, own: usize, rest: &[Unit]) -> f64 {
         let left = self.runner.seconds_left() - self.reserve(self.best);
-        let variant = &self.measured[own].variant;
-        if !variant.is_compiled() || self.compiled.contains_key(&variant.code()) {
-            return left.min(SLOW * self.cost(own) + SLOW_SECONDS);
+        match self.is_new_code(own) {
+            true => left.min((left - self.pending(rest)).max(COMPILING_SHARE * self.limit)),
+            false => left,
         }
-        left.min((left - self.pending(rest)).max(COMPILING_SHARE * self.limit))
+    }
+
+    /// Seconds that the first process of a variant may take by itself.
+    pub(super) fn first_allowance(&self, own: usize, rest: &[Unit]) -> f64 {
+        let room = self.first_room(own, rest);
+        if self.is_new_code(own) { room } else { room.min(SLOW * self.cost(own) + SLOW_SECONDS) }
+    }
+
+    fn is_new_code(&self, own: usize) -> bool {
+        let variant = &self.measured[own].variant;
+        variant.is_compiled() && !self.compiled.contains_key(&variant.code())
     }
 
     /// Seconds that further processes of it may take.
