@@ -368,7 +368,7 @@ pub fn race<C: Contestant>(
 }
 
 /// The contestant whose turn it is, with rounds from 1 and turns from 0.
-fn place(round: usize, turn: usize, count: usize) -> usize {
+pub fn place(round: usize, turn: usize, count: usize) -> usize {
     let turn = if round.is_multiple_of(2) { count - 1 - turn } else { turn };
     (turn + (round - 1) / 2) % count
 }

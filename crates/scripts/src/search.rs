@@ -21,7 +21,7 @@ use crate::note::Note;
 use crate::outcome::{Doubt, Outcome, Row};
 use crate::runs::{Runs, speedup};
 use crate::variant::{Ran, Runner, Variant, Way, is_alternative};
-pub use finals::{Found, Patched};
+pub use finals::{Found, Patched, ProvedAs};
 use headroom_record::gate::{Answer, Gate};
 use headroom_record::statistics::MISSED;
 use headroom_record::turns::Speedup;
@@ -41,7 +41,7 @@ const UNDECIDED: f64 = 1.05;
 /// A remedy is kept for its memory if it needs at most this share of the memory before it; and the lowest speed ratio
 /// accepted then.
 const SMALLER: f64 = 0.95;
-const AS_FAST: f64 = 0.97;
+pub(crate) const AS_FAST: f64 = 0.97;
 
 /// Gates that more processes may turn into a pass.
 const PROVED: [&str; 4] = ["losses", "gradients", "batches", "loading"];

@@ -141,7 +141,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let script = main_script(&arguments.command).unwrap_or_default();
     let mut proposal = Proposal::of(search.kept(), search.kept_note(), &folder, &script);
     if !search.kept().is_empty() {
-        tell("racing the kept remedies, the unchanged script and a patched copy in turns");
+        tell("proving what was kept: fresh processes of the unchanged script and of a patched copy, in turns");
     }
     let found = search.finish(rows, proposal.files());
     if interrupt.signal() != 0 {
@@ -151,7 +151,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let mut record = about.script_record(&found.originals, &found.rows, left, Some(&found));
     proposal.ran(&found);
     if arguments.apply && verdict(&record, shared.undecided_fails) == ExitCode::SUCCESS {
-        proposal.apply(&folder, &found.speedup)?;
+        proposal.apply(&folder)?;
     }
     record.patch = proposal.patch_record();
     record.seconds = began.elapsed().as_secs_f64();
