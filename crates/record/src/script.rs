@@ -37,7 +37,7 @@ pub struct ScriptRecord {
     pub ci95_high: f64,
     /// Processes per side.
     pub rounds: u64,
-    /// Whose speed that is: `patch` (the patched script), or `remedies` applied from outside, where no patch could be
+    /// The form in which that speed was measured: `patch` (the patched script), or `remedies` applied from outside, where no patch could be
     /// written or it did not run. `None` if nothing was kept.
     #[serde(default)]
     pub proved_as: Option<String>,

@@ -272,12 +272,16 @@ impl Rounds {
 
     /// How much faster one is than another.
     pub fn speedup(&self, of: usize, over: usize) -> Speedup {
+        self.speedup_missing(of, over, self.missed(of, over))
+    }
+
+    /// The same with an error probability of the caller's, who makes many comparisons and divides it among them.
+    pub fn speedup_missing(&self, of: usize, over: usize, missed: f64) -> Speedup {
         let differences = |of: usize, over: usize| self.differences(of, over);
         let rounds = |contestant: usize| differences(contestant, 0).len();
         if of == over {
             return Speedup::none(rounds(of));
         }
-        let missed = self.missed(of, over);
         let against_first = |contestant: usize| match contestant {
             0 => Interval { value: 0.0, low: 0.0, high: 0.0 },
             _ => trimmed_mean(&differences(contestant, 0), missed),

@@ -35,6 +35,8 @@ pub enum Outcome {
     /// May be much faster, or slower: time was short, or processes vary too much.
     Undecided(Doubt),
     Slower,
+    /// A step replayed with it has other outputs, gradients or updates, and which.
+    Differs(String),
     /// Faster, but its workers deliver other batches than the script reads itself, and how.
     WrongBatches(String),
     /// Faster in the search; everything kept together was not faster than the unmodified script in the final turns.
@@ -105,6 +107,7 @@ impl Outcome {
                 "not kept: it is faster, and cannot be decided, since no batch of its workers could be read again".into()
             }
             Outcome::Slower => "slower".into(),
+            Outcome::Differs(which) => format!("not kept: a step replayed with it differs: {which}"),
             Outcome::WrongBatches(how) => format!("not kept: its batches are wrong: {how}"),
             Outcome::NotProved(Speedup { ratio, low, high, rounds }) => format!(
                 "not kept: faster in the search, but not in the proof, where everything kept was {ratio:.2}× as fast as the \

@@ -308,7 +308,7 @@ fn nothing_is_kept_for_its_speed_if_the_patch_is_not_faster() {
     assert!(found.kept.is_empty() && found.speedup.ratio == 1.0);
     let words = found.rows[0].outcome.words();
     assert!(words.starts_with("not kept: faster in the search, but not in the proof") && words.contains("3 processes"));
-    // What takes less memory has to be as fast.
+    // Anything that takes less memory has to be as fast.
     let smaller = |slower: f64| {
         let memory = |variant: &Variant| if variant.is_empty() { 1000 } else { 700 };
         let made = ScriptedRuns { speed: |_| 1.0, memory, ..made(1e9, same, (0, false)) };

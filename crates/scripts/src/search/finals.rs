@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub struct Found {
     pub rows: Vec<Row>,
     pub kept: Variant,
-    /// What was kept relative to the unmodified script, in final turns.
+    /// Everything kept relative to the unmodified script, in final turns.
     pub speedup: Speedup,
     pub proved_as: ProvedAs,
     pub originals: Vec<Note>,
@@ -120,7 +120,7 @@ impl Search<'_> {
     }
 }
 
-/// What is left once everything has to be faster than the unmodified script: nothing is kept for its speed if the
+/// Drops whatever is not faster than the unmodified script: nothing is kept for its speed if the
 /// interval includes 1. What is kept for its memory has to be as fast.
 fn only_proved(mut rows: Vec<Row>, kept: Variant, speedup: Speedup) -> (Vec<Row>, Variant) {
     if speedup.rounds < LEAST || speedup.low > 1.0 {
