@@ -24,6 +24,18 @@ def check_a_slow_loader_is_found_mended_proved_and_patched(place):
     assert unchanged(work), "something else of the user's was changed or left behind"
 
 
+def check_remedies_are_switched_between_the_steps_of_one_process_and_proved_in_fresh_ones(place):
+    """Updating parameters one by one takes most of this step."""
+    options = f"{SHORT} --only fused-optimizer,gc-frozen --time-limit 4m"
+    work, record, printed = place.optimize("many", options, "many.py --steps 1000000")
+    assert "confirmed in" in printed and record["kept"] == ["fused-optimizer"], printed
+    rows = {row["name"]: row for row in record["remedies"]}
+    assert rows["fused-optimizer"]["rounds"] >= 5 and rows["fused-optimizer"]["ci95_low"] > 1.1, rows
+    assert record["proved_as"] == "patch" and record["ci95_low"] > 1.1, record
+    assert "fused=True" in (work / "runs/optimize-many/optimize.patch").read_text()
+    assert unchanged(work)
+
+
 def check_a_dry_run_predicts_and_tries_nothing(place):
     work, record, printed = place.optimize("dry", f"{SHORT} --dry-run", "plain.py --steps 400 --collate-seconds 0.05")
     assert record["dry_run"] and record["kept"] == [] and record["gates"] == {}, printed

@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 import agent_checks  # noqa: E402
 import checks  # noqa: E402
 import command_checks  # noqa: E402
+import conductor_checks  # noqa: E402
 import dataset_checks  # noqa: E402
 import package_checks  # noqa: E402
 import place_checks  # noqa: E402
@@ -46,7 +47,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="checks at a time")
     parser.add_argument("names", nargs="*", help="parts of names of checks; all without")
     arguments = parser.parse_args()
-    modules = [checks, place_checks, dataset_checks, record_checks, switch_checks]
+    modules = [checks, place_checks, dataset_checks, record_checks, switch_checks, conductor_checks]
     modules += [command_checks, readme_checks, agent_checks, workshop_checks] if arguments.headroom else []
     modules += [package_checks] if arguments.wheel else []
     functions = {name: check for module in modules for name, check in vars(module).items()}

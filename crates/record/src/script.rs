@@ -37,6 +37,10 @@ pub struct ScriptRecord {
     pub ci95_high: f64,
     /// Processes per side.
     pub rounds: u64,
+    /// The form in which that speed was measured: `patch` (the patched script), or `remedies` applied from outside, where no patch could be
+    /// written or it did not run. `None` if nothing was kept.
+    #[serde(default)]
+    pub proved_as: Option<String>,
     pub prediction: Option<RemedyPrediction>,
     pub gates: BTreeMap<String, GateRecord>,
     pub patch: Option<PatchRecord>,
@@ -267,6 +271,7 @@ mod tests {
             ci95_low: 1.4,
             ci95_high: 1.6,
             rounds: 4,
+            proved_as: None,
             prediction: RemedyPrediction::of(&[row(Some(40.0), Some(33.0))]),
             gates: BTreeMap::new(),
             patch: None,

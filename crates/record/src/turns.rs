@@ -272,12 +272,16 @@ impl Rounds {
 
     /// How much faster one is than another.
     pub fn speedup(&self, of: usize, over: usize) -> Speedup {
+        self.speedup_missing(of, over, self.missed(of, over))
+    }
+
+    /// The same with an error probability of the caller's, who makes many comparisons and divides it among them.
+    pub fn speedup_missing(&self, of: usize, over: usize, missed: f64) -> Speedup {
         let differences = |of: usize, over: usize| self.differences(of, over);
         let rounds = |contestant: usize| differences(contestant, 0).len();
         if of == over {
             return Speedup::none(rounds(of));
         }
-        let missed = self.missed(of, over);
         let against_first = |contestant: usize| match contestant {
             0 => Interval { value: 0.0, low: 0.0, high: 0.0 },
             _ => trimmed_mean(&differences(contestant, 0), missed),
@@ -368,7 +372,7 @@ pub fn race<C: Contestant>(
 }
 
 /// The contestant whose turn it is, with rounds from 1 and turns from 0.
-fn place(round: usize, turn: usize, count: usize) -> usize {
+pub fn place(round: usize, turn: usize, count: usize) -> usize {
     let turn = if round.is_multiple_of(2) { count - 1 - turn } else { turn };
     (turn + (round - 1) / 2) % count
 }

@@ -7,7 +7,8 @@ everything (shapes, stacks, memory). The true time comes first, since a profiler
 leave something behind.
 
 `headroom_hook/` next to this file has `by_hand.py`, for scripts without an optimizer, and the parts for `optimize`, read
-only on request: `measure.py` (HEADROOM_MEASURE_NOTES) and the remedies (HEADROOM_REMEDIES).
+only on request: `measure.py` (HEADROOM_MEASURE_NOTES), `conductor.py` (HEADROOM_CONDUCTOR) and the remedies
+(HEADROOM_REMEDIES).
 
 Everything is guarded: whatever goes wrong here, the script runs as if nothing were there.
 """
@@ -602,7 +603,8 @@ def part(name):
 def begin():
     if FOLDER:
         LOOP.listeners.append(Recorder())
-    wanted = os.environ.get("HEADROOM_MEASURE_NOTES") or os.environ.get("HEADROOM_REMEDIES")
+    conducted = bool(os.environ.get("HEADROOM_CONDUCTOR"))
+    wanted = conducted or os.environ.get("HEADROOM_MEASURE_NOTES") or os.environ.get("HEADROOM_REMEDIES")
     if not FOLDER and not wanted:
         return
     if os.environ.get("HEADROOM_BYTECODE"):
@@ -615,7 +617,7 @@ def begin():
         part("surroundings").begin()
     if wanted:
         try:
-            part("measure").begin()
+            part("conductor" if conducted else "measure").begin()
         except Exception as error:  # noqa: BLE001
             sys.stderr.write(f"headroom: cannot measure: {error!r}\n")
     watch_steps()

@@ -19,14 +19,16 @@ macro_rules! parts {
     };
 }
 
-/// Parts that are loaded when a script is measured, by file name.
-const PARTS: [(&str, &str); 18] = parts!(
+/// Parts that are loaded when a script is measured or conducted, by file name.
+const PARTS: [(&str, &str); 20] = parts!(
     "batches",
     "by_hand",
+    "conductor",
     "context",
     "facts",
     "losses",
     "measure",
+    "messages",
     "moments",
     "moved",
     "places",
@@ -40,6 +42,9 @@ const PARTS: [(&str, &str); 18] = parts!(
     "surroundings",
     "switches",
 );
+
+/// The fields of messages to and from a conducted script.
+const MESSAGES: (&str, &str) = ("messages.json", include_str!("../python/headroom_hook/messages.json"));
 
 /// Writes the starter, which records, with the part that finds steps without an optimizer.
 pub fn install_starter(folder: &Path) -> Result<(), FileError> {
@@ -60,7 +65,7 @@ fn install_part(folder: &Path, name: &str) -> Result<(), FileError> {
 pub fn install(folder: &Path) -> Result<(), FileError> {
     write(folder, STARTER)?;
     let package = folder.join(PACKAGE);
-    PARTS.iter().try_for_each(|part| write(&package, *part))?;
+    PARTS.iter().chain([&MESSAGES]).try_for_each(|part| write(&package, *part))?;
     REMEDIES.iter().try_for_each(|remedy| write(&package.join("remedies"), (remedy.file, remedy.python)))
 }
 
@@ -96,7 +101,7 @@ mod tests {
             if entry.file_type().unwrap().is_dir() && name != "__pycache__" {
                 files
                     .extend(files_in(&entry.path()).into_iter().map(|(inner, text)| (format!("{name}/{inner}"), text)));
-            } else if name.ends_with(".py") {
+            } else if name.ends_with(".py") || name.ends_with(".json") {
                 files.insert(name, fs::read(entry.path()).unwrap());
             }
         }

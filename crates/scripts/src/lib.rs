@@ -8,6 +8,7 @@
 //! and the package `headroom_hook` with its parts.
 
 pub mod candidates;
+pub mod conductor;
 pub mod error;
 pub mod gates;
 pub mod hook;

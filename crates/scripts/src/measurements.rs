@@ -135,6 +135,7 @@ fn label(variant: &Variant, way: Way) -> String {
     let variant = if names.is_empty() { "as-it-is".to_string() } else { names.join("+") };
     let way = match way {
         Way::Timed => "",
+        Way::Conducted => "-conducted",
         Way::ComparableRandom => "-comparable-random",
         Way::OtherLoading(_) => "-other-loading",
         Way::Moved(..) => "-moved-by-rounding",

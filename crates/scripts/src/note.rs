@@ -10,6 +10,7 @@ pub struct Note {
     pub steps: u64,
     pub phase: String,
     pub rank: Option<u64>,
+    pub world_size: Option<u64>,
     pub step_seconds: Vec<f64>,
     pub measured_on: Option<String>,
     /// Set if loader workers made batches ahead.
@@ -176,16 +177,12 @@ impl Note {
     /// they are, a single stall does not. If batches came from a queue that drained, the mean is scaled to the rate at
     /// which workers refill it. In an epoch too short to see that, a step takes at least the time to make its batch.
     pub fn seconds(&self) -> Option<f64> {
-        let mut steps = self.step_seconds.clone();
-        steps.sort_by(f64::total_cmp);
-        if let [.., second, longest] = steps.as_mut_slice() {
-            *longest = *second;
-        }
+        let mean = mean_without_stall(&self.step_seconds)?;
         let made = self.made_ahead.filter(|ahead| 0.0 < ahead.used_up && ahead.used_up < ahead.taken);
         let slower = made.map_or(1.0, |ahead| ahead.taken / (ahead.taken - ahead.used_up));
-        let seconds = slower * steps.iter().sum::<f64>() / steps.len() as f64;
+        let seconds = slower * mean;
         let making = self.making_seconds.filter(|_| self.made_ahead.is_none());
-        (!steps.is_empty()).then(|| making.map_or(seconds, |making| seconds.max(making)))
+        Some(making.map_or(seconds, |making| seconds.max(making)))
     }
 
     /// Whether it timed all its steps.
@@ -223,6 +220,16 @@ impl Note {
             (None, false, _) => None,
         }
     }
+}
+
+/// The mean of steps, with the longest clamped to the second longest; `None` without steps.
+pub fn mean_without_stall(seconds: &[f64]) -> Option<f64> {
+    let mut steps = seconds.to_vec();
+    steps.sort_by(f64::total_cmp);
+    if let [.., second, longest] = steps.as_mut_slice() {
+        *longest = *second;
+    }
+    (!steps.is_empty()).then(|| steps.iter().sum::<f64>() / steps.len() as f64)
 }
 
 /// The process of a run that counts: the one with the most steps, or the lowest rank in a tie.

@@ -35,8 +35,12 @@ pub enum Outcome {
     /// May be much faster, or slower: time was short, or processes vary too much.
     Undecided(Doubt),
     Slower,
+    /// A step replayed with it has other outputs, gradients or updates, and which.
+    Differs(String),
     /// Faster, but its workers deliver other batches than the script reads itself, and how.
     WrongBatches(String),
+    /// Faster in the search; everything kept together was not faster than the unmodified script in the final turns.
+    NotProved(Speedup),
     /// Faster, but refused by a gate: its name, figure and limit.
     Refused(&'static str, f64, f64),
     NothingToDo(String),
@@ -64,6 +68,11 @@ impl Outcome {
             self,
             Outcome::Kept | Outcome::KeptSmaller | Outcome::KeptSmallerTogether(_) | Outcome::KeptTogether(_)
         )
+    }
+
+    /// Kept because it takes less memory and is as fast.
+    pub fn is_kept_for_memory(&self) -> bool {
+        matches!(self, Outcome::KeptSmaller | Outcome::KeptSmallerTogether(_))
     }
 
     /// Whether more time or a quieter machine could settle it.
@@ -98,7 +107,12 @@ impl Outcome {
                 "not kept: it is faster, and cannot be decided, since no batch of its workers could be read again".into()
             }
             Outcome::Slower => "slower".into(),
+            Outcome::Differs(which) => format!("not kept: a step replayed with it differs: {which}"),
             Outcome::WrongBatches(how) => format!("not kept: its batches are wrong: {how}"),
+            Outcome::NotProved(Speedup { ratio, low, high, rounds }) => format!(
+                "not kept: faster in the search, but not in the proof, where everything kept was {ratio:.2}× as fast as the \
+                 unchanged script ({low:.2} to {high:.2}, {rounds} processes of each)"
+            ),
             Outcome::Refused("losses", share, limit) => {
                 format!("not kept: its losses differ by {share:.1e} relative, {limit:.1e} allowed")
             }

@@ -1,18 +1,18 @@
 //! Runs the script in separate processes, shielded from the user's files, and reads what the hook recorded.
 
+mod ended;
+
 use crate::error::{ScriptError, cannot};
 use crate::hook;
-use crate::isolation::{self, Isolation, end_all, lead_a_group};
-use crate::measurements::{Measurements, Printed};
+use crate::isolation::{Isolation, end_all, lead_a_group};
+use crate::measurements::Measurements;
 use crate::note::{Note, counting};
 use crate::printed::{Capture, MOST_OUTPUT};
 use crate::recording::read_notes;
 use crate::variant::{Ran, Runner, Variant, Way};
+use ended::{Ended, Place, read_all};
 use headroom_record::atomic::FileError;
-use headroom_record::reading;
-use serde::de::DeserializeOwned;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
@@ -98,6 +98,16 @@ impl<'a> Processes<'a> {
         }
     }
 
+    /// The longest process of the unchanged script so far.
+    pub fn longest(&self) -> Duration {
+        self.own.unwrap_or_default()
+    }
+
+    /// Whether the user has asked the command to end.
+    pub(crate) fn is_asked_to_end(&self) -> bool {
+        (self.surroundings.is_asked_to_end)()
+    }
+
     /// States what holds for the user's files after the processes so far.
     pub fn claim(&self) -> String {
         self.isolation.claim()
@@ -153,8 +163,21 @@ impl<'a> Processes<'a> {
         within: f64,
         wanted: impl FnOnce(&mut Command, &Path),
     ) -> Result<(Ended, Place), ScriptError> {
+        let mut running = self.start(variant, way, wanted)?;
+        let limit = self.limit(within);
+        let status = self.wait(&mut running.child, running.began + limit)?;
+        self.ended(running, status, limit)
+    }
+
+    /// Starts a process; `wanted` is given its command and the folder for its notes.
+    pub(crate) fn start(
+        &mut self,
+        variant: &Variant,
+        way: Way,
+        wanted: impl FnOnce(&mut Command, &Path),
+    ) -> Result<Running, ScriptError> {
         let changed = if way == Way::Patched { &self.changed[..] } else { &[] };
-        let mut place = Place::made(self.isolation.place(changed)?)?;
+        let place = Place::made(self.isolation.place(changed)?)?;
         let mut command = self.isolation.command(&place.isolated, &self.command)?;
         let no_pipe = || cannot("make a pipe for the script's output");
         let (reader, writer) = std::io::pipe().map_err(no_pipe())?;
@@ -171,13 +194,26 @@ impl<'a> Processes<'a> {
         wanted(&mut command, &place.notes());
         lead_a_group(&mut command);
         let began = Instant::now();
-        let limit = self.limit(within);
         let program = self.command[0].to_string_lossy().into_owned();
-        let mut child = command.spawn().map_err(cannot(format!("start `{program}`")))?;
+        let child = command.spawn().map_err(cannot(format!("start `{program}`")))?;
         let output = Capture::of(reader, MOST_OUTPUT);
-        // Holds the other end of the script's output.
-        drop(command);
-        let status = self.wait(&mut child, began + limit)?;
+        // Dropping the command closes the other end of the script's output.
+        Ok(Running { child, place, output, began, program, variant: variant.clone(), way })
+    }
+
+    /// Ends a process now.
+    pub(crate) fn stop(&self, mut running: Running) {
+        let _ = self.wait(&mut running.child, Instant::now());
+    }
+
+    /// Takes in a process that has ended, or was ended after `limit` (without a status).
+    pub(crate) fn ended(
+        &mut self,
+        running: Running,
+        status: Option<ExitStatus>,
+        limit: Duration,
+    ) -> Result<(Ended, Place), ScriptError> {
+        let Running { mut place, output, began, program, variant, way, .. } = running;
         let ended = match status {
             Some(status) => {
                 let ended = place.isolated.ended(status);
@@ -192,14 +228,14 @@ impl<'a> Processes<'a> {
             self.is_warned = true;
             (self.surroundings.tell)(&warning);
         }
-        if variant.is_empty() && matches!(ended, Ended::By(_)) {
+        if variant.is_empty() && way != Way::Conducted && matches!(ended, Ended::By(_)) {
             self.own = Some(self.own.unwrap_or_default().max(began.elapsed()));
         }
         // Where the script runs in a copy, its own folder is the one that the user knows.
         let printed = output.end(GRACE).text().replace(&format!("{}/", place.isolated.folder.display()), "");
         let is_failure = matches!(ended, Ended::By(status) if !status.success());
         place.printed =
-            self.measurements.printed(&printed, is_failure.then_some((variant, way)), self.surroundings.tell);
+            self.measurements.printed(&printed, is_failure.then_some((&variant, way)), self.surroundings.tell);
         Ok((ended, place))
     }
 
@@ -217,7 +253,7 @@ impl<'a> Processes<'a> {
     }
 
     /// Waits for the process; `None` if it was ended because it took too long or the user interrupted.
-    fn wait(&self, child: &mut Child, until: Instant) -> Result<Option<ExitStatus>, ScriptError> {
+    pub(crate) fn wait(&self, child: &mut Child, until: Instant) -> Result<Option<ExitStatus>, ScriptError> {
         loop {
             if let Some(status) = child.try_wait().map_err(cannot("wait for the script"))? {
                 // Where no launcher has done so, ends everything that it left running.
@@ -251,7 +287,7 @@ impl Runner for Processes<'_> {
                 command.env("HEADROOM_REMEDIES_OFFER", "1");
             }
             match way {
-                Way::Timed | Way::Patched => {}
+                Way::Timed | Way::Patched | Way::Conducted => {}
                 Way::ComparableRandom => drop(command.env("HEADROOM_MEASURE_FALLBACK_RANDOM", "1")),
                 Way::OtherLoading(number) => {
                     command.env("HEADROOM_MEASURE_SHIFT_LOADING", number.to_string());
@@ -338,102 +374,15 @@ fn traces_of(ended: &Ended, place: &Place) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// Where one process runs, and what it leaves there.
-struct Place {
-    isolated: isolation::Place,
-    printed: Printed,
-}
-
-impl Place {
-    fn made(isolated: isolation::Place) -> Result<Place, FileError> {
-        let place = Place { isolated, printed: Printed::default() };
-        fs::create_dir_all(place.notes()).map_err(FileError::new("make the folder", &place.notes()))?;
-        Ok(place)
-    }
-
-    fn notes(&self) -> PathBuf {
-        self.isolated.aside().join("notes")
-    }
-}
-
-/// How a process ended.
-enum Ended {
-    By(ExitStatus),
-    TooLong(Duration),
-    Interrupted,
-}
-
-impl Ended {
-    fn is_well(&self) -> bool {
-        matches!(self, Ended::By(status) if status.success())
-    }
-
-    /// Why there is no measurement, with the last lines that were printed.
-    fn words(&self, place: &Place) -> String {
-        let how = match self {
-            Ended::By(status) if status.success() => without_steps(place),
-            Ended::By(status) => format!("it ended with {status}"),
-            Ended::TooLong(limit) => format!(
-                "it was stopped after {:.0} s, the most that it may take (--time-limit), {}",
-                limit.as_secs_f64(),
-                Progress::of(place)
-            ),
-            Ended::Interrupted => return "interrupted".into(),
-        };
-        let help = match self {
-            Ended::By(status) if !status.success() => {
-                let advice = place.isolated.advice(place.printed.text());
-                let advice = advice.unwrap_or("the script must run without `headroom optimize` first".into());
-                format!("\n  help: {advice}")
-            }
-            Ended::TooLong(_) => "\n  help: raise --time-limit, or lower --steps and --warmup-steps".to_string(),
-            _ => String::new(),
-        };
-        how + &place.printed.told(&help)
-    }
-}
-
-/// Why a script that ended well took no step: the hook's own words, if it was there.
-fn without_steps(place: &Place) -> String {
-    let notes: Vec<Note> = read_all(&place.notes(), "measure.");
-    match counting(notes) {
-        None => "it ended without loading PyTorch, or in an interpreter that ignores PYTHONPATH".to_string(),
-        Some(note) => note.obstacle().unwrap_or("it ended before its first training step".to_string()),
-    }
-}
-
-/// How far a script got that was ended before it wrote a note.
-#[derive(Clone, Default, serde::Deserialize)]
-struct Progress {
-    steps: u32,
-    seconds: f64,
-}
-
-impl Progress {
-    fn of(place: &Place) -> Progress {
-        let all: Vec<Progress> = read_all(&place.notes(), "progress.");
-        all.into_iter().max_by_key(|one| one.steps).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Display for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.steps {
-            0 => write!(f, "before its first training step"),
-            1 => write!(f, "when it had taken its first training step after {:.0} s", self.seconds),
-            steps => write!(f, "when it had taken {steps} training steps after {:.0} s", self.seconds),
-        }
-    }
-}
-
-fn read_all<T: DeserializeOwned>(folder: &Path, begin: &str) -> Vec<T> {
-    let Ok(entries) = fs::read_dir(folder) else { return vec![] };
-    let is_one = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(begin) && name.ends_with(".json")
-    };
-    let files = entries.flatten().map(|entry| entry.path()).filter(is_one);
-    files.filter_map(|file| serde_json::from_slice(&reading::read(&file, reading::RECORD).ok()?).ok()).collect()
+/// A process that runs.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) place: Place,
+    output: Capture,
+    began: Instant,
+    program: String,
+    variant: Variant,
+    way: Way,
 }
 
 #[cfg(unix)]
@@ -463,14 +412,6 @@ fn ask_group(_child: &Child) {}
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_script_that_is_too_slow_is_told_how_far_it_got() {
-        let said = |steps, seconds| Progress { steps, seconds }.to_string();
-        assert_eq!(said(0, 0.0), "before its first training step");
-        assert_eq!(said(1, 41.6), "when it had taken its first training step after 42 s");
-        assert_eq!(said(7, 290.2), "when it had taken 7 training steps after 290 s");
-    }
 
     #[test]
     fn a_process_is_given_what_it_was_granted_and_never_more_for_want_of_time() {

@@ -1,8 +1,9 @@
 //! The patch of the kept remedies: written, run shielded, and offered to the user.
 
 use crate::note::Note;
+use crate::outcome::Row;
 use crate::patch::{Changed, Patch, patch};
-use crate::search::Found;
+use crate::search::{AS_FAST, Found};
 use crate::variant::Variant;
 use headroom_record::atomic::FileError;
 use headroom_record::reading;
@@ -57,28 +58,40 @@ impl Proposal {
         (!self.is_empty()).then(|| files.collect())
     }
 
-    /// Records how copies of the script ran with the patch applied and without remedies from outside.
+    /// Records how copies of the script ran with the patch applied and without remedies from outside. A patch that is not
+    /// itself faster is not offered, unless it was kept for its memory.
     pub fn ran(&mut self, found: &Found) {
         let Some(patched) = &found.patched else { return };
+        self.nothing_kept = found.kept.is_empty();
+        let is_for_speed = |row: &Row| row.outcome.is_kept() && !row.outcome.is_kept_for_memory();
+        let least = if found.rows.iter().any(is_for_speed) { 1.0 } else { AS_FAST };
         match (patched.speedup, &patched.why) {
-            (_, Some(why)) => self.note = Some(format!("The patched copy was not measured: {why}")),
+            (_, Some(why)) => self.withdraw(format!("The patched copy was not measured: {why}")),
             (Some(speedup), None) => {
-                let Speedup { ratio: value, low, high, rounds: _ } = speedup;
+                let Speedup { ratio: value, low, high, rounds } = speedup;
                 self.measured = Some((Interval { value, low, high }, patched.notes.len()));
+                if low <= least {
+                    self.withdraw(format!(
+                        "No patch is offered: a patched copy is {value:.2}× as fast as the unchanged script ({low:.2} to \
+                         {high:.2}, {rounds} processes of each), so it is not shown to be faster."
+                    ));
+                } else if self.nothing_kept {
+                    self.patch.files.clear();
+                }
             }
             (None, None) => {}
         }
     }
 
-    /// Applies only a patch that was run and is as fast as the remedies were. Writes all files, or none if one has
-    /// changed in the meantime.
-    pub fn apply(&mut self, folder: &Path, reached: &Speedup) -> Result<(), FileError> {
-        let Some((interval, _)) = self.measured else {
+    fn withdraw(&mut self, why: String) {
+        self.patch.files.clear();
+        self.note = Some(why);
+    }
+
+    /// Applies a patch that is offered. Writes all files, or none if one has changed in the meantime.
+    pub fn apply(&mut self, folder: &Path) -> Result<(), FileError> {
+        if self.measured.is_none() {
             self.note.get_or_insert("The patch is not applied: it was not measured.".into());
-            return Ok(());
-        };
-        if interval.high < reached.low {
-            self.note = Some("The patch is not applied: it is slower than the remedies applied from outside.".into());
             return Ok(());
         }
         for Changed { path, before, .. } in &self.patch.files {
@@ -121,6 +134,9 @@ impl Proposal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::{Candidate, Outcome};
+    use crate::remedies::named;
+    use crate::search::{Patched, ProvedAs};
     use std::fs;
 
     fn proposal(paths: &[&str], measured: Option<f64>) -> Proposal {
@@ -131,8 +147,6 @@ mod tests {
         Proposal { patch, measured, applied: false, note: None, nothing_kept: false }
     }
 
-    const REACHED: Speedup = Speedup { ratio: 2.0, low: 1.9, high: 2.1, rounds: 3 };
-
     #[test]
     fn files_outside_of_the_working_folder_are_never_written() {
         let mut found = proposal(&["train.py", "/elsewhere/train.py", "../other/train.py"], None);
@@ -142,22 +156,57 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_applied_whole_and_only_once_it_was_shown_to_be_as_fast() {
+    fn a_patch_is_applied_whole_and_only_once_it_was_measured() {
         let folder = tempfile::tempdir().unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         let names = ["one.py", "two.py"];
         names.iter().for_each(|name| fs::write(folder.path().join(name), "a\n").unwrap());
-        for measured in [None, Some(1.5)] {
-            let mut found = proposal(&names, measured);
-            found.apply(folder.path(), &REACHED).unwrap();
-            assert!(!found.applied && found.note.unwrap().starts_with("The patch is not applied"));
-        }
+        let mut found = proposal(&names, None);
+        found.apply(folder.path()).unwrap();
+        assert!(!found.applied && found.note.unwrap().starts_with("The patch is not applied"));
         fs::write(folder.path().join("two.py"), "changed\n").unwrap();
         let mut found = proposal(&names, Some(2.0));
-        found.apply(folder.path(), &REACHED).unwrap();
+        found.apply(folder.path()).unwrap();
         assert_eq!((found.applied, read("one.py").as_str()), (false, "a\n"), "all or none");
         fs::write(folder.path().join("two.py"), "a\n").unwrap();
-        found.apply(folder.path(), &REACHED).unwrap();
+        found.apply(folder.path()).unwrap();
         assert_eq!((found.applied, read("one.py").as_str(), read("two.py").as_str()), (true, "b\n", "b\n"));
+    }
+
+    #[test]
+    fn a_patch_that_is_not_itself_faster_is_not_offered() {
+        let row =
+            |outcome| Row::of(Candidate { remedy: named("tf32").unwrap(), predicted: None, answers: vec![] }, outcome);
+        let found = |low: f64, outcome: Outcome| Found {
+            kept: if outcome.is_kept() {
+                Variant::as_it_is().with(named("tf32").unwrap())
+            } else {
+                Variant::as_it_is()
+            },
+            rows: vec![row(outcome)],
+            speedup: Speedup { ratio: low + 0.02, low, high: low + 0.05, rounds: 4 },
+            proved_as: ProvedAs::Patch,
+            originals: vec![],
+            finals: vec![],
+            links: vec![],
+            patched: Some(Patched {
+                speedup: Some(Speedup { ratio: low + 0.02, low, high: low + 0.05, rounds: 4 }),
+                notes: vec![],
+                gates: vec![],
+                why: None,
+            }),
+            processes: 8,
+        };
+        for (low, outcome, is_offered) in [
+            (1.1, Outcome::Kept, true),
+            (0.99, Outcome::Kept, false),
+            (0.99, Outcome::KeptSmaller, true),
+            (0.95, Outcome::KeptSmaller, false),
+            (0.99, Outcome::WithinNoise, false),
+        ] {
+            let mut proposal = proposal(&["train.py"], None);
+            proposal.ran(&found(low, outcome.clone()));
+            assert_eq!(!proposal.changed().is_empty(), is_offered, "{low} {outcome:?}");
+        }
     }
 }

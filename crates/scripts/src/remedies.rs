@@ -106,6 +106,11 @@ pub struct Remedy {
 }
 
 impl Remedy {
+    /// Whether its Python side can be switched between steps; every other remedy acts when the script starts.
+    pub fn can_be_switched(&self) -> bool {
+        self.python.lines().any(|line| line.starts_with("def on("))
+    }
+
     pub fn rounding(&self) -> Rounding {
         match (self.class, self.name) {
             (Class::Precision, _) => Rounding::Bf16,
@@ -162,6 +167,13 @@ pub fn named(name: &str) -> Option<&'static Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn remedies_of_the_start_cannot_be_switched() {
+        let can = |name: &str| named(name).unwrap().can_be_switched();
+        assert!(can("tf32") && can("compile") && can("fused-optimizer"));
+        assert!(!can("loader-workers") && !can("threads") && !can("expandable-segments"));
+    }
 
     #[test]
     fn both_sides_of_a_remedy_agree() {

@@ -11,6 +11,7 @@
 //! Time is limited: `time` decides which process may start, and how long it may take.
 
 mod apart;
+mod conducted;
 mod finals;
 mod proofs;
 mod time;
@@ -21,7 +22,7 @@ use crate::note::Note;
 use crate::outcome::{Doubt, Outcome, Row};
 use crate::runs::{Runs, speedup};
 use crate::variant::{Ran, Runner, Variant, Way, is_alternative};
-pub use finals::{Found, Patched};
+pub use finals::{Found, Patched, ProvedAs};
 use headroom_record::gate::{Answer, Gate};
 use headroom_record::statistics::MISSED;
 use headroom_record::turns::Speedup;
@@ -41,7 +42,7 @@ const UNDECIDED: f64 = 1.05;
 /// A remedy is kept for its memory if it needs at most this share of the memory before it; and the lowest speed ratio
 /// accepted then.
 const SMALLER: f64 = 0.95;
-const AS_FAST: f64 = 0.97;
+pub(crate) const AS_FAST: f64 = 0.97;
 
 /// Gates that more processes may turn into a pass.
 const PROVED: [&str; 4] = ["losses", "gradients", "batches", "loading"];
@@ -88,6 +89,8 @@ pub struct Search<'a> {
     /// Keyed by the code that is compiled.
     compiled: BTreeMap<String, Compiled>,
     saved: BTreeMap<&'static str, f64>,
+    /// Remedies that pay one by one inside a process, with their figures.
+    confirmed: BTreeMap<&'static str, Speedup>,
     processes: usize,
     told: &'a mut dyn FnMut(&Row),
 }
@@ -116,6 +119,7 @@ impl<'a> Search<'a> {
             longest: 0.0,
             compiled: BTreeMap::new(),
             saved: BTreeMap::new(),
+            confirmed: BTreeMap::new(),
             processes: 0,
             told,
         };
@@ -189,7 +193,7 @@ impl<'a> Search<'a> {
         let all = |outcome: Outcome| unit.iter().map(|one| Row::of(one.clone(), outcome.clone())).collect::<Vec<Row>>();
         let own = self.add(variant, Way::Timed);
         let proofs = self.proofs_before(own);
-        if self.least_cost(own) + self.cost(0) * proofs.len() as f64 > self.first_allowance(own, rest) {
+        if self.least_cost(own) + self.cost(0) * proofs.len() as f64 > self.first_room(own, rest) {
             self.measured.pop();
             return all(Outcome::NotTried("too little time was left for it".into()));
         }
@@ -207,12 +211,16 @@ impl<'a> Search<'a> {
         }
         let names: Vec<&'static str> = working.iter().map(|one| one.remedy.name).collect();
         self.measured[own].variant = self.narrowed(own, &names);
-        let promises = unit.iter().any(|one| one.predicted.is_some_and(|share| share >= LARGE));
+        let is_confirmed = |one: &Candidate| self.confirmed.contains_key(one.remedy.name);
+        let promises = unit.iter().any(|one| is_confirmed(one) || one.predicted.is_some_and(|share| share >= LARGE));
         let doubt = self.take_turns(own, promises, rest);
         let verdict = self.verdict(own, doubt, promises);
         let speedup = self.speedup(own, self.best, MISSED);
         let mut found: Vec<Row> = working.into_iter().map(|one| self.row(one, own, &names)).collect();
         match (&mut found[..], verdict) {
+            (rows, Outcome::Kept) if names.iter().all(|name| self.confirmed.contains_key(name)) => {
+                self.keep_confirmed(own, rows);
+            }
             ([row], verdict) => {
                 row.speedup = Some(speedup);
                 row.outcome = verdict;
@@ -421,6 +429,10 @@ pub fn repeats_itself(originals: &[Note]) -> bool {
 #[cfg(test)]
 #[path = "search_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "search_conducted_tests.rs"]
+mod conducted_tests;
 
 #[cfg(test)]
 #[path = "search_epochs_tests.rs"]

@@ -162,6 +162,16 @@ fn time_that_is_short_leaves_remedies_untried_and_says_so() {
 }
 
 #[test]
+fn proofs_of_several_processes_are_held_against_all_the_time_left() {
+    let speed = |variant: &Variant| if variant.names().contains(&"loader-workers") { 2.0 } else { 1.0 };
+    // One process may take 115 s; the first one of the remedy and three proofs take 160 s of a thousand.
+    let mut made = ScriptedRuns { speed, costs: (40.0, 0.0), ..made(1144.0, same, (0, true)) };
+    let workers = Candidate { predicted: Some(0.54), ..candidate("loader-workers") };
+    let found = searched(&mut made, vec![workers], false);
+    assert_eq!(found.rows[0].outcome, Outcome::Kept);
+}
+
+#[test]
 fn a_script_that_cannot_be_measured_gets_its_reason() {
     struct Broken;
     impl Runner for Broken {
@@ -257,6 +267,54 @@ fn a_process_that_fails_at_the_end_takes_nothing_back() {
     let found = searched(&mut runner, vec![candidate("tf32")], false);
     assert_eq!(found.kept.names(), ["tf32"]);
     assert!((found.speedup.ratio - 1.5).abs() < 0.05);
+}
+
+/// The patched script takes this many times as long as [`ScriptedRuns`] makes it.
+struct Patched(ScriptedRuns, f64);
+
+impl Runner for Patched {
+    fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
+        let Ran::Measured(mut note) = self.0.run(variant, way, within) else { panic!("it always runs") };
+        if way == Way::Patched {
+            note.step_seconds.iter_mut().for_each(|seconds| *seconds *= self.1);
+        }
+        Ran::Measured(note)
+    }
+    fn seconds_left(&self) -> f64 {
+        self.0.seconds_left()
+    }
+    fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
+}
+
+#[test]
+fn the_proof_alternates_patched_and_unchanged_processes_in_balanced_order() {
+    let mut runner = made(1e9, same, (0, false));
+    let found = searched(&mut runner, vec![candidate("tf32")], true);
+    let last: Vec<bool> = runner.ways[runner.ways.len() - 6..].iter().map(|way| *way == Way::Patched).collect();
+    assert_eq!(last, [false, true, true, false, true, false]);
+    assert_eq!((found.proved_as, found.speedup.rounds), (ProvedAs::Patch, 3));
+    // The patch is twice as fast as the unchanged script, the remedy by itself 1.5 times.
+    assert!((found.speedup.ratio - 2.0).abs() < 0.05, "{:?}", found.speedup);
+    // Also where time is short: two of each, in turns.
+    let mut runner = made(75.0, same, (0, false));
+    let found = searched(&mut runner, vec![candidate("tf32")], true);
+    assert_eq!((found.kept.names(), found.speedup.rounds), (vec!["tf32"], 2), "{:?}", runner.ways);
+}
+
+#[test]
+fn nothing_is_kept_for_its_speed_if_the_patch_is_not_faster() {
+    let found = searched(&mut Patched(made(1e9, same, (0, false)), 2.0), vec![candidate("tf32")], true);
+    assert!(matches!(found.rows[0].outcome, Outcome::NotProved(_)), "{:?}", found.rows[0].outcome);
+    assert!(found.kept.is_empty() && found.speedup.ratio == 1.0);
+    let words = found.rows[0].outcome.words();
+    assert!(words.starts_with("not kept: faster in the search, but not in the proof") && words.contains("3 processes"));
+    // Anything that takes less memory has to be as fast.
+    let smaller = |slower: f64| {
+        let memory = |variant: &Variant| if variant.is_empty() { 1000 } else { 700 };
+        let made = ScriptedRuns { speed: |_| 1.0, memory, ..made(1e9, same, (0, false)) };
+        searched(&mut Patched(made, 2.0 * slower), vec![candidate("channels-last")], true).kept.names()
+    };
+    assert_eq!((smaller(1.0), smaller(1.2)), (vec!["channels-last"], vec![]));
 }
 
 /// A tuned script on a machine where a process takes 20 s, in five minutes.

@@ -108,6 +108,8 @@ pub enum Way {
     Proof { cuts_epochs: bool },
     /// With the patch in the script's files and no remedy from outside.
     Patched,
+    /// Taking orders between its steps.
+    Conducted,
 }
 
 /// The outcome of one process.

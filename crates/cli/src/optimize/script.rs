@@ -2,6 +2,8 @@
 //! verifies each, and writes the equivalent patch.
 
 mod arguments;
+#[cfg(unix)]
+mod conducting;
 mod telling;
 
 use crate::analyze::{self, thresholds};
@@ -17,7 +19,7 @@ use headroom_diagnosis::Analysis;
 use headroom_record::atomic::{FileError, write_atomically};
 use headroom_record::validation::VALIDATION_FILE;
 use headroom_report::lint::difference as unified;
-use headroom_scripts::candidates::{Candidate, Wanted, candidates};
+use headroom_scripts::candidates::{Candidate, candidates};
 use headroom_scripts::isolation::Isolation;
 use headroom_scripts::measurements::Measurements;
 pub use headroom_scripts::measurements::PRINTED_FILE;
@@ -117,6 +119,17 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
         originals: if arguments.dry_run { 1 } else { REPEATS.originals },
         ..REPEATS
     };
+    #[cfg(unix)]
+    let conducted = match &measured {
+        Some(note) if !arguments.dry_run => conducting::conducted(&mut processes, note, &analysis, arguments, &tell),
+        _ => None,
+    };
+    // Without such sockets, by processes alone.
+    #[cfg(not(unix))]
+    let conducted = None;
+    if interrupt.signal() != 0 {
+        return interrupted(entry, &interrupt, &processes);
+    }
     let begun = Search::begin(&mut processes, repeats, measured, &mut told);
     if interrupt.signal() != 0 {
         return interrupted(entry, &interrupt, &processes);
@@ -128,20 +141,21 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
         bail!("{why}");
     }
     let offered = first.offered.clone().context("the hook did not say which remedies apply")?;
-    let wanted =
-        Wanted { precision: arguments.allow.is_some(), only: arguments.only.clone(), skip: arguments.skip.clone() };
-    let (tried, left) = candidates(&offered, &expected(&analysis), &wanted);
+    let (tried, left) = candidates(&offered, &expected(&analysis), &arguments.wanted());
     let about = RecordContext { arguments, analysis: &analysis, began };
     if arguments.dry_run {
         let record = about.script_record(search.originals(), &dry(tried), left, None);
         return shown(&record, shared, results, "").map(|()| ExitCode::SUCCESS);
     }
     tell(&format!("trying {}", counted(tried.len(), "remedy", "remedies")));
-    let rows = search.try_all(tried);
+    let rows = match &conducted {
+        Some(conducted) => search.try_conducted(conducted, tried),
+        None => search.try_all(tried),
+    };
     let script = main_script(&arguments.command).unwrap_or_default();
     let mut proposal = Proposal::of(search.kept(), search.kept_note(), &folder, &script);
     if !search.kept().is_empty() {
-        tell("racing the kept remedies, the unchanged script and a patched copy in turns");
+        tell("proving what was kept: fresh processes of the unchanged script and of a patched copy, in turns");
     }
     let found = search.finish(rows, proposal.files());
     if interrupt.signal() != 0 {
@@ -151,7 +165,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let mut record = about.script_record(&found.originals, &found.rows, left, Some(&found));
     proposal.ran(&found);
     if arguments.apply && verdict(&record, shared.undecided_fails) == ExitCode::SUCCESS {
-        proposal.apply(&folder, &found.speedup)?;
+        proposal.apply(&folder)?;
     }
     record.patch = proposal.patch_record();
     record.seconds = began.elapsed().as_secs_f64();

@@ -22,11 +22,12 @@ pub fn summary(record: &ScriptRecord) -> Vec<String> {
     lines.push(match record.kept.is_empty() {
         true => nothing_kept(record, &now),
         false => format!(
-            "{} as fast ({:.2} to {:.2}, 95%, {} of each): {now} → {} per step, by {}.",
+            "{} as fast ({:.2} to {:.2}, 95%, {} of each{}): {now} → {} per step, by {}.",
             times(record.speedup),
             record.ci95_low,
             record.ci95_high,
             processes(record.rounds),
+            if is_of_patch(record) { ", patched and unchanged in turns" } else { "" },
             seconds(record.kept_step_seconds()),
             listed(&record.kept)
         ),
@@ -58,6 +59,11 @@ pub fn summary(record: &ScriptRecord) -> Vec<String> {
     }
     lines.push(format!("{} processes in {:.0} s.", record.processes, record.seconds));
     lines
+}
+
+/// Whether the headline is the speed of the patched script.
+fn is_of_patch(record: &ScriptRecord) -> bool {
+    record.proved_as.as_deref() == Some("patch")
 }
 
 fn processes(count: u64) -> String {
@@ -203,7 +209,10 @@ pub fn patch(record: &ScriptRecord) -> Vec<String> {
         let does = if patch.applied { "is written to" } else { "changes" };
         lines.push(format!("The patch, optimize.patch, {does} {}.", patch.files.join(", ")));
     }
-    if let (Some(ratio), Some(low), Some(high)) = (patch.speedup, patch.ci95_low, patch.ci95_high) {
+    // Else the headline has its figure.
+    if !is_of_patch(record)
+        && let (Some(ratio), Some(low), Some(high)) = (patch.speedup, patch.ci95_low, patch.ci95_high)
+    {
         lines.push(format!(
             "Applied to a copy and run without the hook's remedies, it is {} as fast as the unchanged script ({low:.2} to {high:.2}, {}).",
             times(ratio),

@@ -70,6 +70,7 @@ fn record() -> ScriptRecord {
         ci95_low: 1.45,
         ci95_high: 1.55,
         rounds: 4,
+        proved_as: Some("remedies".into()),
         gates: [("losses".to_string(), gate)].into(),
         patch: Some(PatchRecord {
             files: vec!["train.py".into()],
@@ -105,6 +106,13 @@ fn the_terminal_has_findings_remedies_gates_and_the_answer() {
     ] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
+}
+
+#[test]
+fn the_headline_is_the_patchs_own_figure_where_there_is_a_patch() {
+    let shown = terminal(&ScriptRecord { proved_as: Some("patch".into()), ..record() });
+    assert!(shown.contains("(1.45 to 1.55, 95%, 4 processes of each, patched and unchanged in turns)"), "{shown}");
+    assert!(!shown.contains("Applied to a copy"), "{shown}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ class Context:
         self.backend = backend
         # Switches that are on, by name, each with the function that switches it off.
         self.active = {}
-        # What a switch keeps while it is off.
+        # Kept by switches while they are off.
         self.store = {}
         # Compiled code draws random numbers as uncompiled code does.
         self.fallback_random = False
@@ -115,7 +115,7 @@ class Call:
         self.autocast = [
             (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in ("cpu", "cuda")
         ]
-        # What `shadow.py` has computed from this call, by the switches that were on.
+        # Computed by `shadow.py` from this call, by the switches that were on.
         self.replays = {}
 
     def watch(self, output):

@@ -131,6 +131,8 @@ class Moments:
         self.autocasts = set()
         self.original_enter = None
         self.original_call = None
+        # Functions called with the arguments of every training call of a trained module, once all are known.
+        self.at_training_call = []
         self.is_open = True
         # `places.Places`, if a note is requested.
         self.places = None
@@ -305,6 +307,31 @@ class Moments:
 
             if nn.Module.__call__ is self.our_call:
                 nn.Module.__call__ = self.original_call
+            if self.at_training_call:
+                self.follow_calls()
+
+    def follow_calls(self):
+        """Stands before the calls of known modules alone. While one runs, nothing is wrapped, and compilers see the
+        original."""
+        import torch
+        from torch import nn
+
+        original = self.original_call
+
+        @functools.wraps(original)
+        def call(module, *arguments, **named):
+            is_known = any(root.reference() is module for root in self.roots)
+            if not is_known or not module.training or not torch.is_grad_enabled():
+                return original(module, *arguments, **named)
+            nn.Module.__call__ = original
+            try:
+                for function in self.at_training_call:
+                    SHARED.guarded(function, arguments, named, listener=self)
+                return original(module, *arguments, **named)
+            finally:
+                nn.Module.__call__ = call
+
+        self.our_call = nn.Module.__call__ = call
 
     def tell_dynamo(self, module):
         """Gives dynamo the original call, if it was loaded while ours was installed."""

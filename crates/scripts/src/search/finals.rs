@@ -1,13 +1,14 @@
-//! The final comparison: the unmodified script, the kept variant and the patch alternate.
+//! The proof: fresh processes of the unmodified script and of the patched one alternate, in balanced order. Whatever does
+//! not come out faster there is not kept for its speed.
 
 use super::time::LEAST;
-use super::{NotMeasured, Outcome, Row, Search};
+use super::{AS_FAST, NotMeasured, Outcome, Row, Search};
 use crate::gates::{Proof, of_patch};
 use crate::note::Note;
 use crate::variant::{Variant, Way};
 use headroom_record::gate::Gate;
 use headroom_record::statistics::MISSED;
-use headroom_record::turns::Speedup;
+use headroom_record::turns::{Speedup, place};
 use std::path::PathBuf;
 
 /// The result of the search.
@@ -15,8 +16,9 @@ use std::path::PathBuf;
 pub struct Found {
     pub rows: Vec<Row>,
     pub kept: Variant,
-    /// The kept variant relative to the unmodified script.
+    /// Everything kept relative to the unmodified script, in final turns.
     pub speedup: Speedup,
+    pub proved_as: ProvedAs,
     pub originals: Vec<Note>,
     pub finals: Vec<Note>,
     /// From the unmodified script to the kept variant, each compared with the one before; then over an epoch's end.
@@ -24,6 +26,23 @@ pub struct Found {
     pub patched: Option<Patched>,
     /// Number of processes started.
     pub processes: usize,
+}
+
+/// The form in which the kept remedies took the final turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProvedAs {
+    Patch,
+    /// Applied from outside: no patch could be written, or it did not run.
+    Remedies,
+}
+
+impl ProvedAs {
+    pub fn name(self) -> &'static str {
+        match self {
+            ProvedAs::Patch => "patch",
+            ProvedAs::Remedies => "remedies",
+        }
+    }
 }
 
 /// The script with the patch in its files.
@@ -39,51 +58,83 @@ pub struct Patched {
 }
 
 impl Search<'_> {
-    /// Runs the final turns; `files` are the texts of the files that the patch changes, by path, if there is a patch.
+    /// Proves what was kept in fresh processes; `files` are the texts of the files that the patch changes, by path, if
+    /// there is a patch. Without one, or if it does not run, the remedies are proved as applied from outside.
     pub fn finish(mut self, rows: Vec<Row>, files: Option<Vec<(PathBuf, String)>>) -> Result<Found, NotMeasured> {
-        let patch = files.map(|files| {
+        self.prove_across();
+        let patch = files.filter(|_| self.best != 0).map(|files| {
             self.runner.patch_with(files);
             self.add(Variant::as_it_is(), Way::Patched)
         });
-        self.prove_across();
-        let mut why = None;
-        let mut turn =
-            if self.best == 0 { vec![] } else { [Some(0), Some(self.best), patch].into_iter().flatten().collect() };
-        for round in 0..self.repeats.finals.max(LEAST) {
-            let cost = |which: &usize| if Some(*which) == patch { self.cost_when_kept() } else { self.cost(*which) };
-            let is_time = self.runner.seconds_left() > turn.iter().map(cost).sum();
-            for which in turn.clone() {
-                let count = self.measured[which].logs.len();
-                let is_needed = which != 0 && count < LEAST;
-                // Going a little over the time limit is better than a figure from a single process.
-                let left = self.runner.seconds_left();
-                if round >= self.repeats.finals && !is_needed || !is_time && (!is_needed || left <= 0.0) {
-                    continue;
-                }
-                if let Err(outcome) = self.run(which, left.max(1.5 * self.cost_when_kept())) {
-                    turn.retain(|one| *one != which);
-                    if Some(which) == patch {
-                        why = Some(in_short(&outcome));
-                    }
-                }
-            }
+        let unchanged = self.add(Variant::as_it_is(), Way::Timed);
+        let why = patch.and_then(|patch| self.take_final_turns(unchanged, patch));
+        let has_run = |which: &usize| why.is_none() && !self.measured[*which].logs.is_empty();
+        let proved = patch.filter(has_run).unwrap_or(self.best);
+        if proved == self.best && self.best != 0 {
+            // A failure takes nothing back: the gate of the speed says that it is not decided.
+            let _ = self.take_final_turns(unchanged, proved);
         }
-        let speedup = self.speedup(self.best, 0, MISSED);
+        let speedup = match self.measured[unchanged].logs.len() {
+            0 => self.speedup(self.best, 0, MISSED),
+            _ => self.speedup(proved, unchanged, MISSED),
+        };
         let patched = patch.map(|which| {
             let runs = &self.measured[which];
-            let over = (!runs.logs.is_empty()).then(|| self.speedup(which, 0, MISSED));
+            let over = (!runs.logs.is_empty()).then(|| self.speedup(which, unchanged, MISSED));
             let gates = of_patch(self.originals(), &self.proof_of_patch(which));
             Patched { speedup: over, notes: runs.notes.clone(), gates, why: why.or(no_time(runs.logs.len())) }
         });
         let links = self.links.iter().flat_map(|link| self.proofs(link)).chain(self.proof_across()).collect();
-        let (originals, best) = (self.measured[0].notes.clone(), self.measured[self.best].clone());
+        let originals = [&self.measured[0].notes[..], &self.measured[unchanged].notes[..]].concat();
+        let best = self.measured[self.best].clone();
+        let (rows, kept) = only_proved(rows, best.variant, speedup);
+        let speedup = if kept.is_empty() { Speedup::none(speedup.rounds) } else { speedup };
+        let proved_as = if Some(proved) == patch { ProvedAs::Patch } else { ProvedAs::Remedies };
         let processes = self.processes;
-        Ok(Found { rows, kept: best.variant, speedup, originals, finals: best.notes, links, patched, processes })
+        Ok(Found { rows, kept, speedup, proved_as, originals, finals: best.notes, links, patched, processes })
+    }
+
+    /// Fresh processes of two variants in balanced order, at least two of each while any time is left. Returns why one
+    /// was not measured.
+    fn take_final_turns(&mut self, unchanged: usize, which: usize) -> Option<String> {
+        for round in 1..=self.repeats.finals.max(LEAST) {
+            let left = self.runner.seconds_left();
+            let is_room = round <= self.repeats.finals && left > self.cost(0) + self.cost_when_kept();
+            // Going a little over the time limit is better than a figure from a single process.
+            if left <= 0.0 || !is_room && round > LEAST {
+                break;
+            }
+            for turn in 0..2 {
+                let next = [unchanged, which][place(round, turn, 2)];
+                let within = self.runner.seconds_left().max(1.5 * self.cost_when_kept());
+                if let Err(outcome) = self.run(next, within) {
+                    return Some(in_short(&outcome));
+                }
+            }
+        }
+        None
     }
 
     fn cost_when_kept(&self) -> f64 {
         self.cost(self.best)
     }
+}
+
+/// Drops whatever is not faster than the unmodified script: nothing is kept for its speed if the
+/// interval includes 1. What is kept for its memory has to be as fast.
+fn only_proved(mut rows: Vec<Row>, kept: Variant, speedup: Speedup) -> (Vec<Row>, Variant) {
+    if speedup.rounds < LEAST || speedup.low > 1.0 {
+        return (rows, kept);
+    }
+    let mut dropped = vec![];
+    for row in rows.iter_mut().filter(|row| row.outcome.is_kept()) {
+        if !row.outcome.is_kept_for_memory() || speedup.low <= AS_FAST {
+            dropped.push(row.candidate.remedy.name);
+            row.outcome = Outcome::NotProved(speedup);
+        }
+    }
+    let kept = kept.without(&dropped);
+    (rows, kept)
 }
 
 fn no_time(count: usize) -> Option<String> {

@@ -21,7 +21,7 @@ const COMPILING_SHARE: f64 = 0.5;
 const SLOW: f64 = 2.5;
 const SLOW_SECONDS: f64 = 15.0;
 
-/// Processes of the kept variant, and of the patch, that the final comparison needs.
+/// Processes of the unmodified script, and of what was kept, that the final turns need.
 pub const LEAST: usize = 2;
 
 /// Durations of processes that compiled the same code.
@@ -73,27 +73,40 @@ impl Search<'_> {
         }
     }
 
-    /// Seconds to reserve for the final comparison if this variant is kept: what it lacks to two processes, and two of
-    /// the patch, and proofs over an epoch's end. The unmodified script needs nothing.
+    /// Seconds to reserve for the final turns if this variant is kept: two processes of it, as a patch, and of the
+    /// unmodified script, and proofs over an epoch's end. The unmodified script needs nothing.
     fn reserve(&self, which: usize) -> f64 {
-        let lacks = LEAST.saturating_sub(self.measured[which].logs.len());
-        if which == 0 { 0.0 } else { (lacks + LEAST) as f64 * self.cost(which) + self.across_seconds() }
+        if which == 0 { 0.0 } else { self.final_turns(which) + self.across_seconds() }
     }
 
-    /// Seconds that the first process of a variant may take; all that are left while nothing is kept.
-    pub(super) fn first_allowance(&self, own: usize, rest: &[Unit]) -> f64 {
+    fn final_turns(&self, which: usize) -> f64 {
+        LEAST as f64 * (self.cost(0) + self.cost(which))
+    }
+
+    /// Seconds for the first process of a variant and the processes that prove it, together; all that are left while
+    /// nothing is kept.
+    pub(super) fn first_room(&self, own: usize, rest: &[Unit]) -> f64 {
         let left = self.runner.seconds_left() - self.reserve(self.best);
-        let variant = &self.measured[own].variant;
-        if !variant.is_compiled() || self.compiled.contains_key(&variant.code()) {
-            return left.min(SLOW * self.cost(own) + SLOW_SECONDS);
+        match self.is_new_code(own) {
+            true => left.min((left - self.pending(rest)).max(COMPILING_SHARE * self.limit)),
+            false => left,
         }
-        left.min((left - self.pending(rest)).max(COMPILING_SHARE * self.limit))
+    }
+
+    /// Seconds that the first process of a variant may take by itself.
+    pub(super) fn first_allowance(&self, own: usize, rest: &[Unit]) -> f64 {
+        let room = self.first_room(own, rest);
+        if self.is_new_code(own) { room } else { room.min(SLOW * self.cost(own) + SLOW_SECONDS) }
+    }
+
+    fn is_new_code(&self, own: usize) -> bool {
+        let variant = &self.measured[own].variant;
+        variant.is_compiled() && !self.compiled.contains_key(&variant.code())
     }
 
     /// Seconds that further processes of it may take.
     pub(super) fn allowance(&self, own: usize) -> f64 {
-        let patch = LEAST as f64 * self.cost(own);
-        self.runner.seconds_left() - patch.max(self.reserve(self.best))
+        self.runner.seconds_left() - self.final_turns(own).max(self.reserve(self.best))
     }
 
     /// Seconds for the remaining candidates with large predictions: one process each, and one for all alternatives

@@ -2,6 +2,7 @@
 
 use crate::isolation::IsolationArguments;
 use crate::optimize::phase_3::Precisions;
+use headroom_scripts::candidates::Wanted;
 use headroom_scripts::remedies::{REMEDIES, named};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,10 @@ pub struct ScriptArguments {
 impl ScriptArguments {
     pub fn is_given(&self) -> bool {
         !self.command.is_empty()
+    }
+
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted { precision: self.allow.is_some(), only: self.only.clone(), skip: self.skip.clone() }
     }
 
     /// Whether a proved precision of our own model is kept or only reported.

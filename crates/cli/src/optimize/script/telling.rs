@@ -76,6 +76,7 @@ impl RecordContext<'_> {
             ci95_low: speedup.map_or(1.0, |speedup| speedup.low),
             ci95_high: speedup.map_or(1.0, |speedup| speedup.high),
             rounds: speedup.map_or(0, |speedup| speedup.rounds as u64),
+            proved_as: all.map(|found| found.proved_as.name().into()),
             gates,
             patch: None,
             dry_run: self.arguments.dry_run,

@@ -1,0 +1,247 @@
+//! The search over simulated scripts with known effects, noise, evaluation, ends and failures.
+
+use super::super::messages::{Step, SwitchOffer};
+use super::*;
+use crate::remedies::named;
+
+/// A script whose switches multiply its speed.
+struct Simulated {
+    effects: Vec<(&'static str, f64)>,
+    /// Deviation of a block, and of a step within it.
+    noise: (f64, f64),
+    random: fastrand::Rng,
+    left: f64,
+    step: u64,
+    /// Steps after which a process comes to its end.
+    ends_after: u64,
+    /// A switch under which the script raises, one whose shadow step differs, and one whose blocks are void.
+    raises: Option<&'static str>,
+    differs: Option<&'static str>,
+    void: Option<&'static str>,
+    /// Every step has inputs of another shape.
+    is_ragged: bool,
+    starts: usize,
+    orders: Vec<Vec<String>>,
+}
+
+impl Simulated {
+    fn of(effects: &[(&'static str, f64)], seed: u64) -> Simulated {
+        Simulated {
+            effects: effects.to_vec(),
+            noise: (0.02, 0.01),
+            random: fastrand::Rng::with_seed(seed),
+            left: 1e9,
+            step: 0,
+            ends_after: u64::MAX,
+            raises: None,
+            differs: None,
+            void: None,
+            is_ragged: false,
+            starts: 0,
+            orders: vec![],
+        }
+    }
+
+    fn wanted(&self) -> Vec<Switchable> {
+        let one = |(name, _): &(&'static str, f64)| Switchable { remedy: named(name).unwrap(), predicted: None };
+        self.effects.iter().map(one).collect()
+    }
+
+    /// About normal, with mean zero and deviation one.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.random.f64()).sum::<f64>() - 6.0
+    }
+}
+
+impl Stage for Simulated {
+    fn start(&mut self) -> Result<Hello, Lost> {
+        self.starts += 1;
+        self.step = 0;
+        self.left -= 10.0;
+        let offer = |(name, _): &(&'static str, f64)| SwitchOffer {
+            name: (*name).into(),
+            place: if *name == "loader-workers" { "start".into() } else { "between_steps".into() },
+            settle: 1,
+            obstacle: (*name == "sdpa").then(|| "it has no attention".into()),
+        };
+        let switches = self.effects.iter().map(offer).collect();
+        Ok(Hello { version: VERSION, device: "cuda:0".into(), steps: 3, switches })
+    }
+
+    fn perform(&mut self, order: &Order, _: f64) -> Result<Report, Lost> {
+        if self.left <= 0.0 {
+            return Err(Lost::TimeUp);
+        }
+        let (number, on, settle, steps) = match order {
+            Order::Block { number, on, settle, steps } => (*number, on.clone(), *settle, *steps),
+            Order::Shadow { number, switch, .. } => {
+                let verdict = if Some(switch.as_str()) == self.differs { "differs" } else { "same" };
+                return Ok(Report::Shadow {
+                    number: *number,
+                    switch: switch.clone(),
+                    verdict: verdict.into(),
+                    reason: (verdict == "differs").then(|| "weight of layer 3".into()),
+                    largest: serde_json::json!([]),
+                });
+            }
+            Order::Finish {} => return Err(Lost::Ended),
+        };
+        self.orders.push(on.clone());
+        if on.iter().any(|name| Some(name.as_str()) == self.raises) {
+            return Ok(Report::Failed { switch: None, text: "OutOfMemoryError: CUDA".into() });
+        }
+        if self.step + u64::from(settle + steps) > self.ends_after {
+            return Ok(Report::Ended { steps: self.step });
+        }
+        let speed: f64 = self
+            .effects
+            .iter()
+            .filter(|(name, _)| on.iter().any(|one| one == name))
+            .map(|(_, effect)| effect)
+            .product();
+        let block = (self.noise.0 * self.normal()).exp();
+        let mut rows = vec![];
+        for _ in 0..settle + steps {
+            self.step += 1;
+            // The machine gets slower over the search.
+            let drift = 1.0 + 1e-5 * self.step as f64;
+            let seconds = 0.05 / speed * block * drift * (self.noise.1 * self.normal()).exp();
+            let is_saved = self.step.is_multiple_of(25);
+            self.left -= seconds;
+            rows.push(Step {
+                seconds: if is_saved { seconds + 1.0 } else { seconds },
+                shape: if self.is_ragged { format!("{}", self.step) } else { format!("{}", self.step % 2) },
+                apart: is_saved.then(|| "saving".into()),
+            });
+        }
+        let void = on
+            .iter()
+            .any(|name| Some(name.as_str()) == self.void)
+            .then(|| "compiled 2 frames in the block".to_string());
+        let steps = rows.split_off(settle as usize);
+        Ok(Report::Block(Block { number, steps, measured_on: "device".into(), void }))
+    }
+
+    fn end(&mut self) {}
+
+    fn seconds_left(&self) -> f64 {
+        self.left
+    }
+}
+
+fn conducted(script: &mut Simulated, seed: u64) -> Conducted {
+    let wanted = script.wanted();
+    conduct(script, &wanted, seed).unwrap()
+}
+
+fn kept(found: &Conducted) -> Vec<&'static str> {
+    let mut names: Vec<&str> = found.kept.iter().map(|remedy| remedy.name).collect();
+    names.sort_unstable();
+    names
+}
+
+fn verdict<'a>(found: &'a Conducted, name: &str) -> &'a Verdict {
+    &found.verdicts.iter().find(|(remedy, ..)| remedy.name == name).unwrap().1
+}
+
+const EFFECTS: [(&str, f64); 6] = [
+    ("tf32", 1.7),
+    ("channels-last", 1.06),
+    ("fused-optimizer", 1.1),
+    ("zero-grad-none", 1.0),
+    ("gc-frozen", 0.9),
+    ("compile", 1.3),
+];
+
+#[test]
+fn switches_that_pay_are_kept_and_the_figure_is_right() {
+    let mut script = Simulated::of(&EFFECTS, 3);
+    let found = conducted(&mut script, 5);
+    assert_eq!(kept(&found), ["channels-last", "compile", "fused-optimizer", "tf32"], "{:?}", found.verdicts);
+    assert_eq!(*verdict(&found, "gc-frozen"), Verdict::Slower);
+    assert_eq!(*verdict(&found, "zero-grad-none"), Verdict::NoGain);
+    let speedup = found.speedup.unwrap();
+    let truth: f64 = 1.7 * 1.06 * 1.1 * 1.3;
+    assert!(speedup.low < truth && truth < speedup.high && speedup.high / speedup.low < 1.10, "{speedup:?} of {truth}");
+    // Every round has its own order.
+    let singles: Vec<&Vec<String>> = script.orders.iter().filter(|on| on.len() <= 1).take(12).collect();
+    assert!(singles[..6] != singles[6..], "{singles:?}");
+}
+
+/// The stated chance: with eight switches that do nothing, at most one search in twenty keeps one.
+#[test]
+fn a_switch_that_does_nothing_is_kept_in_at_most_one_search_of_twenty() {
+    let effects = ["tf32", "channels-last", "fused-optimizer", "zero-grad-none", "gc-frozen", "cudnn-benchmark"];
+    let effects: Vec<(&str, f64)> = effects.into_iter().map(|name| (name, 1.0)).collect();
+    let mut wrong = 0;
+    for seed in 0..400 {
+        let mut script = Simulated::of(&effects, seed);
+        wrong += usize::from(!conducted(&mut script, 1000 + seed).kept.is_empty());
+    }
+    // Twenty are expected at most; thirty are beyond chance (binomial, 1%).
+    assert!(wrong <= 30, "{wrong} of 400 searches kept something");
+}
+
+#[test]
+fn a_script_that_ends_is_started_again_and_a_failure_costs_one_switch() {
+    let mut script = Simulated { ends_after: 700, raises: Some("channels-last"), ..Simulated::of(&EFFECTS, 7) };
+    let found = conducted(&mut script, 5);
+    assert!(matches!(verdict(&found, "channels-last"), Verdict::Failed(why) if why.starts_with("OutOfMemory")));
+    assert!(kept(&found).contains(&"tf32") && script.starts > 2 && found.processes == script.starts);
+    // A script that is too short for a block says so.
+    let mut script = Simulated { ends_after: 5, ..Simulated::of(&EFFECTS, 7) };
+    let wanted = script.wanted();
+    let error = conduct(&mut script, &wanted, 5).unwrap_err();
+    assert!(error.0.starts_with("it ends before"), "{error:?}");
+}
+
+#[test]
+fn a_shadow_that_differs_and_blocks_that_are_void_refuse_a_switch() {
+    let mut script = Simulated { differs: Some("tf32"), void: Some("fused-optimizer"), ..Simulated::of(&EFFECTS, 11) };
+    let found = conducted(&mut script, 5);
+    assert_eq!(*verdict(&found, "tf32"), Verdict::Differs("weight of layer 3".into()));
+    assert_eq!(*verdict(&found, "fused-optimizer"), Verdict::Void("compiled 2 frames in the block".into()));
+    assert!(!script.orders.iter().flatten().any(|name| name == "tf32"), "it is not timed");
+    assert!(kept(&found).contains(&"compile"));
+}
+
+#[test]
+fn switches_of_the_start_are_left_and_shapes_that_never_match_decline() {
+    let mut script = Simulated::of(&[("loader-workers", 2.0), ("sdpa", 2.0), ("tf32", 1.5)], 13);
+    let found = conducted(&mut script, 5);
+    assert_eq!(kept(&found), ["tf32"]);
+    assert_eq!(*verdict(&found, "sdpa"), Verdict::Untried("it has no attention".into()));
+    assert_eq!(*verdict(&found, "loader-workers"), Verdict::Untried("it acts only when the script starts".into()));
+    let mut script = Simulated { is_ragged: true, ..Simulated::of(&EFFECTS, 17) };
+    let wanted = script.wanted();
+    assert!(conduct(&mut script, &wanted, 5).unwrap_err().0.contains("other shapes in every step"));
+}
+
+#[test]
+fn nothing_is_kept_that_there_was_no_time_to_confirm() {
+    for left in [20.0, 40.0, 80.0] {
+        let mut script = Simulated { left, ..Simulated::of(&EFFECTS, 19) };
+        let found = conducted(&mut script, 5);
+        let confirmed = found.speedup.is_some();
+        assert_eq!(found.kept.is_empty(), !confirmed, "{left} s: {:?}", found.verdicts);
+        assert_eq!(found.verdicts.len(), EFFECTS.len());
+    }
+}
+
+#[test]
+fn large_savings_over_small_costs_come_first_and_fewer_bits_last() {
+    let switch = |name: &str, predicted| Switchable { remedy: named(name).unwrap(), predicted };
+    let switches = [
+        switch("compile", Some(0.3)),
+        switch("bf16-autocast", Some(0.9)),
+        switch("tf32", Some(0.1)),
+        switch("gc-frozen", None),
+    ];
+    let order = |step: f64| -> Vec<Vec<&str>> {
+        let groups = groups(switches.iter().collect(), step);
+        groups.iter().map(|group| group.iter().map(|remedy| remedy.name).collect()).collect()
+    };
+    assert_eq!(order(0.05), [vec!["tf32", "gc-frozen"], vec!["compile"], vec!["bf16-autocast"]]);
+    // Where steps are long, compiling costs little in comparison.
+    assert_eq!(order(20.0)[0], ["compile"]);
+}
