@@ -1,4 +1,4 @@
-//! What calls of libraries return, change and wait for: `tables/api.tsv`, which `bench/api_table.py` writes.
+//! Calls of libraries, with their return values, changes and waits: `tables/api.tsv`, which `bench/api_table.py` writes.
 
 use std::sync::LazyLock;
 

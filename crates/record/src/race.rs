@@ -115,7 +115,7 @@ mod tests {
         }
         let race = RaceRecord::of(&rounds, ["v1", "v2", "all"].map(String::from).to_vec());
         assert_eq!(race.dropped_turns, [DroppedTurn { round: 2, member: "v2".into() }]);
-        let said = disturbance_of(&[race.clone()]).unwrap();
+        let said = disturbance_of(std::slice::from_ref(&race)).unwrap();
         assert!(said.ends_with("0 turns were taken again, and 1 that stayed disturbed do not count."), "{said}");
         let both = RaceRecord { dropped_rounds: vec![5], ..race };
         assert!(disturbance_of(&[both]).unwrap().ends_with("1 of 7 rounds and 1 more turns do not count."));

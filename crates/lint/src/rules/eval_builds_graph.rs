@@ -74,7 +74,7 @@ fn decorate(source: &SourceFile, definition: &StmtFunctionDef) -> Edit {
     }
 }
 
-/// A name alone is no proof where nobody is seen to call the function: its result may be trained on elsewhere.
+/// A name alone does not prove it where nobody is seen to call the function: its result may be trained on elsewhere.
 fn is_surely_evaluation(program: &Program, function: FunctionId) -> bool {
     switches_to_evaluation(program, function) || program.callers_of(function).next().is_some()
 }
