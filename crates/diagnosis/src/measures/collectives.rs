@@ -242,7 +242,7 @@ mod tests {
             "multimem_one_shot_all_reduce_kernel",
             "void vllm::cross_device_reduce_1stage<nv_bfloat16, 8>(vllm::RankData*)",
             "all-reduce.17",
-            // Expert parallelism, by the functions' names in the libraries' sources.
+            // Expert parallelism, by the functions' names.
             "void deep_ep::internode_ll::combine<true, 7168, 9>(void*)",
             "void hybrid_ep::dispatch_kernel<16, 4>(hybrid_ep::dispatch_kernel_param_t)",
             "void pplx::intranode::dispatch_send<128>(int)",
