@@ -171,7 +171,7 @@ fn optimizer(view: &View, measures: &Measures, asked: Removal) -> (Removal, Remo
     (bound, Removal { device: scaled(least / STREAM_SHARE / update.nanos as f64), ..asked })
 }
 
-/// Models overlap: workers prepare batches while the rest of the step runs, each on a core of its own. The step waits
+/// Models overlap: workers prepare batches while the rest of the step runs, one per core. The step waits
 /// for what they do not finish by then, and for handing over each batch.
 fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
     let spans = loading_spans(view);

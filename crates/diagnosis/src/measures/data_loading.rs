@@ -54,10 +54,10 @@ pub fn loading_spans(view: &View) -> Vec<Span> {
 }
 
 /// Worker processes that may prepare batches beside the training process, and the machine's cores if the trace states
-/// them: one core is the training process's own.
+/// them: one per core, as the remedy starts them, because much of loading is waiting.
 pub fn workers(view: &View) -> (usize, Option<usize>) {
     let cores = view.trace.header.recording.as_ref().and_then(|recording| recording.cores);
-    (cores.map_or(WORKERS, |cores| cores.saturating_sub(1).clamp(1, WORKERS)), cores)
+    (cores.map_or(WORKERS, |cores| cores.clamp(1, WORKERS)), cores)
 }
 
 /// Found by torch's annotation, otherwise by the iterator's own function.
