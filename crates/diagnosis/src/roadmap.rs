@@ -58,7 +58,7 @@ fn rounded(worth: f64) -> i64 {
     (1e3 * worth).round() as i64
 }
 
-/// Sorts the findings that save something, by the savings that [`crate::cost`] has set. What an item adds to those
+/// Sorts the findings that save something, by the savings that the cost model has set. What an item adds to those
 /// before it can be more than it saves alone, where two costs hide each other: that bound then also holds for it alone.
 pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFinding]) -> Roadmap {
     let saves = |finding: &TraceFinding| finding.saving_expected_share > LEAST_COST;

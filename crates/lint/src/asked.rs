@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::TextRange;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::context::ContextId;
 use super::symbols::FunctionId;
@@ -44,6 +44,8 @@ pub enum ReadbackUse {
 #[derive(Default)]
 pub struct Asked<'a> {
     names: RefCell<FxHashMap<FunctionId, Rc<Names<'a>>>>,
+    changed: RefCell<FxHashMap<FunctionId, Rc<FxHashSet<&'a str>>>>,
+    borrowed: RefCell<FxHashMap<FunctionId, Rc<FxHashSet<&'a str>>>>,
     streams: RefCell<FxHashMap<FunctionId, Rc<Vec<TextRange>>>>,
     readback_uses: RefCell<FxHashMap<(FunctionId, TextRange, usize), ReadbackUse>>,
     waits: RefCell<FxHashMap<(FunctionId, Option<ContextId>), bool>>,
@@ -53,6 +55,16 @@ impl<'a> Asked<'a> {
     /// Uses of every name in a function.
     pub fn names(&self, function: FunctionId, find: impl FnOnce() -> Names<'a>) -> Rc<Names<'a>> {
         kept(&self.names, function, || Rc::new(find()))
+    }
+
+    /// Names whose values a function changes in place.
+    pub fn changed(&self, function: FunctionId, find: impl FnOnce() -> FxHashSet<&'a str>) -> Rc<FxHashSet<&'a str>> {
+        kept(&self.changed, function, || Rc::new(find()))
+    }
+
+    /// Names of other functions that a function assigns.
+    pub fn borrowed(&self, function: FunctionId, find: impl FnOnce() -> FxHashSet<&'a str>) -> Rc<FxHashSet<&'a str>> {
+        kept(&self.borrowed, function, || Rc::new(find()))
     }
 
     /// Blocks of a function that work on another stream.

@@ -3,10 +3,12 @@
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::{Ranged, TextRange};
+use rustc_hash::FxHashSet;
 
 use super::api;
 use super::asked::{Found, Names};
 use super::context::ContextId;
+use super::edits::blocks_of;
 use super::program::Program;
 use super::symbols::FunctionId;
 
@@ -39,17 +41,51 @@ pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> V
 
 /// Whether the function changes what one of the names holds: `x += 1`, `x[0] = 1`, `x.add_(1)`.
 pub fn is_changed_in_place(program: &Program, function: FunctionId, names: &[&str]) -> bool {
-    let speaks = |expression: &Expr| crate::names_in(expression).iter().any(|name| names.contains(name));
-    let writes = |statement: &Stmt| match statement {
-        Stmt::AugAssign(sum) => speaks(&sum.target),
-        Stmt::Assign(assign) => assign.targets.iter().any(|target| target.is_subscript_expr() && speaks(target)),
-        _ => false,
-    };
-    let is_in_place = |name: &str| api::tensor_method(name).is_some_and(|row| row.in_place);
-    names.iter().any(|name| uses_of(program, function, name).iter().any(|one| writes(one.statement)))
-        || program
-            .calls_of(function)
-            .any(|call| is_in_place(call.name) && call.receiver_expression().is_some_and(speaks))
+    let changed = program.asked.changed(function, || {
+        let mut changed = FxHashSet::default();
+        for statement in statements_of(program, function) {
+            match statement {
+                Stmt::AugAssign(sum) => changed.extend(crate::names_in(&sum.target)),
+                Stmt::Assign(assign) => {
+                    let items = assign.targets.iter().filter(|target| target.is_subscript_expr());
+                    changed.extend(items.flat_map(crate::names_in));
+                }
+                _ => {}
+            }
+        }
+        let is_in_place = |name: &str| api::tensor_method(name).is_some_and(|row| row.in_place);
+        let receivers = program.calls_of(function).filter(|call| is_in_place(call.name));
+        changed.extend(receivers.filter_map(|call| call.receiver_expression()).flat_map(crate::names_in));
+        changed
+    });
+    names.iter().any(|name| changed.contains(name))
+}
+
+/// Whether the function assigns a name of a function around it or of the module: `nonlocal name`, `global name`.
+pub fn is_borrowed(program: &Program, function: FunctionId, name: &str) -> bool {
+    let borrowed = program.asked.borrowed(function, || {
+        let mut borrowed = FxHashSet::default();
+        for statement in statements_of(program, function) {
+            match statement {
+                Stmt::Nonlocal(outer) => borrowed.extend(outer.names.iter().map(|name| name.as_str())),
+                Stmt::Global(outer) => borrowed.extend(outer.names.iter().map(|name| name.as_str())),
+                _ => {}
+            }
+        }
+        borrowed
+    });
+    borrowed.contains(name)
+}
+
+/// The statements of a function, those of inner blocks and functions included.
+fn statements_of<'a>(program: &Program<'a>, function: FunctionId) -> Vec<&'a Stmt> {
+    let mut found: Vec<&Stmt> = program.sources.symbols.functions[function].body.iter().collect();
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(blocks_of(found[next]).into_iter().flatten());
+        next += 1;
+    }
+    found
 }
 
 /// The innermost context of the function that covers `range`.

@@ -1,7 +1,7 @@
 //! The search inside one process: remedies that a running script can switch between its steps are compared there, in
 //! blocks of steps in random order, paired by round.
 //!
-//! [`messages`] are the words of both sides, [`line`] carries them, [`race`] measures and [`search`] decides. A [`stage`] is a process. The script's
+//! [`messages`] are the words of both sides, `line` carries them, [`race`] measures and [`search`] decides. A [`stage`] is a process. The script's
 //! side is `python/headroom_hook/conductor.py`.
 
 #[cfg(unix)]

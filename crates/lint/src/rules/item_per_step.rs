@@ -11,7 +11,7 @@ use crate::notice;
 use crate::program::{Call, Program};
 use crate::reads::{Read, read_in_tool, read_of};
 use crate::rule::{Check, Notice, SourceRule};
-use crate::uses::{Use, is_changed_in_place, uses_of};
+use crate::uses::{Use, is_borrowed, is_changed_in_place, uses_of};
 use crate::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
@@ -175,15 +175,12 @@ fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     }
     let receiver = call.receiver_expression()?;
     // The name belongs to a function around this one, or to the module, where it is read as a number.
-    let function = program.function_of(call.context);
-    if function.body.iter().any(|statement| is_borrowed(statement, name.id.as_str())) {
+    let function = program.notes.contexts.get(call.context).function;
+    if is_borrowed(program, function, name.id.as_str()) {
         return None;
     }
     // `shown = loss.item(); loss /= n`: the kept tensor would change as well.
-    let is_changed = || {
-        let function = program.notes.contexts.get(call.context).function;
-        is_changed_in_place(program, function, &crate::names_in(receiver))
-    };
+    let is_changed = || is_changed_in_place(program, function, &crate::names_in(receiver));
     if matches!(call.statement, Stmt::Assign(_)) && is_changed() {
         return None;
     }
@@ -195,16 +192,6 @@ fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     let mut edits = vec![Edit::replace(call.node.range(), format!("{text}{detached}{kept}"))];
     edits.extend(reads_elsewhere(program, call.context, name.id.as_str(), call.statement, read)?);
     Some(edits)
-}
-
-/// `nonlocal name`, `global name`.
-fn is_borrowed(statement: &Stmt, name: &str) -> bool {
-    let is_it = |names: &[ruff_python_ast::Identifier]| names.iter().any(|one| one.as_str() == name);
-    match statement {
-        Stmt::Nonlocal(outer) => is_it(&outer.names),
-        Stmt::Global(outer) => is_it(&outer.names),
-        _ => crate::edits::blocks_of(statement).into_iter().flatten().any(|inner| is_borrowed(inner, name)),
-    }
 }
 
 /// `(predicted == y).sum()`.

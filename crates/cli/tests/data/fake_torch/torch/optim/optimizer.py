@@ -6,7 +6,12 @@ def register_optimizer_step_post_hook(hook):
     HOOKS.append(hook)
 
 
-class SGD:
+class Optimizer:
+    def __init__(self):
+        pass
+
+
+class SGD(Optimizer):
     def step(self, closure=None):
         if closure is not None:
             closure()
