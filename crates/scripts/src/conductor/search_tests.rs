@@ -158,8 +158,10 @@ fn switches_that_pay_are_kept_and_the_figure_is_right() {
     let mut script = Simulated::of(&EFFECTS, 3);
     let found = conducted(&mut script, 5);
     assert_eq!(kept(&found), ["channels-last", "compile", "fused-optimizer", "tf32"], "{:?}", found.verdicts);
-    assert_eq!(*verdict(&found, "gc-frozen"), Verdict::Slower);
-    assert_eq!(*verdict(&found, "zero-grad-none"), Verdict::NoGain);
+    // Neither pays; whether one is slower need not be known.
+    for name in ["gc-frozen", "zero-grad-none"] {
+        assert!(matches!(verdict(&found, name), Verdict::Slower | Verdict::NoGain), "{name}: {:?}", found.verdicts);
+    }
     let speedup = found.speedup.unwrap();
     let truth: f64 = 1.7 * 1.06 * 1.1 * 1.3;
     assert!(speedup.low < truth && truth < speedup.high && speedup.high / speedup.low < 1.10, "{speedup:?} of {truth}");
