@@ -82,7 +82,7 @@ fn a_wait_for_an_unrecorded_device_is_told_and_promises_nothing() {
 }
 
 #[test]
-fn an_optimizer_that_goes_one_by_one_on_the_host_is_found_by_its_operators() {
+fn an_optimizer_that_goes_one_by_one_on_the_host_is_found() {
     let trained = |operators: usize| {
         steps("", move |run| {
             ["aten::mm", "aten::relu", "aten::add"].iter().for_each(|name| operator(run, name, 3_000.0));

@@ -163,7 +163,7 @@ fn the_first_look_has_the_larger_part_of_the_error_and_one_look_all_of_it() {
 }
 
 #[test]
-fn looks_at_others_do_not_widen_an_interval_and_starting_over_forgets_them() {
+fn looks_at_others_widen_no_interval_and_starting_over_forgets_them() {
     let seconds = [(1.0, 0.8), (1.1, 0.9), (1.0, 0.85), (1.2, 0.9), (1.0, 0.8), (1.05, 0.83)];
     let mut rounds = Rounds::new(5);
     let all = [rounds.join(), rounds.join(), rounds.join()];

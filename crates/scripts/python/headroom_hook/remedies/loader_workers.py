@@ -98,11 +98,7 @@ def wanted(hook):
 
 def cores():
     """Cores per process of the script, at most sixteen."""
-    try:
-        count = len(os.sched_getaffinity(0))
-    except AttributeError:
-        count = os.cpu_count() or 1
-    return max(1, min(MOST, count // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    return max(1, min(MOST, SHARED.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
 
 
 def on_device(dataset):

@@ -32,7 +32,7 @@ def set_threads(hook, module):
     parameter = next(module.parameters(), None)
     if parameter is not None and parameter.is_cuda and hook.value is None:
         move_near(hook, parameter.device)
-    share = max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    share = max(1, SHARED.cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     wanted = int(hook.value) if hook.value is not None else share
     before = torch.get_num_threads()
     if before == wanted or (hook.value is None and before > wanted):
