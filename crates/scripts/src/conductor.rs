@@ -1,9 +1,10 @@
 //! The search inside one process: remedies that a running script can switch between its steps are compared there, in
 //! blocks of steps in random order, paired by round.
 //!
-//! [`messages`] are the words of both sides, `line` carries them, [`race`] measures and [`search`] decides. A [`stage`] is a process. The script's
-//! side is `python/headroom_hook/conductor.py`.
+//! [`messages`] are the words of both sides, `line` carries them, [`race`] measures, `groups` orders and [`search`] decides. A
+//! [`stage`] is a process. The script's side is `python/headroom_hook/conductor.py`.
 
+mod groups;
 #[cfg(unix)]
 pub mod line;
 pub mod messages;
@@ -11,6 +12,7 @@ pub mod race;
 pub mod search;
 #[cfg(unix)]
 pub mod stage;
+mod verdict;
 
 use messages::{Hello, Order, Report};
 

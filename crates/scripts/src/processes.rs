@@ -2,6 +2,10 @@
 
 mod ended;
 
+#[cfg(unix)]
+use crate::conductor::search::{Conducted, NotConducted, Switchable, conduct};
+#[cfg(unix)]
+use crate::conductor::stage::ShieldedStage;
 use crate::error::{ScriptError, cannot};
 use crate::hook;
 use crate::isolation::{Isolation, end_all, lead_a_group};
@@ -96,11 +100,6 @@ impl<'a> Processes<'a> {
         if let Err(error) = self.measurements.keep(&place.notes(), variant, way) {
             (self.surroundings.tell)(&format!("a measurement was not saved: {error}"));
         }
-    }
-
-    /// The longest process of the unchanged script so far.
-    pub fn longest(&self) -> Duration {
-        self.own.unwrap_or_default()
     }
 
     /// Whether the user has asked the command to end.
@@ -319,6 +318,17 @@ impl Runner for Processes<'_> {
             Some(note) => Ran::Measured(Box::new(note)),
             None => Ran::Failed(ended.words(&place)),
         }
+    }
+
+    #[cfg(unix)]
+    fn conduct(
+        &mut self,
+        variant: &Variant,
+        wanted: &[Switchable],
+        reserve: f64,
+    ) -> Option<Result<Conducted, NotConducted>> {
+        let seed = self.measuring.seed;
+        Some(conduct(&mut ShieldedStage::new(self, variant.clone(), reserve), wanted, seed))
     }
 
     fn seconds_left(&self) -> f64 {

@@ -83,9 +83,10 @@ pub struct Search<'a> {
     moved: Vec<(Way, Note)>,
     /// Runs that read batches again and end epochs early, by variant.
     across: Vec<(usize, Note)>,
-    /// Total time, and seconds of the longest process that did not compile.
+    /// Total time, seconds of the longest process that did not compile, and seconds set aside for what comes later.
     limit: f64,
     longest: f64,
+    set_aside: f64,
     /// Keyed by the code that is compiled.
     compiled: BTreeMap<String, Compiled>,
     saved: BTreeMap<&'static str, f64>,
@@ -117,6 +118,7 @@ impl<'a> Search<'a> {
             across: vec![],
             limit,
             longest: 0.0,
+            set_aside: 0.0,
             compiled: BTreeMap::new(),
             saved: BTreeMap::new(),
             confirmed: BTreeMap::new(),
@@ -211,16 +213,12 @@ impl<'a> Search<'a> {
         }
         let names: Vec<&'static str> = working.iter().map(|one| one.remedy.name).collect();
         self.measured[own].variant = self.narrowed(own, &names);
-        let is_confirmed = |one: &Candidate| self.confirmed.contains_key(one.remedy.name);
-        let promises = unit.iter().any(|one| is_confirmed(one) || one.predicted.is_some_and(|share| share >= LARGE));
+        let promises = unit.iter().any(|one| one.expects() >= LARGE);
         let doubt = self.take_turns(own, promises, rest);
         let verdict = self.verdict(own, doubt, promises);
         let speedup = self.speedup(own, self.best, MISSED);
         let mut found: Vec<Row> = working.into_iter().map(|one| self.row(one, own, &names)).collect();
         match (&mut found[..], verdict) {
-            (rows, Outcome::Kept) if names.iter().all(|name| self.confirmed.contains_key(name)) => {
-                self.keep_confirmed(own, rows);
-            }
             ([row], verdict) => {
                 row.speedup = Some(speedup);
                 row.outcome = verdict;

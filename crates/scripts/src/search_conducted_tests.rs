@@ -2,7 +2,7 @@
 
 use super::tests::{REPEATS, candidate, made, same};
 use super::*;
-use crate::conductor::search::{Conducted, Verdict};
+use crate::conductor::search::{Conducted, NotConducted, Switchable, Verdict};
 use crate::remedies::named;
 
 /// A search inside a process kept some remedies, and decided against others.
@@ -11,7 +11,7 @@ fn conducted(verdicts: &[(&str, Verdict)]) -> Conducted {
     let row = |(name, verdict): &(&str, Verdict)| (named(name).unwrap(), verdict.clone(), Some(figure));
     let verdicts: Vec<_> = verdicts.iter().map(row).collect();
     let kept = verdicts.iter().filter(|(_, verdict, _)| *verdict == Verdict::Kept).map(|(remedy, ..)| *remedy);
-    Conducted { kept: kept.collect(), verdicts, speedup: Some(figure), blocks: 99, processes: 1 }
+    Conducted { kept: kept.collect(), verdicts, speedup: Some(figure), with_all_bits: None, blocks: 99, processes: 1 }
 }
 
 fn after_conducting(runner: &mut dyn Runner, conducted: &Conducted, names: &[&str]) -> Found {
@@ -54,4 +54,80 @@ fn remedies_that_are_refused_together_are_tried_one_at_a_time() {
     let found = after_conducting(&mut made(1e9, wrong, (0, false)), &kept, &["tf32", "compile"]);
     assert_eq!(found.kept.names(), ["tf32"]);
     assert!(found.rows.iter().any(|row| matches!(row.outcome, Outcome::Refused("losses", ..))), "{:?}", found.rows);
+}
+
+/// A script that takes orders: `found` is what the search inside it finds, `asked` the variant under which it ran and the
+/// remedies that were to be switched.
+struct TakesOrders {
+    runs: super::tests::ScriptedRuns,
+    found: Conducted,
+    asked: Vec<(String, Vec<&'static str>)>,
+}
+
+impl Runner for TakesOrders {
+    fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
+        self.runs.run(variant, way, within)
+    }
+
+    fn seconds_left(&self) -> f64 {
+        self.runs.left
+    }
+
+    fn patch_with(&mut self, _: Vec<(std::path::PathBuf, String)>) {}
+
+    fn conduct(
+        &mut self,
+        variant: &Variant,
+        wanted: &[Switchable],
+        reserve: f64,
+    ) -> Option<Result<Conducted, NotConducted>> {
+        self.asked.push((variant.asked(), wanted.iter().map(|one| one.remedy.name).collect()));
+        self.runs.left = self.runs.left.min(reserve);
+        Some(Ok(self.found.clone()))
+    }
+}
+
+fn predicted(name: &str, share: f64) -> Candidate {
+    Candidate { predicted: Some(share), ..candidate(name) }
+}
+
+#[test]
+fn a_loader_that_the_step_waits_for_comes_before_the_switches() {
+    let speed = |variant: &Variant| match variant.names().contains(&"loader-workers") {
+        true if variant.names().contains(&"tf32") => 3.0,
+        true => 2.0,
+        // While the step waits, nothing else shows.
+        false => 1.0,
+    };
+    let runs = super::tests::ScriptedRuns { speed, ..made(300.0, same, (0, false)) };
+    let found = conducted(&[("tf32", Verdict::Kept), ("gc-frozen", Verdict::Late)]);
+    let mut runner = TakesOrders { runs, found, asked: vec![] };
+    let mut tell = |_: &Row| {};
+    let mut search = Search::begin(&mut runner, REPEATS, None, &mut tell).unwrap();
+    let all = vec![predicted("tf32", 0.2), predicted("loader-workers", 0.5), candidate("gc-frozen")];
+    let (mut rows, rest) = search.try_starts(all);
+    assert_eq!(search.kept().names(), ["loader-workers"], "{rows:?}");
+    assert!(search.is_conductible(&rest), "a share of the time is left to the switches");
+    let found = search.conduct(&rest).unwrap().unwrap();
+    rows.extend(search.try_conducted(&found, rest));
+    let found = search.finish(rows, None).unwrap();
+    assert_eq!(found.kept.names(), ["loader-workers", "tf32"]);
+    assert_eq!(runner.asked, [("loader-workers".to_string(), vec!["tf32", "gc-frozen"])]);
+    let late = found.rows.iter().find(|row| row.candidate.remedy.name == "gc-frozen").unwrap();
+    assert_eq!(late.outcome.words(), "not tried: too little time was left for it");
+}
+
+#[test]
+fn what_was_confirmed_inside_a_process_is_not_raced_again_before_the_proof() {
+    let kept = conducted(&[("tf32", Verdict::Kept), ("compile", Verdict::Kept)]);
+    let mut runner = made(1e9, same, (0, false));
+    let found = after_conducting(&mut runner, &kept, &["tf32", "compile"]);
+    assert_eq!(found.kept.names(), ["tf32", "compile"]);
+    // One process of it, then the final turns.
+    let own = runner.asked.iter().filter(|asked| *asked == "tf32,compile").count();
+    assert_eq!(own, 1 + REPEATS.finals, "{:?}", runner.asked);
+    // Nothing is known to be slower until then: the turns decide.
+    let mut slow = super::tests::ScriptedRuns { speed: |_| 1.0, ..made(1e9, same, (0, false)) };
+    let found = after_conducting(&mut slow, &kept, &["tf32", "compile"]);
+    assert!(found.kept.is_empty(), "{:?}", found.rows);
 }

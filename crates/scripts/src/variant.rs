@@ -1,6 +1,7 @@
 //! Variants of a script: remedies that are applied together, the ways in which a process runs under them, and the
 //! [`Runner`] that starts it.
 
+use crate::conductor::search::{Conducted, NotConducted, Switchable};
 use crate::note::Note;
 use crate::remedies::{Class, Remedy, Rounding};
 use std::path::PathBuf;
@@ -130,4 +131,14 @@ pub trait Runner {
     fn seconds_left(&self) -> f64;
     /// Texts that replace the script's files in [`Way::Patched`], by path.
     fn patch_with(&mut self, files: Vec<(PathBuf, String)>);
+    /// Switches remedies between the steps of processes that run under a variant, until `reserve` seconds are left for
+    /// others. `None` if this runner's processes take no orders.
+    fn conduct(
+        &mut self,
+        _variant: &Variant,
+        _wanted: &[Switchable],
+        _reserve: f64,
+    ) -> Option<Result<Conducted, NotConducted>> {
+        None
+    }
 }

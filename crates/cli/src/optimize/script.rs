@@ -2,7 +2,6 @@
 //! verifies each, and writes the equivalent patch.
 
 mod arguments;
-#[cfg(unix)]
 mod conducting;
 mod telling;
 
@@ -119,17 +118,6 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
         originals: if arguments.dry_run { 1 } else { REPEATS.originals },
         ..REPEATS
     };
-    #[cfg(unix)]
-    let conducted = match &measured {
-        Some(note) if !arguments.dry_run => conducting::conducted(&mut processes, note, &analysis, arguments, &tell),
-        _ => None,
-    };
-    // Without such sockets, by processes alone.
-    #[cfg(not(unix))]
-    let conducted = None;
-    if interrupt.signal() != 0 {
-        return interrupted(entry, &interrupt, &processes);
-    }
     let begun = Search::begin(&mut processes, repeats, measured, &mut told);
     if interrupt.signal() != 0 {
         return interrupted(entry, &interrupt, &processes);
@@ -148,10 +136,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
         return shown(&record, shared, results, "").map(|()| ExitCode::SUCCESS);
     }
     tell(&format!("trying {}", counted(tried.len(), "remedy", "remedies")));
-    let rows = match &conducted {
-        Some(conducted) => search.try_conducted(conducted, tried),
-        None => search.try_all(tried),
-    };
+    let rows = conducting::try_candidates(&mut search, tried, &tell);
     let script = main_script(&arguments.command).unwrap_or_default();
     let mut proposal = Proposal::of(search.kept(), search.kept_note(), &folder, &script);
     if !search.kept().is_empty() {

@@ -52,6 +52,9 @@ class Conductor:
     def clear_block(self):
         self.settled = 0
         self.extra = 0
+        # Batches that workers had ready when the timed steps began, and whether those are used up first.
+        self.stock = None
+        self.is_drained = False
         self.taken = []
         self.rows = []
         self.begun = None
@@ -97,24 +100,39 @@ class Conductor:
             self.take_time()
             self.rows.append((shape, apart))
             if len(self.rows) >= self.order["steps"]:
+                if self.drew_on_stock():
+                    self.time_again()
+                    return
                 self.end_block()
                 self.follow()
             return
         self.settled += 1
         if self.settled >= self.order["settle"] and not self.is_unsettled():
             self.begun = SHARED.part("switches").mark(self.context)
+            self.stock = self.batches.ready_now()
             self.take_time()
 
     def is_unsettled(self):
-        """Whether the last step compiled something, or took a batch that workers had made before the block."""
+        """Whether the last step compiled something, or took a batch that workers had made before a block that uses them
+        up."""
         before, self.compiled = self.compiled, MEASURE.compile_seconds()
-        has_left = any(
+        has_left = self.is_drained and any(
             one["workers"] and self.settled < min(depth(one), MOST_SETTLING) for one in self.batches.trained_on()
         )
         if (self.compiled > before or has_left) and self.extra < MOST_SETTLING:
             self.extra += 1
             return True
         return False
+
+    def drew_on_stock(self):
+        """Whether the timed steps took batches faster than workers make them: the next ones would take longer."""
+        before, now = self.stock, self.batches.ready_now()
+        return not self.is_drained and before is not None and now is not None and before - now > 1
+
+    def time_again(self):
+        """Once the batches are used up that were made before."""
+        self.taken, self.rows = [], []
+        self.settled, self.extra, self.is_drained = 0, 0, True
 
     def take_time(self):
         self.taken.append((time.perf_counter(), SHARED.device_event()))

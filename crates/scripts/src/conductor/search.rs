@@ -8,9 +8,12 @@
 //! times that the selection has not seen. So the chance that a search keeps a switch without effect is at most [`CHANCE`],
 //! divided among the comparisons that the confirmation can make.
 
+use super::groups::groups;
 use super::messages::{Block, Hello, Order, Report, VERSION};
 use super::race::{paired, seconds};
+pub use super::verdict::{Conducted, NotConducted, Switchable, Verdict};
 use super::{Lost, Stage};
+use crate::candidates::LARGE;
 use crate::remedies::{Class, Remedy};
 use crate::variant::{compiles, is_alternative};
 use headroom_record::statistics::MISSED;
@@ -19,22 +22,23 @@ use headroom_record::turns::{LEAST_ROUNDS, Rounds, Speedup, Turn, Work};
 /// The chance that a search keeps a switch that has no effect.
 pub const CHANCE: f64 = 0.05;
 
-/// A switch that cannot gain more than this is not pursued.
+/// A switch that seems to gain less than the first of these, and at most the second, is not pursued: the time goes to
+/// others.
 const WORTH: f64 = 1.01;
+const AT_MOST: f64 = 1.08;
 
 /// The length of a block, in seconds and in steps.
-const BLOCK_SECONDS: f64 = 0.4;
-const LEAST_STEPS: u32 = 4;
+pub(super) const BLOCK_SECONDS: f64 = 0.4;
+pub(super) const LEAST_STEPS: u32 = 4;
 const MOST_STEPS: u32 = 40;
-/// Steps in which any change settles.
+/// Steps in which any change settles, and the most times that a block takes longer than its steps because of it.
 const SETTLING: u32 = 2;
+const MOST_SETTLING: f64 = 3.0;
 
 /// Rounds before the looks of a selection, and of a confirmation.
-const SELECTING: [usize; 3] = [LEAST_ROUNDS, 2 * LEAST_ROUNDS, 4 * LEAST_ROUNDS];
-const CONFIRMING: [usize; 2] = [2 * LEAST_ROUNDS, 4 * LEAST_ROUNDS];
+pub(super) const SELECTING: [usize; 3] = [LEAST_ROUNDS, 2 * LEAST_ROUNDS, 4 * LEAST_ROUNDS];
+const CONFIRMING: [usize; 3] = [LEAST_ROUNDS, 2 * LEAST_ROUNDS, 4 * LEAST_ROUNDS];
 
-/// Expected seconds of compiling.
-const COMPILING: f64 = 60.0;
 /// A block may take this many times as long as expected, and this many seconds more; with new code also those for compiling.
 const SLOW: f64 = 10.0;
 const SLOW_SECONDS: f64 = 30.0;
@@ -43,42 +47,6 @@ const COMPILING_MOST: f64 = 240.0;
 /// Processes that a search starts at most, and voids of one block before its switch is given up.
 const MOST_STARTS: usize = 12;
 const MOST_VOIDS: usize = 2;
-
-/// A remedy that could be switched, and its predicted saving.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Switchable {
-    pub remedy: &'static Remedy,
-    pub predicted: Option<f64>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    Kept,
-    NoGain,
-    Slower,
-    /// A replayed step with it has other outputs or gradients, and which.
-    Differs(String),
-    Failed(String),
-    /// Its blocks never counted, and why.
-    Void(String),
-    Untried(String),
-}
-
-/// The result of a search inside processes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Conducted {
-    pub kept: Vec<&'static Remedy>,
-    /// In the order of the decisions; the figures are over what was kept before.
-    pub verdicts: Vec<(&'static Remedy, Verdict, Option<Speedup>)>,
-    /// Everything kept over the unmodified script.
-    pub speedup: Option<Speedup>,
-    pub blocks: u64,
-    pub processes: usize,
-}
-
-/// Why a script cannot be searched inside a process.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NotConducted(pub String);
 
 /// Searches among the switches that the script offers, until the stage's time is up.
 pub fn conduct(stage: &mut dyn Stage, wanted: &[Switchable], seed: u64) -> Result<Conducted, NotConducted> {
@@ -91,6 +59,8 @@ pub fn conduct(stage: &mut dyn Stage, wanted: &[Switchable], seed: u64) -> Resul
         kept: vec![],
         verdicts: vec![],
         speedup: None,
+        with_all_bits: None,
+        usual_block: 0.0,
         blocks: 0,
         processes: 0,
     };
@@ -100,13 +70,13 @@ pub fn conduct(stage: &mut dyn Stage, wanted: &[Switchable], seed: u64) -> Resul
         Ok(()) | Err(Stop::Time) => {}
         Err(Stop::Script(why)) => return Err(NotConducted(why)),
     }
-    let Conductor { kept, mut verdicts, speedup, blocks, processes, .. } = conductor;
+    let Conductor { kept, mut verdicts, speedup, with_all_bits, blocks, processes, .. } = conductor;
     for switch in wanted {
         if verdicts.iter().all(|(remedy, ..)| *remedy != switch.remedy) {
-            verdicts.push((switch.remedy, Verdict::Untried("too little time was left for it".into()), None));
+            verdicts.push((switch.remedy, Verdict::Late, None));
         }
     }
-    Ok(Conducted { kept, verdicts, speedup, blocks, processes })
+    Ok(Conducted { kept, verdicts, speedup, with_all_bits, blocks, processes })
 }
 
 struct Conductor<'a> {
@@ -120,6 +90,9 @@ struct Conductor<'a> {
     kept: Vec<&'static Remedy>,
     verdicts: Vec<(&'static Remedy, Verdict, Option<Speedup>)>,
     speedup: Option<Speedup>,
+    with_all_bits: Option<Speedup>,
+    /// Seconds of the longest block of which no part was compiled.
+    usual_block: f64,
     blocks: u64,
     processes: usize,
 }
@@ -150,11 +123,37 @@ impl Conductor<'_> {
                 why.and_then(|offer| offer.obstacle.clone()).unwrap_or("it acts only when the script starts".into());
             self.verdicts.push((switch.remedy, Verdict::Untried(why), None));
         }
-        let selected = groups(possible, self.step_seconds).into_iter().try_for_each(|group| self.select(group));
-        match selected {
+        match self.select_all(possible) {
             Ok(()) | Err(Stop::Time) => self.confirm(),
             stopped => stopped,
         }
+    }
+
+    /// One group after the other; what was kept changes what the rest promises.
+    fn select_all(&mut self, mut waiting: Vec<&Switchable>) -> Result<(), Stop> {
+        loop {
+            waiting.retain(|switch| match self.replaced(switch) {
+                Some((kept, more)) if more < LARGE => {
+                    let why = format!("{kept} was kept, and it promises no more");
+                    self.verdicts.push((switch.remedy, Verdict::Superfluous(why), None));
+                    false
+                }
+                _ => true,
+            });
+            let Some(group) = groups(waiting.clone(), self.step_seconds).into_iter().next() else { return Ok(()) };
+            waiting.retain(|switch| !group.contains(&switch.remedy));
+            self.select(group)?;
+        }
+    }
+
+    /// The kept switch that this one would replace, and the share of the step that it promises beyond that one's saving.
+    fn replaced(&self, switch: &Switchable) -> Option<(&'static str, f64)> {
+        let is_it = |(remedy, verdict, _): &&(&'static Remedy, Verdict, Option<Speedup>)| {
+            *verdict == Verdict::Kept && is_alternative(remedy.name, switch.remedy.name)
+        };
+        let (remedy, _, speedup) = self.verdicts.iter().find(is_it)?;
+        let saved = speedup.map_or(0.0, |speedup| 1.0 - 1.0 / speedup.ratio);
+        Some((remedy.name, switch.predicted.unwrap_or(0.0) - saved))
     }
 
     fn is_offered(&self, remedy: &Remedy) -> bool {
@@ -197,7 +196,8 @@ impl Conductor<'_> {
             let variants: Vec<_> = group.iter().map(|remedy| self.with(remedy)).collect();
             let base = self.kept.clone();
             let reserve = self.confirmation_seconds();
-            let is_decided = |speedup: &Speedup| speedup.high < WORTH || speedup.low > 1.0;
+            let is_hopeless = |speedup: &Speedup| speedup.ratio < WORTH && speedup.high < AT_MOST;
+            let is_decided = |speedup: &Speedup| is_hopeless(speedup) || speedup.low > 1.0;
             let race = self.race(&base, &variants, (&SELECTING[..], MISSED), reserve, is_decided)?;
             let mut faster: Vec<(&'static Remedy, Speedup)> = vec![];
             for (at, &remedy) in group.iter().enumerate() {
@@ -271,7 +271,7 @@ impl Conductor<'_> {
             let race = match race {
                 Ok(race) => race,
                 Err(stop) => {
-                    self.drop_kept("too little time was left to confirm it");
+                    self.drop_kept();
                     return Err(stop);
                 }
             };
@@ -283,8 +283,17 @@ impl Conductor<'_> {
             let weakest = (0..kept.len()).filter(|at| gain(*at).low <= 1.0);
             let weakest = weakest.min_by(|one, other| gain(*one).ratio.total_cmp(&gain(*other).ratio));
             let Some(at) = weakest else {
-                // Nothing is decided by this figure, so it has the usual interval.
-                self.speedup = Some(race.rounds.speedup_missing(0, kept.len() + 1, MISSED));
+                // Nothing is decided by these figures, so they have the usual interval.
+                let all = kept.len() + 1;
+                self.speedup = Some(race.rounds.speedup_missing(0, all, MISSED));
+                let fewer: Vec<usize> =
+                    (0..kept.len()).filter(|at| kept[*at].class == Class::Precision).map(|at| at + 1).collect();
+                self.with_all_bits = match fewer[..] {
+                    [] => self.speedup,
+                    _ if fewer.len() == kept.len() => None,
+                    [one] if race.out[one - 1].is_none() => Some(race.rounds.speedup_missing(one, all, MISSED)),
+                    _ => None,
+                };
                 return Ok(());
             };
             self.kept.remove(at);
@@ -295,9 +304,10 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    fn drop_kept(&mut self, why: &str) {
+    /// What there was no time to confirm is left to fresh processes.
+    fn drop_kept(&mut self) {
         for (_, verdict, _) in self.verdicts.iter_mut().filter(|(_, verdict, _)| *verdict == Verdict::Kept) {
-            *verdict = Verdict::Untried(why.into());
+            *verdict = Verdict::Untried("too little time was left to confirm it".into());
         }
         self.kept.clear();
     }
@@ -396,9 +406,13 @@ impl Conductor<'_> {
             self.blocks += 1;
             let order = Order::Block { number: self.blocks, on: names(on), settle, steps };
             self.on = on.to_vec();
+            let before = self.stage.seconds_left();
             match self.stage.perform(&order, within) {
                 Ok(Report::Block(block)) => match block.void.clone() {
-                    None => return Ok(block),
+                    None => {
+                        self.note_duration(before - self.stage.seconds_left(), settle + steps);
+                        return Ok(block);
+                    }
                     // Compiling ends once all sizes were seen; anything else stays as it is.
                     Some(why) if voids >= MOST_VOIDS || !why.starts_with("compiled") => return Err(Miss::Void(why)),
                     Some(_) => voids += 1,
@@ -420,10 +434,18 @@ impl Conductor<'_> {
         }
     }
 
+    /// Blocks wait for workers' batches and for steps to settle, but those that compile are no measure of others.
+    fn note_duration(&mut self, seconds: f64, steps: u32) {
+        let most = MOST_SETTLING * f64::from(steps) * self.step_seconds.max(1e-9);
+        if self.step_seconds > 0.0 {
+            self.usual_block = self.usual_block.max(seconds.min(most));
+        }
+    }
+
     /// Seconds that confirming one more than is kept takes at least.
     fn confirmation_seconds(&self) -> f64 {
         let steps = f64::from(SETTLING + self.block_steps());
-        CONFIRMING[0] as f64 * (self.kept.len() + 3) as f64 * steps * self.step_seconds
+        CONFIRMING[0] as f64 * (self.kept.len() + 3) as f64 * (steps * self.step_seconds).max(self.usual_block)
     }
 
     fn block_steps(&self) -> u32 {
@@ -465,26 +487,6 @@ fn turns(own: &Block, blocks: &[(usize, Block)]) -> Option<Vec<(usize, Turn)>> {
     };
     let others: Vec<(usize, Turn)> = blocks.iter().filter_map(ratio).collect();
     (!others.is_empty() || blocks.is_empty()).then(|| [(0, turn(base))].into_iter().chain(others).collect())
-}
-
-/// Switches that race together, best predicted saving over cost first: the cheap ones together, those that compile by
-/// themselves, and those of fewer bits last.
-fn groups(switches: Vec<&Switchable>, step_seconds: f64) -> Vec<Vec<&'static Remedy>> {
-    let is_alone = |switch: &Switchable| compiles(switch.remedy.name) || switch.remedy.class == Class::Precision;
-    let (alone, together): (Vec<&Switchable>, Vec<&Switchable>) = switches.into_iter().partition(|one| is_alone(one));
-    let mut groups: Vec<Vec<&Switchable>> = alone.into_iter().map(|one| vec![one]).collect();
-    if !together.is_empty() {
-        groups.push(together);
-    }
-    let block = BLOCK_SECONDS.max(f64::from(LEAST_STEPS) * step_seconds);
-    let worth = |group: &Vec<&Switchable>| {
-        let saving = group.iter().map(|one| one.predicted.unwrap_or(0.0)).fold(0.001, f64::max);
-        let compiling = group.iter().filter(|one| compiles(one.remedy.name)).count() as f64 * COMPILING;
-        saving / (SELECTING[0] as f64 * (group.len() + 1) as f64 * block + compiling)
-    };
-    let is_last = |group: &Vec<&Switchable>| group.iter().any(|one| one.remedy.class == Class::Precision);
-    groups.sort_by(|one, other| is_last(one).cmp(&is_last(other)).then(worth(other).total_cmp(&worth(one))));
-    groups.into_iter().map(|group| group.into_iter().map(|one| one.remedy).collect()).collect()
 }
 
 fn names(remedies: &[&'static Remedy]) -> Vec<String> {

@@ -247,3 +247,38 @@ fn large_savings_over_small_costs_come_first_and_fewer_bits_last() {
     // Where steps are long, compiling costs little in comparison.
     assert_eq!(order(20.0)[0], ["compile"]);
 }
+
+#[test]
+fn what_replaces_a_kept_switch_has_to_promise_more_than_it_saved() {
+    let effects = [("compile-blocks", 1.8), ("compile", 1.9), ("tf32", 1.3)];
+    let mut script = Simulated::of(&effects, 23);
+    let predicted = |name: &str, share| Switchable { remedy: named(name).unwrap(), predicted: Some(share) };
+    let wanted = [predicted("compile-blocks", 0.45), predicted("compile", 0.44), predicted("tf32", 0.1)];
+    let found = conduct(&mut script, &wanted, 5).unwrap();
+    assert_eq!(kept(&found), ["compile-blocks", "tf32"], "{:?}", found.verdicts);
+    let why = "compile-blocks was kept, and it promises no more";
+    assert_eq!(*verdict(&found, "compile"), Verdict::Superfluous(why.into()));
+    // With a larger prediction it is tried, and kept instead.
+    let wanted = [predicted("compile-blocks", 0.8), predicted("compile", 0.79), predicted("tf32", 0.1)];
+    let found = conduct(&mut Simulated::of(&effects, 29), &wanted, 5).unwrap();
+    assert_eq!(kept(&found), ["compile", "tf32"], "{:?}", found.verdicts);
+}
+
+#[test]
+fn the_figure_without_fewer_bits_is_told_beside_the_whole() {
+    let effects = [("tf32", 1.5), ("bf16-autocast", 1.4), ("gc-frozen", 1.0)];
+    let found = conducted(&mut Simulated::of(&effects, 31), 5);
+    assert_eq!(kept(&found), ["bf16-autocast", "tf32"], "{:?}", found.verdicts);
+    let (all, without) = (found.speedup.unwrap(), found.with_all_bits.unwrap());
+    assert!(without.low < 1.5 && 1.5 < without.high && without.high < all.low, "{without:?} {all:?}");
+}
+
+/// Nobody waits for what gains nothing: on a script of 50 ms per step, six switches without an effect take seconds.
+#[test]
+fn switches_without_effect_take_little_time() {
+    let effects = ["tf32", "channels-last", "fused-optimizer", "zero-grad-none", "gc-frozen", "cudnn-benchmark"];
+    let effects: Vec<(&str, f64)> = effects.into_iter().map(|name| (name, 1.0)).collect();
+    let mut script = Simulated { left: 300.0, ..Simulated::of(&effects, 37) };
+    conducted(&mut script, 5);
+    assert!(script.left > 240.0, "{:.0} s are left", script.left);
+}

@@ -1,12 +1,72 @@
-//! Takes over the findings of a search inside a process: everything it kept is tried
-//! together, in fresh processes, and whatever it decided against is not tried again.
+//! The search inside a process, as part of the one by processes: remedies of the start that promise much come before it,
+//! everything it kept is proved together in fresh processes, and whatever it decided against is not tried again.
 
-use super::{Candidate, Outcome, Row, Search, Unit, units};
-use crate::conductor::search::{Conducted, Verdict};
+use super::time::LEAST;
+use super::{Candidate, Outcome, Row, Search, Unit};
+use crate::candidates::LARGE;
+use crate::conductor::search::{Conducted, NotConducted, Switchable, Verdict};
+use crate::variant::{Way, compiles};
 use headroom_record::turns::Speedup;
 
+/// Share of the time that remedies of the start leave to the search inside a process.
+const LEFT_TO_SWITCHES: f64 = 0.3;
+
+/// Processes after it, beside the final turns: one of everything kept, and one of the unmodified script with its weights
+/// moved by a rounding.
+const PROCESSES_AFTER: f64 = 2.0;
+
+/// Expected seconds for which a fresh process loads compiled code that the search has left in the cache.
+const LOADING_CODE: f64 = 10.0;
+
+/// The most share of the time that is left for what comes after it.
+const MOST_AFTER: f64 = 0.6;
+
+/// It is not begun without the time for this many processes.
+const LEAST_PROCESSES: f64 = 2.0;
+
 impl Search<'_> {
-    /// Tries what was kept inside a process, all of it together, then every candidate that was not decided there.
+    /// Tries those remedies that act when the script starts and are predicted to save much: while the step waits for a
+    /// loader, no switch shows what it gains. Returns their rows, and the candidates that are left.
+    pub fn try_starts(&mut self, candidates: Vec<Candidate>) -> (Vec<Row>, Vec<Candidate>) {
+        let is_first = |one: &Candidate| !one.remedy.can_be_switched() && one.expects() >= LARGE;
+        let (first, rest): (Vec<Candidate>, Vec<Candidate>) = candidates.into_iter().partition(is_first);
+        if !self.is_conductible(&rest) {
+            return (vec![], first.into_iter().chain(rest).collect());
+        }
+        self.set_aside = LEFT_TO_SWITCHES * self.limit;
+        let rows = self.try_all(first);
+        self.set_aside = 0.0;
+        (rows, rest)
+    }
+
+    /// Whether the script trains in one process, offers something to switch, and there is time for it.
+    pub fn is_conductible(&self, candidates: &[Candidate]) -> bool {
+        let is_alone = self.originals().first().is_some_and(|note| note.world_size.is_none_or(|ranks| ranks <= 1));
+        let left = self.runner.seconds_left() - self.seconds_after(candidates);
+        is_alone && candidates.iter().any(|one| one.remedy.can_be_switched()) && left >= LEAST_PROCESSES * self.cost(0)
+    }
+
+    /// Searches among the candidates that can be switched, on top of what is kept.
+    pub fn conduct(&mut self, candidates: &[Candidate]) -> Option<Result<Conducted, NotConducted>> {
+        let can_be = candidates.iter().filter(|one| one.remedy.can_be_switched());
+        let wanted: Vec<Switchable> =
+            can_be.map(|one| Switchable { remedy: one.remedy, predicted: self.predicted(one) }).collect();
+        let (kept, reserve) = (self.kept().clone(), self.seconds_after(candidates));
+        self.runner.conduct(&kept, &wanted, reserve)
+    }
+
+    /// Seconds to leave for the proof of what it may keep.
+    fn seconds_after(&self, candidates: &[Candidate]) -> f64 {
+        let turns = LEAST as f64;
+        let mut seconds = (PROCESSES_AFTER + 2.0 * turns) * self.cost(0);
+        if candidates.iter().any(|one| compiles(one.remedy.name)) {
+            seconds += (turns + 1.0) * LOADING_CODE;
+        }
+        seconds.min(MOST_AFTER * self.limit)
+    }
+
+    /// Proves what was kept inside a process, all of it together, then tries every candidate that could not be decided
+    /// there.
     pub fn try_conducted(&mut self, conducted: &Conducted, candidates: Vec<Candidate>) -> Vec<Row> {
         let mut rows = vec![];
         let mut unit: Unit = vec![];
@@ -31,26 +91,50 @@ impl Search<'_> {
             }
         }
         if !unit.is_empty() {
-            let tried = self.attempt(unit.clone(), &units(rest.clone()));
-            if tried.iter().any(|row| row.outcome.is_kept()) || unit.len() == 1 {
-                tried.iter().for_each(|row| (self.told)(row));
-                rows.extend(tried);
-            } else {
-                // Together they are refused, or not faster in fresh processes: one at a time, they may be.
-                rest.splice(0..0, unit);
+            match self.prove_confirmed(&unit) {
+                Ok(tried) => {
+                    tried.iter().for_each(|row| (self.told)(row));
+                    rows.extend(tried);
+                }
+                // Together they are refused: one at a time, they may not be.
+                Err(_) if unit.len() > 1 => drop(rest.splice(0..0, unit)),
+                Err(outcome) => {
+                    let row = Row::of(unit.remove(0), outcome);
+                    (self.told)(&row);
+                    rows.push(row);
+                }
             }
         }
         rows.extend(self.try_all(rest));
         rows
     }
 
-    /// The rows of remedies that were confirmed one by one inside a process, and are faster together in a fresh one.
-    pub(super) fn keep_confirmed(&mut self, own: usize, rows: &mut [Row]) {
-        let (best, runs) = (&self.measured[self.best], &self.measured[own]);
-        let saved = (best.seconds() - runs.seconds()) / self.measured[0].seconds();
+    /// Runs everything that was confirmed in a fresh process, and checks its losses, gradients and memory. Its speed was
+    /// decided inside a process, and is decided again by the final turns.
+    fn prove_confirmed(&mut self, unit: &[Candidate]) -> Result<Vec<Row>, Outcome> {
+        let variant = unit.iter().fold(self.kept().clone(), |variant, one| variant.with(one.remedy));
+        let own = self.add(variant, Way::Timed);
+        let proofs = self.proofs_before(own);
+        self.measure_before(own, &proofs);
+        let within = self.runner.seconds_left();
+        self.run(own, within)?;
+        if let Some(outcome) = self.refusal(own) {
+            return Err(outcome);
+        }
+        let names: Vec<&'static str> = unit.iter().map(|one| one.remedy.name).collect();
+        let mut rows: Vec<Row> = unit.iter().map(|one| self.row(one, own, &names)).collect();
+        self.keep_confirmed(own, &mut rows);
+        Ok(rows)
+    }
+
+    /// The rows of remedies that were confirmed one by one inside a process. Their savings are from there too: processes
+    /// differ by more than many of them save.
+    fn keep_confirmed(&mut self, own: usize, rows: &mut [Row]) {
+        let before = self.measured[self.best].seconds() / self.measured[0].seconds();
         let names: Vec<&'static str> = rows.iter().map(|row| row.candidate.remedy.name).collect();
         let gain = |name: &str| self.confirmed.get(name).map_or(0.0, |speedup: &Speedup| speedup.ratio.ln().max(0.0));
         let total: f64 = names.iter().map(|name| gain(name)).sum();
+        let saved = before * (1.0 - (-total).exp());
         for row in rows.iter_mut() {
             let name = row.candidate.remedy.name;
             row.speedup = self.confirmed.get(name).copied();
@@ -69,6 +153,9 @@ fn outcome_of(verdict: &Verdict) -> Option<Outcome> {
         Verdict::Slower => Some(Outcome::Slower),
         Verdict::Differs(which) => Some(Outcome::Differs(which.clone())),
         Verdict::Failed(why) => Some(Outcome::Failed(why.clone())),
+        Verdict::Superfluous(why) => Some(Outcome::NotTried(why.clone())),
+        // A process of its own would take longer.
+        Verdict::Late => Some(Outcome::NotTried("too little time was left for it".into())),
         // Compiled code that falls back, or a switch without anything to act on between steps.
         Verdict::Void(_) => None,
     }

@@ -86,7 +86,7 @@ impl Search<'_> {
     /// Seconds for the first process of a variant and the processes that prove it, together; all that are left while
     /// nothing is kept.
     pub(super) fn first_room(&self, own: usize, rest: &[Unit]) -> f64 {
-        let left = self.runner.seconds_left() - self.reserve(self.best);
+        let left = self.runner.seconds_left() - self.reserve(self.best) - self.set_aside;
         match self.is_new_code(own) {
             true => left.min((left - self.pending(rest)).max(COMPILING_SHARE * self.limit)),
             false => left,
@@ -106,7 +106,7 @@ impl Search<'_> {
 
     /// Seconds that further processes of it may take.
     pub(super) fn allowance(&self, own: usize) -> f64 {
-        self.runner.seconds_left() - self.final_turns(own).max(self.reserve(self.best))
+        self.runner.seconds_left() - self.final_turns(own).max(self.reserve(self.best)) - self.set_aside
     }
 
     /// Seconds for the remaining candidates with large predictions: one process each, and one for all alternatives

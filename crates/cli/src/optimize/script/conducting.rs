@@ -1,49 +1,21 @@
-//! The search inside a process, before the one by processes.
+//! The search inside a process, as a part of the one by processes.
 
-use super::arguments::ScriptArguments;
-use super::{counted, expected};
-use headroom_diagnosis::Analysis;
-use headroom_scripts::candidates::candidates;
-use headroom_scripts::conductor::search::{Conducted, NotConducted, Switchable, conduct};
-use headroom_scripts::conductor::stage::ShieldedStage;
-use headroom_scripts::note::Note;
-use headroom_scripts::processes::Processes;
-use headroom_scripts::variant::{Runner, Variant};
+use super::counted;
+use headroom_scripts::candidates::Candidate;
+use headroom_scripts::conductor::search::NotConducted;
+use headroom_scripts::outcome::Row;
+use headroom_scripts::search::Search;
 
-/// Time is left for this many processes as long as the recorded one, which is longer than others: two pairs that prove what
-/// is kept, one more of each, and remedies that act when the script starts.
-const PROCESSES_AFTER: f64 = 4.5;
-/// The least and the most share of the time that is left for them.
-const LEAST_AFTER: f64 = 0.35;
-const MOST_AFTER: f64 = 0.6;
-
-/// The result, or `None` if this script is searched by processes alone: it trains in several ranks, offers nothing to switch,
-/// or there is too little time.
-pub(super) fn conducted(
-    processes: &mut Processes,
-    note: &Note,
-    analysis: &Analysis,
-    arguments: &ScriptArguments,
-    tell: &dyn Fn(&str),
-) -> Option<Conducted> {
-    let is_alone = note.world_size.is_none_or(|ranks| ranks <= 1);
-    let (tried, _) = candidates(note.offered.as_ref()?, &expected(analysis), &arguments.wanted());
-    let switchable = tried.into_iter().filter(|one| one.remedy.can_be_switched());
-    let switches: Vec<Switchable> =
-        switchable.map(|one| Switchable { remedy: one.remedy, predicted: one.predicted }).collect();
-    if !is_alone || switches.is_empty() {
-        return None;
-    }
-    let own = processes.longest().as_secs_f64();
-    let limit = arguments.time_limit.as_secs_f64();
-    let reserve = (PROCESSES_AFTER * own).clamp(LEAST_AFTER * limit, MOST_AFTER * limit);
-    if processes.seconds_left() - reserve < 2.0 * own {
-        return None;
+/// Tries each candidate: inside one process where the script takes orders, otherwise in processes of its own.
+pub(super) fn try_candidates(search: &mut Search, candidates: Vec<Candidate>, tell: &dyn Fn(&str)) -> Vec<Row> {
+    let (mut rows, rest) = search.try_starts(candidates);
+    if !search.is_conductible(&rest) {
+        rows.extend(search.try_all(rest));
+        return rows;
     }
     tell("switching remedies between the steps of one process");
-    let mut stage = ShieldedStage::new(processes, Variant::as_it_is(), reserve);
-    match conduct(&mut stage, &switches, note.steps) {
-        Ok(found) => {
+    let tried = match search.conduct(&rest) {
+        Some(Ok(found)) => {
             let speedup = found
                 .speedup
                 .map(|speedup| format!(", {:.2}× ({:.2} to {:.2}) together", speedup.ratio, speedup.low, speedup.high));
@@ -53,14 +25,17 @@ pub(super) fn conducted(
                 found.blocks,
                 speedup.unwrap_or_default()
             ));
-            Some(found)
+            search.try_conducted(&found, rest)
         }
-        Err(NotConducted(why)) => {
+        Some(Err(NotConducted(why))) => {
             let why = why.lines().next().unwrap_or_default();
             tell(&format!(
                 "remedies cannot be switched between its steps ({why}): each is tried in processes of its own"
             ));
-            None
+            search.try_all(rest)
         }
-    }
+        None => search.try_all(rest),
+    };
+    rows.extend(tried);
+    rows
 }

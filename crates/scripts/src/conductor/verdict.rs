@@ -1,0 +1,45 @@
+//! The result of a search inside processes.
+
+use crate::remedies::Remedy;
+use headroom_record::turns::Speedup;
+
+/// A remedy that could be switched, and its predicted saving.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Switchable {
+    pub remedy: &'static Remedy,
+    pub predicted: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    Kept,
+    NoGain,
+    Slower,
+    /// A replayed step with it has other outputs or gradients, and which.
+    Differs(String),
+    Failed(String),
+    /// Its blocks never counted, and why.
+    Void(String),
+    /// What was kept in its place saves as much as it promised.
+    Superfluous(String),
+    /// There was no time for it.
+    Late,
+    Untried(String),
+}
+
+/// The result of a search inside processes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conducted {
+    pub kept: Vec<&'static Remedy>,
+    /// In the order of the decisions; the figures are over what was kept before.
+    pub verdicts: Vec<(&'static Remedy, Verdict, Option<Speedup>)>,
+    /// Everything kept over the unmodified script, and all of it that computes with as many bits as the script.
+    pub speedup: Option<Speedup>,
+    pub with_all_bits: Option<Speedup>,
+    pub blocks: u64,
+    pub processes: usize,
+}
+
+/// Why a script cannot be searched inside a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotConducted(pub String);
