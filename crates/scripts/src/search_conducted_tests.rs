@@ -113,6 +113,12 @@ fn a_loader_that_the_step_waits_for_comes_before_the_switches() {
     let found = search.finish(rows, None).unwrap();
     assert_eq!(found.kept.names(), ["loader-workers", "tf32"]);
     assert_eq!(runner.asked, [("loader-workers".to_string(), vec!["tf32", "gc-frozen"])]);
+    // A loader that promises less than a switch waits for it, and so does code that is compiled when the script starts.
+    let mut runner = made(300.0, same, (0, false));
+    let mut search = Search::begin(&mut runner, REPEATS, None, &mut tell).unwrap();
+    let all = vec![predicted("tf32", 0.3), predicted("loader-workers", 0.2), predicted("compile-reduce-overhead", 0.9)];
+    let (rows, rest) = search.try_starts(all);
+    assert!(rows.is_empty() && rest.len() == 3, "{rows:?}");
     let late = found.rows.iter().find(|row| row.candidate.remedy.name == "gc-frozen").unwrap();
     assert_eq!(late.outcome.words(), "not tried: too little time was left for it");
 }

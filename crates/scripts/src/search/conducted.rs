@@ -25,10 +25,14 @@ const MOST_AFTER: f64 = 0.6;
 const LEAST_PROCESSES: f64 = 2.0;
 
 impl Search<'_> {
-    /// Tries those remedies that act when the script starts and are predicted to save much: while the step waits for a
-    /// loader, no switch shows what it gains. Returns their rows, and the candidates that are left.
+    /// Tries those remedies that act when the script starts and are predicted to save as much as any switch: while the step
+    /// waits for a loader, no switch shows what it gains. Returns their rows, and the candidates that are left.
     pub fn try_starts(&mut self, candidates: Vec<Candidate>) -> (Vec<Row>, Vec<Candidate>) {
-        let is_first = |one: &Candidate| !one.remedy.can_be_switched() && one.expects() >= LARGE;
+        let switches = candidates.iter().filter(|one| one.remedy.can_be_switched());
+        let least = switches.map(Candidate::expects).fold(LARGE, f64::max);
+        // Those that compile compete with switches that do, and take minutes.
+        let is_start = |one: &Candidate| !one.remedy.can_be_switched() && !compiles(one.remedy.name);
+        let is_first = |one: &Candidate| is_start(one) && one.expects() >= least;
         let (first, rest): (Vec<Candidate>, Vec<Candidate>) = candidates.into_iter().partition(is_first);
         if !self.is_conductible(&rest) {
             return (vec![], first.into_iter().chain(rest).collect());
