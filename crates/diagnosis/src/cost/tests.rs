@@ -68,8 +68,10 @@ fn findings_and_roadmap_state_the_same_savings() {
                 && finding.saving_expected_share == item.expected_share
                 && finding.saving_bound_share == item.alone_share
         };
-        let promising =
-            analysis.findings.iter().filter(|finding| finding.saving_expected_share > crate::assumptions::LEAST_COST);
+        let promising = analysis
+            .findings
+            .iter()
+            .filter(|finding| finding.saving_expected_share > crate::constants::cost::LEAST_COST.get());
         assert_eq!(promising.clone().count(), analysis.roadmap.items.len(), "{path}");
         for finding in promising {
             assert!(analysis.roadmap.items.iter().any(|item| same(finding, item)), "{path}: {finding:?}");

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use headroom_trace::{CallKind, Category, NONE, NameId, Trace};
 
 use super::intervals::{Span, covered, merged, without};
+use crate::constants::cold::{COLD_SHARE, LEAST_NANOS};
 
 #[derive(Clone, Debug, Default)]
 pub struct Cold {
@@ -17,11 +18,6 @@ pub struct Cold {
     /// The host spans that revealed it.
     found: Vec<(Span, usize)>,
 }
-
-/// Shorter calls are ignored.
-const LEAST_NANOS: i64 = 1_000_000;
-/// From this share on, a step counts as a cold start.
-pub const COLD_SHARE: f64 = 0.10;
 
 impl Cold {
     /// `call_of` is the call that queued each device span, `parent` the span around each host span, `busy` the device's
@@ -34,7 +30,7 @@ impl Cold {
         let is_compiler: Vec<bool> = trace.names.iter().map(|(_, name)| is_compilation(name)).collect();
         let mut calls: Vec<usize> = Vec::new();
         let mut first: Option<HashSet<u32>> = None;
-        for at in (0..host.len()).filter(|&at| host.duration[at] >= LEAST_NANOS) {
+        for at in (0..host.len()).filter(|&at| host.duration[at] >= LEAST_NANOS.get()) {
             let is_setup = match (host.category[at], kinds[host.name[at].index()]) {
                 (Category::Runtime, CallKind::Launch | CallKind::GraphLaunch) => {
                     first.get_or_insert_with(|| first_launches(trace, call_of)).contains(&(at as u32))
@@ -67,7 +63,7 @@ impl Cold {
 
     /// Forgets setup that most of several steps do: it recurs, so it is not a start.
     pub fn forget_recurring_setup(&mut self, steps: &[Span]) {
-        let is_much = |step: &Span| self.nanos_in(*step) as f64 >= COLD_SHARE * step.nanos() as f64;
+        let is_much = |step: &Span| self.nanos_in(*step) as f64 >= COLD_SHARE.get() * step.nanos() as f64;
         if steps.len() >= 2 && steps.iter().filter(|step| is_much(step)).count() * 2 > steps.len() {
             *self = Cold::default();
         }

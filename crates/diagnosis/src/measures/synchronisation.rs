@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
-use super::breakdown::LONG_GAP_NANOS;
 use super::checks::tested_before;
 use super::copies::{Direction, direction};
 use super::graph_breaks::graph_break;
@@ -13,6 +12,8 @@ use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::python::{frame_name, user_frame};
 use super::stops::Stop;
 use super::view::View;
+use crate::constants::breakdown::LONG_GAP_NANOS;
+use crate::constants::synchronisation::FEW_LAUNCHES_NANOS;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Synchronisation {
@@ -254,9 +255,6 @@ fn before(view: &View, at: usize) -> Option<String> {
     Some(view.host_name(outermost).to_string())
 }
 
-/// A shorter wait does not drain the queue.
-const FEW_LAUNCHES_NANOS: i64 = 30_000;
-
 /// When nothing was queued for the device and it was idle.
 fn starved(view: &View, stops: &[Stop]) -> Vec<Span> {
     without(&merged(stops.iter().map(|stop| stop.starved().unwrap_or(stop.span)).collect()), &view.cold.spans)
@@ -267,12 +265,13 @@ fn restart(view: &View, span: Span, waited_nanos: i64) -> i64 {
     let busy = covered(&view.busy, span);
     // If the host mostly waited for a busy device, for longer than a few launches, the device was fed: the loss is its
     // idle time until work arrives again.
-    let was_fed = busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS;
+    let was_fed =
+        busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS.get();
     if !was_fed {
         return 0;
     }
     let next = view.busy.partition_point(|busy| busy.end <= span.end);
     let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
     // Idle time beyond that is not for lack of queued work.
-    (restart - span.end).min(LONG_GAP_NANOS)
+    (restart - span.end).min(LONG_GAP_NANOS.get())
 }

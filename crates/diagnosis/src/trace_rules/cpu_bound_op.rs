@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{percent, shown_time};
+use crate::constants::cpu_bound_op::SHORTEST_NANOS;
+use crate::constants::tr119;
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{Span, covered, gaps, merged, without};
@@ -40,7 +42,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if on_host {
         return on_the_host_alone(evidence, row).into_iter().collect();
     }
-    if row.host_self_seconds / wall < evidence.thresholds.one_operator_share {
+    if row.host_self_seconds / wall < evidence.thresholds.of(&tr119::ONE_OPERATOR_SHARE) {
         return together(evidence).into_iter().collect();
     }
     let spans = view.host_spans_named(|name| name == row.name);
@@ -53,7 +55,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let spans = without(&without(&spans, &view.cold.spans), &waiting_spans(view));
     let idle: i64 = free.map(|gap| covered(&spans, gap)).sum();
     let share = view.steps.share(idle);
-    if share < evidence.thresholds.one_operator_share {
+    if share < evidence.thresholds.of(&tr119::ONE_OPERATOR_SHARE) {
         return together(evidence).into_iter().collect();
     }
     let message =
@@ -65,16 +67,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     vec![found]
 }
 
-/// Share of the step from which one operator dominates a run on the host alone.
-const LEAST_SHARE_ON_HOST: f64 = 0.3;
-
 /// A run on the host alone works there; its largest operator is told if it dominates. Where a device worked unrecorded,
 /// the host's times are those of launches and waits, and say nothing about operators.
 fn on_the_host_alone(evidence: &Evidence, row: &OperatorRow) -> Option<Found> {
     let (view, wall) = (evidence.view, evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE));
     let share = (row.host_self_seconds / wall).min(1.0);
     let is_known = row.name.starts_with("aten::") && evidence.run.is_none() && used_device(view).is_none();
-    if !is_known || share < LEAST_SHARE_ON_HOST {
+    if !is_known || share < evidence.thresholds.of(&tr119::ON_HOST_SHARE) {
         return None;
     }
     let name = &row.name;
@@ -106,11 +105,6 @@ fn on_the_host_alone(evidence: &Evidence, row: &OperatorRow) -> Option<Found> {
     Some(found)
 }
 
-/// Shorter operators without launches compute sizes, views and numbers.
-const SHORTEST_NANOS: i64 = 500_000;
-/// Several operators together may take less than a single one, since each is long and launches nothing.
-const LEAST_SHARE_TOGETHER: f64 = 0.1;
-
 /// Operators that are long and launch no device work: mostly on the host's own tensors.
 fn together(evidence: &Evidence) -> Option<Found> {
     let (view, host) = (evidence.view, &evidence.view.trace.host);
@@ -126,7 +120,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
             .any(|start| name.starts_with(start))
     };
     let is_own = |&at: &usize| {
-        let counts = host.category[at] == Category::CpuOp && host.duration[at] >= SHORTEST_NANOS;
+        let counts = host.category[at] == Category::CpuOp && host.duration[at] >= SHORTEST_NANOS.get();
         counts
             && view.steps.at_host(host.start[at]).is_some()
             && !view.ancestors(at).skip(1).any(|outer| host.category[outer] == Category::CpuOp)
@@ -139,7 +133,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
     let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
     let free: Vec<Span> = free.collect();
     let share_of = |spans: &[Span]| view.steps.share(free.iter().map(|gap| covered(spans, *gap)).sum());
-    if share_of(&spans) < LEAST_SHARE_TOGETHER {
+    if share_of(&spans) < evidence.thresholds.of(&tr119::TOGETHER_SHARE) {
         return None;
     }
     // A stall that is mostly theirs counts fully: the Python code between them goes with them.

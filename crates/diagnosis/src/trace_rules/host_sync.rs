@@ -1,7 +1,8 @@
 //! TR101 host-sync: the host waits for the device, to read a value or explicitly.
 
 use super::{percent, shown_time};
-use crate::assumptions::LEAST_COST;
+use crate::constants::host_sync::SHARE_IN_THE_SHADOW;
+use crate::constants::tr101;
 use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::python::{frame_name, user_frame};
 use crate::measures::recorded::used_device;
@@ -20,12 +21,11 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Share of the previous wait's cost below which a wait counts as its follower.
-const SHARE_IN_THE_SHADOW: f64 = 0.1;
-
 fn check(evidence: &Evidence) -> Vec<Found> {
     let groups = &evidence.measures.synchronisation.groups;
-    let matters = |waits: &&Waits| waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= LEAST_COST;
+    let matters = |waits: &&Waits| {
+        waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= evidence.thresholds.of(&tr101::LEAST_SHARE)
+    };
     let anomaly = &evidence.measures.patterns.anomaly;
     let in_a_check = |span: &Span| covered(&anomaly.checks, *span) == span.nanos();
     let is_a_check = |waits: &Waits| !anomaly.checks.is_empty() && waits.spans.iter().all(in_a_check);
@@ -59,7 +59,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
 fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
     let loops = &evidence.measures.read_loops;
     let share = loops.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    if loops.spans.is_empty() || share < LEAST_COST {
+    if loops.spans.is_empty() || share < evidence.thresholds.of(&tr101::LEAST_SHARE) {
         return None;
     }
     let message = format!(
@@ -96,8 +96,9 @@ fn without_device(evidence: &Evidence) -> Option<Found> {
     let per_step = reads.iter().filter(outermost).count() as f64 / view.steps.count();
     let spans = merged(reads.iter().map(|&at| view.host_span(at)).collect());
     let share = view.steps.share(spans.iter().map(|span| span.nanos()).sum());
-    let least = if per_step >= READS_OF_A_LOOP { LEAST_SHARE_OF_READS } else { LEAST_SHARE_OF_ONE_READ };
-    if share < least {
+    let is_loop = per_step >= evidence.thresholds.of(&tr101::READS_OF_A_LOOP);
+    let least = if is_loop { &tr101::READS_SHARE } else { &tr101::ONE_READ_SHARE };
+    if share < evidence.thresholds.of(least) {
         return None;
     }
     let waits = if used_device(view).is_some() { ", and waits in it for a device that was not recorded" } else { "" };
@@ -119,12 +120,6 @@ fn without_device(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Reads per step; a step that is not a loop reads only a few values.
-const READS_OF_A_LOOP: f64 = 10.0;
-/// Least share of the step that is reported: of a loop of reads, and of a few reads.
-const LEAST_SHARE_OF_READS: f64 = 0.01;
-const LEAST_SHARE_OF_ONE_READ: f64 = 0.1;
-
 /// Anomaly detection waits after every node, and keeps a stack for every operator.
 fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
     let (anomaly, view) = (&evidence.measures.patterns.anomaly, evidence.view);
@@ -137,7 +132,7 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
         ..Removal::default()
     };
     let share = evidence.simulation.saved_share(&removal);
-    if share < LEAST_COST {
+    if share < evidence.thresholds.of(&tr101::LEAST_SHARE) {
         return None;
     }
     let message = format!(
@@ -169,7 +164,7 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
 /// one fix must cover both.
 fn in_the_shadow(groups: &[Waits], of: &Waits) -> Vec<Span> {
     let is_in_it = |waits: &&Waits| {
-        waits.kind == WaitKind::ReadBack && waits.share_of_steps <= SHARE_IN_THE_SHADOW * of.share_of_steps
+        waits.kind == WaitKind::ReadBack && waits.share_of_steps <= SHARE_IN_THE_SHADOW.get() * of.share_of_steps
     };
     groups.iter().filter(is_in_it).flat_map(|waits| waits.spans.iter().copied()).collect()
 }
