@@ -41,6 +41,7 @@ mod run_folder;
 mod runs;
 mod saved_models;
 mod scale;
+mod schemas;
 mod selective;
 mod several_runs;
 mod small_file_system;
