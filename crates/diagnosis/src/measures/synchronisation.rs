@@ -41,6 +41,9 @@ pub struct Waits {
     /// which the device had nothing to run. If work is queued while the device is idle, the wait is not the cause.
     pub cost_seconds: f64,
     pub share_of_steps: f64,
+    /// Idle time of the device from the wait until it works again, whatever the host does meanwhile.
+    #[serde(skip)]
+    pub idle_seconds: f64,
     /// Start of the first of them, to sort groups of one function in the order of its lines.
     #[serde(skip)]
     pub first: i64,
@@ -145,10 +148,13 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
                 total(&without(&rest, &view.cold.spans))
             }
             _ => {
-                let end = span.end + restart(view, span, host.duration[at]);
-                let lost = covered(&starved, Span { start: span.start.max(charged_until), end });
+                let after = restart(view, span, host.duration[at]);
+                let start = span.start.max(charged_until);
+                group.idle_seconds += seconds(covered(&starved, Span { start, end: span.end + after }));
+                // In a longer gap the host does something else than launching.
+                let end = span.end + after.min(LONG_GAP_NANOS.get());
                 charged_until = charged_until.max(end);
-                lost
+                covered(&starved, Span { start, end })
             }
         });
         group.spans.push(span);
@@ -260,7 +266,7 @@ fn starved(view: &View, stops: &[Stop]) -> Vec<Span> {
     without(&merged(stops.iter().map(|stop| stop.starved().unwrap_or(stop.span)).collect()), &view.cold.spans)
 }
 
-/// How long after a wait the device's idle time is attributed to it, in nanoseconds.
+/// How long after a wait the device has nothing to do because of it, in nanoseconds.
 fn restart(view: &View, span: Span, waited_nanos: i64) -> i64 {
     let busy = covered(&view.busy, span);
     // If the host mostly waited for a busy device, for longer than a few launches, the device was fed: the loss is its
@@ -272,6 +278,5 @@ fn restart(view: &View, span: Span, waited_nanos: i64) -> i64 {
     }
     let next = view.busy.partition_point(|busy| busy.end <= span.end);
     let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
-    // Idle time beyond that is not for lack of queued work.
-    (restart - span.end).min(LONG_GAP_NANOS.get())
+    restart - span.end
 }

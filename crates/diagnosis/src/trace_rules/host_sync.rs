@@ -37,7 +37,15 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut readers = on_host.readers.clone();
     readers.sort_unstable();
     let found = |waits: &Waits| {
-        let mut found = found(waits, in_the_shadow(groups, waits));
+        let shadow = in_the_shadow(groups, waits);
+        let host = [&waits.spans, &shadow, &waits.breaks].into_iter().flatten().copied().collect();
+        let removal = Removal { host, ..Removal::default() };
+        // Without the wait, what the host does after it runs beside the device: idle time that the replay then saves is
+        // the wait's, however long the host takes.
+        let idle = waits.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+        let share = waits.share_of_steps.max(idle.min(evidence.simulation.saved_share(&removal)));
+        let mut found = found(waits, share);
+        found.removal = removal;
         // Tests for NaN and infinity are computed only for this read-back.
         let tests = merged(waits.tests.clone());
         found.removal.device.extend(evidence.view.ordered_in(&tests).into_iter().map(|at| (at, 0)));
@@ -176,7 +184,7 @@ fn is_a_step_s_end(waits: &Waits) -> bool {
     unasked && waits.per_step < 1.5 && waits.share_of_steps < 0.01
 }
 
-fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
+fn found(waits: &Waits, share: f64) -> Found {
     let what = match waits.kind {
         WaitKind::Explicit => format!("`{}` makes the host wait for the device", waits.what),
         WaitKind::Copy => format!("`{}` copies and waits for the device", waits.what),
@@ -200,26 +208,12 @@ fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
     };
     let cuts = if waits.breaks.is_empty() { "" } else { ", and cuts a compiled function in two" };
     let message = format!("{what}{after}, {often}{cuts}");
-    let mut found = Found::new(Some(waits.share_of_steps), message, advice);
+    let mut found = Found::new(Some(share), message, advice);
     found.function = waits.function.clone();
     found.through = waits.through.clone();
     found.first = waits.first;
     found.per_step = waits.per_step;
-    found.evidence = vec![
-        format!("{} calls, {} of the steps", waits.calls, percent(waits.share_of_steps)),
-        format!(
-            "each call waits for {:.1} µs and costs the step {:.1} µs",
-            micros(waits.wait_seconds, waits),
-            micros(waits.cost_seconds, waits)
-        ),
-    ];
-    found.removal = Removal {
-        host: [&waits.spans, &in_the_shadow, &waits.breaks].into_iter().flatten().copied().collect(),
-        ..Removal::default()
-    };
+    let micros = 1e6 * waits.wait_seconds / waits.calls.max(1) as f64;
+    found.evidence = vec![format!("{} calls, each waits for {micros:.1} µs", waits.calls)];
     found
-}
-
-fn micros(seconds: f64, waits: &Waits) -> f64 {
-    1e6 * seconds / waits.calls.max(1) as f64
 }
