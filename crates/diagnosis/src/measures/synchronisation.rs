@@ -13,6 +13,7 @@ use super::python::{frame_name, user_frame};
 use super::stops::Stop;
 use super::view::View;
 use crate::constants::breakdown::LONG_GAP_NANOS;
+use crate::constants::simulation::LONGEST_LAUNCH_NANOS;
 use crate::constants::synchronisation::FEW_LAUNCHES_NANOS;
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -101,7 +102,13 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     let mut sum = Synchronisation::default();
     let mut waits: Vec<(usize, WaitKind, Key)> = Vec::new();
     for at in 0..host.len() {
-        if view.call_kind(at) != Some(CallKind::Synchronise) || !is_inside(host.start[at], range) {
+        let blocks = match view.call_kind(at) {
+            Some(CallKind::Synchronise) => true,
+            // A copy from pageable memory blocks the host until it is done. Where copies are recorded, they tell.
+            Some(CallKind::Copy) => !view.has_device_work() && host.duration[at] > LONGEST_LAUNCH_NANOS.get(),
+            _ => false,
+        };
+        if !blocks || !is_inside(host.start[at], range) {
             continue;
         }
         let stack = view.python_stack(at);
