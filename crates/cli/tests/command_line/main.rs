@@ -39,6 +39,7 @@ mod resumed_data;
 mod rocm;
 mod run_folder;
 mod runs;
+mod samples;
 mod saved_models;
 mod scale;
 mod schemas;
