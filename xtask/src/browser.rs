@@ -39,12 +39,17 @@ pub fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Takes the README's screenshots again.
+/// Takes the README's pictures again.
 pub fn screenshots() -> Result<Outcome> {
     make_ready()?;
-    let mut command = process::cargo(&["test", "--package", "headroom-cli", "--test", "dashboard", "screenshots"]);
-    command.env("HEADROOM_SCREENSHOTS", process::workspace_root().join("docs/pictures"));
-    Ok(Outcome::from_success(process::succeeds(&mut command)?))
+    for (test, filter) in [("dashboard", "screenshots"), ("command_line", "the_picture_of_analyze")] {
+        let mut command = process::cargo(&["test", "--package", "headroom-cli", "--test", test, filter]);
+        command.env("HEADROOM_SCREENSHOTS", process::workspace_root().join("docs/pictures"));
+        if !process::succeeds(&mut command)? {
+            return Ok(Outcome::Failed);
+        }
+    }
+    Ok(Outcome::Passed)
 }
 
 /// The browser's own version string.

@@ -1,4 +1,4 @@
-//! The developer's commands: `cargo xtask ci`, `test`, `advisories`, `fuzz`, `hooks`, `interop`, `isolation`, `kernels`, `kills`,
+//! The developer's commands: `cargo xtask ci`, `test`, `advisories`, `constants`, `fuzz`, `hooks`, `interop`, `isolation`, `kernels`, `kills`,
 //! `miri`, `mutants`, `ranks`, `release`, `screenshots`, `targets`, `tidy`, `torch`, `wheel`, `workshop` and `bench`.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks on its streams")]
@@ -7,6 +7,7 @@ mod advisories;
 mod bench;
 mod browser;
 mod ci;
+mod constants;
 mod fuzz;
 mod hooks;
 mod interop;
@@ -61,6 +62,8 @@ enum Command {
     Test,
     /// The dependencies are looked up in RustSec's data base of known weaknesses
     Advisories,
+    /// Each number of the diagnosis is moved by a third, and the labelled traces that are then read differently are listed
+    Constants(constants::Arguments),
     /// Damaged messages, scripts, traces and checkpoints go through every reader to the last output
     Fuzz(fuzz::Arguments),
     /// Hooks, action and examples for other people's CI, run by the programs that read them
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Test => test::run(),
         Command::Advisories => advisories::run(),
+        Command::Constants(arguments) => constants::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Hooks => hooks::run(),
         Command::Interop { transformers: false } => interop::run(interop::Readers::Small),

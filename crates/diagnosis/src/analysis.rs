@@ -3,6 +3,7 @@
 use headroom_trace::{Reading, Trace};
 use serde::Serialize;
 
+use crate::constants::analysis::DEVICE_SETS_PACE;
 use crate::cost;
 use crate::measures::calls::Calls;
 use crate::measures::launches::launches;
@@ -52,9 +53,6 @@ pub struct Options {
     /// Whether to sum time by site, which only a comparison needs.
     pub sites: bool,
 }
-
-/// If the device is busy for more of the step than this, the host time spent on recording does not slow the step.
-const DEVICE_SETS_PACE: f64 = 0.9;
 
 /// Analyzes one trace of the largest run among those given, and compares that run's ranks with each other. `None` if
 /// there is no trace.
@@ -106,7 +104,7 @@ pub fn analyze_rank(traces: &[Trace], wanted: Option<u32>, options: &Options) ->
         job.members.iter().map(|&at| (&traces[at], &views[at])).unzip();
     let ranks = ranks(&members, &their_views, place);
     let mut simulation = Simulation::new(view);
-    if true_step.from == "estimated" && measures.breakdown.busy_share >= DEVICE_SETS_PACE {
+    if true_step.from == "estimated" && measures.breakdown.busy_share >= DEVICE_SETS_PACE.get() {
         let spare = retiming::spare(view, &simulation);
         simulation = simulation.without_recording(spare);
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use headroom_record::statistics::{Interval, MISSED, StepStatistics, ratio_of, trimmed_difference, trimmed_mean};
 
 use crate::analysis::Analysis;
+use crate::constants::compare::STEPS_OF_A_MEDIAN;
 use crate::measures::per_step::PerStep;
 use crate::retiming::TrueStep;
 use alignment::aligned;
@@ -19,8 +20,6 @@ use findings::finding_changes;
 pub use limit::{Limit, LimitError, NoSuchOperator};
 
 const MOST_ROWS: usize = 20;
-/// With at least this many values, the smallest and the largest bound the median with 95% confidence.
-const STEPS_OF_A_MEDIAN: usize = 6;
 
 pub fn compare(before: &Analysis, after: &Analysis) -> Comparison {
     let Figures { rows: figures, withheld, one_sided, notes: missing } = figures(before, after);
@@ -113,7 +112,7 @@ fn timed_change(before: &TrueStep, after: &TrueStep) -> Option<StepChange> {
 
 /// With fewer steps, the stated bounds of the median are not a 95% interval.
 fn statistics(step: &TrueStep) -> StepStatistics {
-    let has_interval = step.timed_steps >= STEPS_OF_A_MEDIAN;
+    let has_interval = step.timed_steps >= STEPS_OF_A_MEDIAN.get();
     StepStatistics {
         steps: step.timed_steps as u64,
         median: Some(step.seconds),

@@ -5,7 +5,7 @@
 //! - *Bound*: the step minus its replay with that time removed and nothing slower. Never more than the share.
 //! - *Expected*: the same replay with what the remedy leaves of that time. Never more than the bound.
 
-use crate::assumptions::{LEAST_LEFT_BY_A_BOUND, WORTH_A_REASON};
+use crate::constants::cost::{LEAST_LEFT_BY_A_BOUND, WORTH_A_REASON};
 use crate::measures::breakdown::WhereWorkRuns;
 use crate::trace_rules::{Evidence, TRACE_RULES, TraceFinding, percent, severity, sort};
 use crate::what_if;
@@ -22,7 +22,7 @@ const WORK_OF_A_HOST: &[&str] = &["TR101", "TR119"];
 /// The bound as reported. One that leaves next to nothing of the step says only that a step takes time, so it is
 /// absent.
 pub fn told(bound: f64) -> Option<f64> {
-    (bound > 0.0 && bound <= 1.0 - LEAST_LEFT_BY_A_BOUND).then_some(bound)
+    (bound > 0.0 && bound <= 1.0 - LEAST_LEFT_BY_A_BOUND.get()).then_some(bound)
 }
 
 /// Sets share, bound and expected saving of each finding, and sorts by share.
@@ -59,7 +59,7 @@ fn settle(finding: &mut TraceFinding) {
 /// Limits a finding about device time to what its replay saves: if the host is the bottleneck, a faster kernel only
 /// widens the gap after it.
 fn pace(finding: &mut TraceFinding, saved: f64) {
-    if finding.share_of_step.is_some_and(|share| share >= WORTH_A_REASON && saved < share / 2.0) {
+    if finding.share_of_step.is_some_and(|share| share >= WORTH_A_REASON.get() && saved < share / 2.0) {
         let less = percent(saved);
         finding.evidence.push(format!("the host sets the pace: less device time shortens the step by {less}"));
     }

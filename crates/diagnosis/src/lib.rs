@@ -1,8 +1,8 @@
 //! Diagnosis of training runs: measures of a trace, rules over traces and sources, findings and their ranking.
 
 pub mod analysis;
-mod assumptions;
 pub mod compare;
+pub mod constants;
 mod cost;
 #[cfg(test)]
 mod fabricated;

@@ -22,6 +22,7 @@ pub mod flops;
 mod graph_breaks;
 pub mod held_between;
 pub mod intervals;
+mod kernel_index;
 pub mod kernels;
 pub mod kinds;
 pub mod launches;

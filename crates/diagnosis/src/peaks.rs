@@ -25,9 +25,6 @@ pub struct Peaks {
     pub source: &'static str,
 }
 
-/// Share of the tensor cores' rate that large GEMMs reach: 66% in TF32 follows from step times on an H200.
-pub const PRODUCT_SHARE: f64 = 0.65;
-
 impl Peaks {
     /// Whether fp32 GEMMs gain from TF32. On GeForce cards its rate is that of fp32.
     pub fn gains_from_tf32(&self) -> bool {

@@ -8,9 +8,12 @@ use headroom_record::statistics::step_statistics;
 use headroom_trace::{CallKind, Trace};
 use serde::Serialize;
 
+use crate::constants::loader::NOISE_OF_LOADING;
+use crate::constants::profiler_cost::MOST;
+use crate::constants::retiming::*;
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{Span, covered, merged};
-use crate::measures::profiler_cost::{EventCosts, MOST as MOST_SEEN, cost_spans, staging};
+use crate::measures::profiler_cost::{EventCosts, cost_spans, staging};
 use crate::measures::steps::{MeasuredOn, is_fetch};
 use crate::measures::view::View;
 use crate::simulation::{HostClock, NOT_PLAYED, Removal, Replay, Simulation};
@@ -47,25 +50,8 @@ pub struct RetimedTrace {
     pub step: TrueStep,
 }
 
-/// Largest multiple of the usual cost that a fit may reach.
-const MOST_IN_FIT: f64 = 4.0;
-/// A replay that misses the true time by more than this gets a note.
-const MISS: f64 = 0.03;
-/// Accuracy at which the fit stops.
-const CLOSE_ENOUGH: f64 = 0.001;
-/// Share by which a replay may miss the true time when a higher recording cost is assumed for the host.
-const LITTLE: f64 = 0.005;
 /// Shares of the usual cost to try where the device is the bottleneck.
 const SHARES: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
-/// Higher costs than usual, up to the highest seen: tried first where the true time shows that the device hides them.
-const DEARER: [f64; 2] = [MOST_SEEN, 1.35];
-/// Light and full traces that have less in common than this are not joined.
-const LEAST_JOINED: f64 = 0.75;
-/// Steps of one run vary by this much, whatever is attached.
-const NOISE: f64 = 0.08;
-/// The per-event cost model fits recordings with up to 6 host waits per step; it failed on those with 25 and 288.
-const MANY_WAITS: f64 = 10.0;
-const STEPS_TO_ESTIMATE_BY: usize = 8;
 
 /// Replays the trace if the true time is known: from its header, or `given` in seconds per step.
 pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
@@ -89,7 +75,7 @@ pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
         let (costs, timed) = as_timed(light, seconds);
         let joined = join::joined(view, light, &timed)?;
         step.joined_share = Some(joined.share);
-        (joined.share >= LEAST_JOINED).then_some((costs, joined.trace))
+        (joined.share >= LEAST_JOINED.get()).then_some((costs, joined.trace))
     });
     if light.is_some() && joined.is_none() {
         step.notes
@@ -126,7 +112,7 @@ fn miss(step: &TrueStep) -> Option<String> {
         false => "the recorded steps were shorter than the timed ones",
     };
     let (played, truth) = (1e3 * step.played_seconds, 1e3 * step.seconds);
-    (miss.abs() > MISS).then(|| format!("replayed, the step takes {played:.2} ms instead of {truth:.2}: {why}"))
+    (miss.abs() > MISS.get()).then(|| format!("replayed, the step takes {played:.2} ms instead of {truth:.2}: {why}"))
 }
 
 /// The light trace: the lighter the profiler, the closer to the truth.
@@ -153,7 +139,7 @@ pub fn estimated(view: &View) -> TrueStep {
     let kept = light.as_ref().map_or(1.0, |light| undisturbed::share(light, view));
     let view = light.as_ref().unwrap_or(view);
     // Steps are alike: a few are enough to tell the cost of recording, in a fraction of the time.
-    let steps = view.steps.ordered.len().min(STEPS_TO_ESTIMATE_BY);
+    let steps = view.steps.ordered.len().min(STEPS_TO_ESTIMATE_BY.get());
     let range = view.steps.host_range_of_first(steps);
     let simulation = Simulation::of_first_steps(view, steps);
     let usual = EventCosts::usual(view);
@@ -168,14 +154,14 @@ pub fn estimated(view: &View) -> TrueStep {
     // A worker is not recorded: if the loop waits for its batches, a quicker loop waits longer.
     step.seconds = kept * with(usual) + saved(usual).min(waits_for_workers(view));
     // The loader's own work varies most from one process, and one batch, to the next.
-    let noise = NOISE + loader::NOISE_OF_LOADING * loading_share(view);
+    let noise = NOISE.get() + NOISE_OF_LOADING.get() * loading_share(view);
     (step.lower_seconds, step.upper_seconds) =
         ((1.0 - noise) * kept * with(most), (1.0 + noise) * with(least).max(step.seconds));
     let waits = waits_per_step(view);
     let device = view.steps.list.iter().map(|step| covered(&view.busy, step.span)).sum();
     let device = view.steps.seconds_per_step(device);
-    if waits > MANY_WAITS && device > 0.0 && (1.0 - NOISE) * device < step.lower_seconds {
-        step.lower_seconds = (1.0 - NOISE) * device;
+    if waits > MANY_WAITS.get() && device > 0.0 && (1.0 - NOISE.get()) * device < step.lower_seconds {
+        step.lower_seconds = (1.0 - NOISE.get()) * device;
         step.notes.push(format!(
             "the host waits for the device {waits:.0} times per step: the number of events does not show what \
              recording costs there, so the lower bound of the step is the device's own work"
@@ -191,7 +177,7 @@ pub fn spare(view: &View, simulation: &Simulation) -> Vec<Span> {
     let usual = EventCosts::shared(view);
     let without = |share: f64| Removal { host: cost_spans(view, usual.times(share), range), ..Removal::default() };
     let now = simulation.run(&Removal::default());
-    let room = (LITTLE * now as f64) as i64;
+    let room = (LITTLE.get() * now as f64) as i64;
     let kept = SHARES.into_iter().map(without).find(|removal| now - simulation.run(removal) <= room);
     kept.map(|removal| removal.host).unwrap_or_default()
 }
@@ -235,8 +221,8 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Replay) {
     let wanted = ((mean_step(view) - true_seconds) * view.steps.count() * 1e9) as i64;
     // Where the device is the bottleneck, higher costs save no more: finds the lowest cost that saves all that can be
     // saved.
-    let to_save = wanted.min(saved(MOST_IN_FIT) - (CLOSE_ENOUGH * now as f64) as i64);
-    let (mut least, mut most) = (0.0, MOST_IN_FIT);
+    let to_save = wanted.min(saved(MOST_IN_FIT.get()) - (CLOSE_ENOUGH.get() * now as f64) as i64);
+    let (mut least, mut most) = (0.0, MOST_IN_FIT.get());
     if to_save <= 0 {
         most = 0.0;
     }
@@ -249,8 +235,9 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Replay) {
     }
     // Where the device is the bottleneck, a range of costs explains the true time. With the lowest, the host would stay
     // as slow as recorded, and limit every replay with a quicker device.
-    let room = to_save.max(0) + (LITTLE * now as f64) as i64;
-    let dearer = DEARER.into_iter().chain(SHARES).find(|factor| *factor > most && saved(*factor) <= room);
+    let room = to_save.max(0) + (LITTLE.get() * now as f64) as i64;
+    let dearer =
+        [MOST.get(), DEARER.get()].into_iter().chain(SHARES).find(|factor| *factor > most && saved(*factor) <= room);
     let factor = dearer.unwrap_or(most);
     let host = removal(factor);
     let graph_gaps = graph_gaps(&simulation, &host, now - wanted);
@@ -263,7 +250,7 @@ fn fit(view: &View, true_seconds: f64) -> (EventCosts, Replay) {
 fn graph_gaps(simulation: &Simulation, host: &Removal, wanted: i64) -> f64 {
     let played = |graph_gaps: f64| simulation.run(&Removal { graph_gaps, ..host.clone() });
     let as_it_is = played(0.0);
-    if as_it_is - wanted <= (CLOSE_ENOUGH * as_it_is as f64) as i64 || played(1.0) == as_it_is {
+    if as_it_is - wanted <= (CLOSE_ENOUGH.get() * as_it_is as f64) as i64 || played(1.0) == as_it_is {
         return 0.0;
     }
     let (mut least, mut most) = (0.0, 1.0);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::assumptions::LEAST_COST;
+use crate::constants::cost::LEAST_COST;
 use crate::cost::told;
 use crate::finding::{Cause, Confidence, Effort};
 use crate::measures::view::View;
@@ -61,7 +61,7 @@ fn rounded(worth: f64) -> i64 {
 /// Sorts the findings that save something, by the savings that the cost model has set. What an item adds to those
 /// before it can be more than it saves alone, where two costs hide each other: that bound then also holds for it alone.
 pub fn roadmap(view: &View, simulation: &Simulation, findings: &mut [TraceFinding]) -> Roadmap {
-    let saves = |finding: &TraceFinding| finding.saving_expected_share > LEAST_COST;
+    let saves = |finding: &TraceFinding| finding.saving_expected_share > LEAST_COST.get();
     let mut order: Vec<usize> = (0..findings.len()).filter(|&at| saves(&findings[at])).collect();
     // A low-effort saving goes before a larger one of high effort, but not before a much larger one.
     let worth = |finding: &TraceFinding| {

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use hashbrown::HashMap;
 use headroom_trace::CallKind;
 
+use crate::constants::simulation::{LONGEST_GRAPH_LAUNCH_NANOS, LONGEST_LAUNCH_NANOS};
 use crate::measures::intervals::{Span, covered, holds, merged};
 use crate::measures::view::View;
 use points::{Point, PointKind, points};
@@ -69,10 +70,6 @@ pub struct Replay {
 }
 
 pub const NOT_PLAYED: i64 = i64::MIN;
-
-const LONGEST_LAUNCH_NANOS: i64 = 100_000;
-/// Launching a graph of a thousand kernels takes about a millisecond.
-const LONGEST_GRAPH_LAUNCH_NANOS: i64 = 2_000_000;
 
 impl Simulation {
     pub fn new(view: &View) -> Simulation {
@@ -178,8 +175,8 @@ fn blocked(view: &View) -> Vec<Span> {
     let host = &view.trace.host;
     let blocked = (0..host.len()).filter_map(|at| {
         let own = match view.call_kind(at)? {
-            CallKind::Launch => LONGEST_LAUNCH_NANOS,
-            CallKind::GraphLaunch => LONGEST_GRAPH_LAUNCH_NANOS,
+            CallKind::Launch => LONGEST_LAUNCH_NANOS.get(),
+            CallKind::GraphLaunch => LONGEST_GRAPH_LAUNCH_NANOS.get(),
             _ => return None,
         };
         let span = view.host_span(at);

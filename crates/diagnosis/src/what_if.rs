@@ -3,9 +3,8 @@
 use hashbrown::HashMap;
 use headroom_trace::Category;
 
-use crate::assumptions::{
-    FLASH_OF_PRODUCT, FLASH_SHARE, HANDED_OVER, LEAST_OF_PRODUCT, PASS_SHARE, PINNED_SHARE, ROOF_SHARE, STREAM_SHARE,
-};
+use crate::constants::cost::*;
+use crate::constants::peaks::PRODUCT_SHARE;
 use crate::finding::Cause;
 use crate::measures::Measures;
 use crate::measures::copies::is_pageable;
@@ -15,7 +14,7 @@ use crate::measures::intervals::{Span, covered};
 use crate::measures::parameters::update;
 use crate::measures::view::View;
 use crate::peaks::links::host_link_of;
-use crate::peaks::{self, PRODUCT_SHARE, Peaks};
+use crate::peaks::{self, Peaks};
 use crate::simulation::Removal;
 use crate::trace_rules::TraceFinding;
 
@@ -121,8 +120,8 @@ fn attention(known: &mut Known, measures: &Measures, asked: Removal) -> (Removal
         let (Some((_, cost)), Some(share)) = (known.cost_of(at), shares.get(&at)) else {
             // Replayed from a graph: only its duration is known.
             let left = |share: f64| (share * view.trace.device.duration[at] as f64) as i64;
-            bound.device.insert(at, left(LEAST_OF_PRODUCT));
-            expected.device.insert(at, left(FLASH_OF_PRODUCT));
+            bound.device.insert(at, left(LEAST_OF_PRODUCT.get()));
+            expected.device.insert(at, left(FLASH_OF_PRODUCT.get()));
             continue;
         };
         let rate = match cost.precision {
@@ -130,7 +129,7 @@ fn attention(known: &mut Known, measures: &Measures, asked: Removal) -> (Removal
             _ => part.tf32.max(part.fp32),
         };
         bound.device.insert(at, nanos(share * 0.5 * cost.flops / rate));
-        expected.device.insert(at, nanos(share * cost.flops / (FLASH_SHARE * rate)));
+        expected.device.insert(at, nanos(share * cost.flops / (FLASH_SHARE.get() * rate)));
     }
     (bound, expected)
 }
@@ -146,7 +145,7 @@ fn tensor_cores(known: &mut Known, asked: Removal) -> (Removal, Removal) {
     for &at in asked.device.keys() {
         let (Some((_, cost)), Some(share)) = (known.cost_of(at), shares.get(&at)) else { continue };
         let tensor = if part.tf32 > 0.0 { part.tf32 } else { part.bf16 };
-        let least = share * (cost.flops / (PRODUCT_SHARE * tensor)).max(cost.bytes / part.bytes_per_second);
+        let least = share * (cost.flops / (PRODUCT_SHARE.get() * tensor)).max(cost.bytes / part.bytes_per_second);
         expected.device.insert(at, nanos(least).min(device.duration[at]));
         bound.device.insert(at, nanos(share * cost.flops / part.bf16).min(device.duration[at]));
     }
@@ -168,7 +167,7 @@ fn optimizer(view: &View, measures: &Measures, asked: Removal) -> (Removal, Remo
         update.kernels.iter().map(|&at| (at, left(at))).collect()
     };
     let bound = Removal { device: scaled(least / update.nanos as f64), ..asked.clone() };
-    (bound, Removal { device: scaled(least / STREAM_SHARE / update.nanos as f64), ..asked })
+    (bound, Removal { device: scaled(least / STREAM_SHARE.get() / update.nanos as f64), ..asked })
 }
 
 /// Models overlap: workers prepare batches while the rest of the step runs, one per core. The step waits
@@ -177,7 +176,7 @@ fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
     let spans = loading_spans(view);
     let in_steps: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
     let beside = view.steps.wall_nanos() - in_steps;
-    let waited_for = (in_steps / workers(view).0 as i64 - beside).max(in_steps / HANDED_OVER);
+    let waited_for = (in_steps / workers(view).0 as i64 - beside).max(in_steps / HANDED_OVER.get());
     let left = (waited_for as f64 / in_steps.max(1) as f64).min(1.0);
     let shorter = |span: &Span| Span { start: span.start + (left * span.nanos() as f64) as i64, end: span.end };
     let expected = Removal { host: spans.iter().map(shorter).collect(), ..asked.clone() };
@@ -197,7 +196,7 @@ fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
         let element = types.first().map_or(0.0, |kind| element_bytes(kind));
         Some(first.iter().map(|size| *size as f64).product::<f64>() * element).filter(|bytes| *bytes > 0.0)
     };
-    let rate = part(view).map(|part| STREAM_SHARE * part.bytes_per_second);
+    let rate = part(view).map(|part| STREAM_SHARE.get() * part.bytes_per_second);
     let left = |at: usize| {
         if device.category[at] == Category::Memcpy {
             return 0;
@@ -217,7 +216,7 @@ fn pinned(view: &View, measures: &Measures, asked: Removal) -> (Removal, Removal
     let left = |at: usize| {
         let share = measures.converted.copies.get(&at).copied().unwrap_or(1.0);
         let bytes = Some(share * device.bytes[at] as f64).filter(|_| is_pageable(view.name(device.name[at])));
-        let on_the_link = bytes.zip(link).map(|(bytes, link)| nanos(bytes / (PINNED_SHARE * link)));
+        let on_the_link = bytes.zip(link).map(|(bytes, link)| nanos(bytes / (PINNED_SHARE.get() * link)));
         on_the_link.unwrap_or(0).min(device.duration[at])
     };
     leaving(asked, |at, _| left(at))
@@ -226,7 +225,7 @@ fn pinned(view: &View, measures: &Measures, asked: Removal) -> (Removal, Removal
 /// At best the operator reaches its roof; `ROOF_SHARE` of it is expected.
 fn at_roof(view: &View, asked: Removal) -> (Removal, Removal) {
     let duration = &view.trace.device.duration;
-    leaving(asked, |at, least| ((least as f64 / ROOF_SHARE) as i64).min(duration[at]))
+    leaving(asked, |at, least| ((least as f64 / ROOF_SHARE.get()) as i64).min(duration[at]))
 }
 
 /// The removal as it is, and with what is `left` of each device span, by its index and the least of it.
@@ -239,7 +238,7 @@ fn leaving(asked: Removal, left: impl Fn(usize, i64) -> i64) -> (Removal, Remova
 /// Models a pass of ours: it saves `PASS_SHARE` of the time that remains above the roof.
 fn by_a_pass(view: &View, asked: Removal) -> (Removal, Removal) {
     let duration = &view.trace.device.duration;
-    let part = |nanos: i64| (PASS_SHARE * nanos as f64) as i64;
+    let part = |nanos: i64| (PASS_SHARE.get() * nanos as f64) as i64;
     let (asked, mut expected) = leaving(asked, |at, least| duration[at] - part(duration[at] - least));
     expected.host.iter_mut().for_each(|span| span.start = span.end - part(span.nanos()));
     (asked, expected)

@@ -41,6 +41,8 @@ pub struct Held {
     /// Shared by the ranks of one folder.
     traces: Arc<OnceLock<Result<Vec<Trace>, String>>>,
     analysis: OnceLock<Result<Analysis, String>>,
+    /// With its time by site.
+    compared: OnceLock<Result<Analysis, String>>,
     timeline: OnceLock<Bytes>,
 }
 
@@ -66,6 +68,7 @@ impl Cache {
                 ratio: self.ratio,
                 traces: traces.unwrap_or_default(),
                 analysis: OnceLock::new(),
+                compared: OnceLock::new(),
                 timeline: OnceLock::new(),
             }),
         };
@@ -100,15 +103,21 @@ fn stamp(path: &Path) -> Stamp {
 
 impl Held {
     pub fn analysis(&self) -> Result<&Analysis, String> {
-        let made = self.analysis.get_or_init(|| {
-            let mut analysis =
-                analyze_rank(self.traces()?, self.rank, &Options::default()).ok_or("there is no trace in it")?;
-            if !self.source.is_empty() {
-                join_with_source(&mut analysis, &self.source).map_err(|error| error.to_string())?;
-            }
-            Ok(analysis)
-        });
-        made.as_ref().map_err(Clone::clone)
+        self.analysis.get_or_init(|| self.analyzed(&Options::default())).as_ref().map_err(Clone::clone)
+    }
+
+    /// The same with its time by site, which takes longer, and which only a comparison needs.
+    pub fn compared(&self) -> Result<&Analysis, String> {
+        let options = Options { sites: true, ..Options::default() };
+        self.compared.get_or_init(|| self.analyzed(&options)).as_ref().map_err(Clone::clone)
+    }
+
+    fn analyzed(&self, options: &Options) -> Result<Analysis, String> {
+        let mut analysis = analyze_rank(self.traces()?, self.rank, options).ok_or("there is no trace in it")?;
+        if !self.source.is_empty() {
+            join_with_source(&mut analysis, &self.source).map_err(|error| error.to_string())?;
+        }
+        Ok(analysis)
     }
 
     /// The trace that the analysis is about; with a single trace there is no need to wait for the analysis.

@@ -135,8 +135,8 @@ pub fn timeline(entry: &Entry, cache: &Cache) -> Answer<axum::body::Bytes> {
 
 pub fn compare(before: &Entry, after: &Entry, cache: &Cache) -> Answer<Comparison> {
     let (left, right) = (known(before, cache), known(after, cache));
-    let left = (left.0, left.1.as_deref().and_then(|held| held.analysis().ok()));
-    let right = (right.0, right.1.as_deref().and_then(|held| held.analysis().ok()));
+    let left = (left.0, left.1.as_deref().and_then(|held| held.compared().ok()));
+    let right = (right.0, right.1.as_deref().and_then(|held| held.compared().ok()));
     Ok(comparison(&side(before, &left), &side(after, &right)))
 }
 

@@ -105,7 +105,17 @@ fn compare(browser: &Browser, server: &Server) {
     browser.wait_for("the comparison", "return location.pathname.startsWith('/compare/')");
     browser.wait_until_filled();
     let path = format!("/api/compare/{}/{}", server.id("slow.pt.trace.json.gz"), server.id("fixed.pt.trace.json.gz"));
-    let gone = server.json(&path)["findings_gone"].clone();
-    let first = gone[0].as_str().unwrap();
-    assert!(browser.text("main").contains(first), "{first}");
+    let (data, shown) = (server.json(&path), browser.text("main"));
+    let (gone, grown) = (data["findings_gone"].as_array().unwrap(), data["findings_grown"].as_array().unwrap());
+    assert!(!gone.is_empty() && !grown.is_empty(), "{data}");
+    for finding in gone.iter().chain(grown) {
+        assert!(shown.contains(finding.as_str().unwrap()), "{finding}");
+    }
+    // The gradient norms of all parameters are one call now.
+    let changes = data["changes"].as_array().unwrap();
+    let norms = changes.iter().find(|row| row["name"] == "aten::_foreach_norm").expect("is new");
+    assert_eq!((norms["status"].as_str(), norms["place"].as_str()), (Some("new"), Some("train.py(51): train")));
+    let row = browser.text("tr[data-site='aten::_foreach_norm']");
+    assert!(row.contains("train.py(51): train") && row.contains("new"), "{row}");
+    assert_eq!(browser.texts("tr[data-site] th").len(), changes.len());
 }

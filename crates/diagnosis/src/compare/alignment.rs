@@ -7,6 +7,7 @@ use headroom_record::statistics::trimmed_difference;
 use serde::Serialize;
 
 use crate::analysis::Analysis;
+use crate::constants::alignment::LEAST_GROWTH;
 use crate::measures::sites::{Site, SiteKind};
 
 /// The change of one site, per step.
@@ -47,15 +48,13 @@ pub enum Status {
     OtherSizes,
 }
 
-/// Growth below this share of the step is not listed.
-const LEAST_GROWTH: f64 = 0.001;
 const MOST_ROWS: usize = 40;
 
 /// Sites that grew, the largest growth first, then those that shrank, the largest first.
 pub fn aligned(before: &Analysis, after: &Analysis) -> Vec<SiteChange> {
     let (left, right) = (&before.measures.sites, &after.measures.sites);
     let step = |analysis: &Analysis| analysis.measures.breakdown.wall_seconds / analysis.steps.count();
-    let least = LEAST_GROWTH * step(before).min(step(after));
+    let least = LEAST_GROWTH.get() * step(before).min(step(after));
     let weights = weights(before, after);
     let mut rows: Vec<SiteChange> = pairs(left, right)
         .into_iter()

@@ -1,13 +1,9 @@
 //! Findings of two analyses side by side: gone, new, or grown.
 
 use crate::analysis::Analysis;
+use crate::constants::findings::{GROWN, LEAST_GROWTH};
 use crate::finding::Cause;
 use crate::trace_rules::{TraceFinding, shown_time};
-
-/// Growth of a finding's time by less is within what two recordings differ by.
-const GROWN: f64 = 1.02;
-/// A finding that both traces have is listed as grown from this share of the step on.
-const LEAST_GROWTH: f64 = 0.005;
 
 #[derive(Debug, Default)]
 pub struct FindingChanges {
@@ -28,8 +24,8 @@ pub fn finding_changes(before: &Analysis, after: &Analysis) -> FindingChanges {
             Some(other) => seconds(finding, before).zip(seconds(other, after)),
             None => related(finding, before).zip(related(finding, after)),
         };
-        let growth = times.map_or(0.0, |(old, new)| if new > GROWN * old { new - old } else { 0.0 });
-        let is_large = growth > LEAST_GROWTH * step_seconds(before);
+        let growth = times.map_or(0.0, |(old, new)| if new > GROWN.get() * old { new - old } else { 0.0 });
+        let is_large = growth > LEAST_GROWTH.get() * step_seconds(before);
         match (same, times) {
             (Some(_), Some((old, new))) if is_large => {
                 grown.push((growth, format!("{}: {} → {} per step", title(finding), shown_time(old), shown_time(new))));

@@ -68,8 +68,10 @@ fn findings_and_roadmap_state_the_same_savings() {
                 && finding.saving_expected_share == item.expected_share
                 && finding.saving_bound_share == item.alone_share
         };
-        let promising =
-            analysis.findings.iter().filter(|finding| finding.saving_expected_share > crate::assumptions::LEAST_COST);
+        let promising = analysis
+            .findings
+            .iter()
+            .filter(|finding| finding.saving_expected_share > crate::constants::cost::LEAST_COST.get());
         assert_eq!(promising.clone().count(), analysis.roadmap.items.len(), "{path}");
         for finding in promising {
             assert!(analysis.roadmap.items.iter().any(|item| same(finding, item)), "{path}: {finding:?}");
@@ -115,4 +117,39 @@ fn nothing_is_promised_for_a_window_without_a_steady_state() {
         assert_eq!((finding.saving_expected_share, finding.saving_bound_share), (0.0, None), "{finding:?}");
     }
     assert!(analysis.roadmap.items.is_empty() && analysis.roadmap.total_saving_bound_share == 0.0);
+}
+
+/// Four steps: eight kernels of 1 ms that are launched at once, a read-back of the loss, then the host's own work.
+fn read_back_before_work_of(millis: i64) -> Analysis {
+    let (milli, mut made) = (1_000_000, crate::fabricated::Fabricated::on("NVIDIA H200"));
+    let step = (8 + millis) * milli;
+    for number in 0..4 {
+        let start = number * step;
+        made.step(number as u32 + 1, start, start + step);
+        made.operator("aten::mm", start, start + 200_000);
+        for kernel in 0..8 {
+            let (call, work) = (start + 20_000 * kernel, start + milli * kernel + 10_000);
+            made.launch((call, call + 5_000), "k", (work, work + milli - 1_000));
+        }
+        made.operator("aten::item", start + 300_000, start + 8 * milli + 50_000);
+        made.span("cuda_runtime", "cudaStreamSynchronize", 1, start + 310_000, start + 8 * milli + 40_000, "");
+    }
+    analyze(&[made.trace()], &Options::default()).expect("there is a trace")
+}
+
+#[test]
+fn a_wait_is_promised_the_work_that_its_removal_hides_behind_the_device() {
+    let wait = |analysis: &Analysis| {
+        let wait = analysis.findings.iter().find(|finding| finding.code == "TR101");
+        wait.map(|wait| (wait.share_of_step.unwrap_or(0.0), wait.saving_expected_share)).expect("is reported")
+    };
+    // 1 ms of 9 and 6 ms of 14 could run beside the eight kernels; the last step's work has none after it.
+    for (millis, least) in [(1, 0.08), (6, 0.3)] {
+        let (share, expected) = wait(&read_back_before_work_of(millis));
+        let most = millis as f64 / (8 + millis) as f64 + 0.01;
+        assert!((least..=share).contains(&expected) && share <= most, "{millis} ms: {share} {expected}");
+    }
+    // The device works for 8 ms: no more of 40 ms is hidden.
+    let (share, expected) = wait(&read_back_before_work_of(40));
+    assert!(expected <= share && share <= 9.0 / 48.0, "{share} {expected}");
 }

@@ -6,6 +6,7 @@ use headroom_trace::{Category, NONE};
 
 use super::intervals::{Span, merged};
 use super::view::{View, is_backward_node};
+use crate::constants::anomaly::{FEWEST_CHECKS, OWN_NANOS};
 
 #[derive(Clone, Debug, Default)]
 pub struct AnomalyChecks {
@@ -16,10 +17,6 @@ pub struct AnomalyChecks {
     /// The time in which forward operators collect their stack.
     pub stacks: Vec<Span>,
 }
-
-const FEWEST_CHECKS: f64 = 8.0;
-/// An operator's own work takes no longer than this; the rest is spent on the stack.
-const OWN_NANOS: i64 = 15_000;
 
 pub fn anomaly_checks(view: &View) -> AnomalyChecks {
     let host = &view.trace.host;
@@ -47,7 +44,7 @@ pub fn anomaly_checks(view: &View) -> AnomalyChecks {
         checked += usize::from(spans.len() > before);
     }
     let per_step = spans.len() as f64 / view.steps.count();
-    if per_step < FEWEST_CHECKS || checked * 2 < nodes {
+    if per_step < FEWEST_CHECKS.get() || checked * 2 < nodes {
         return result;
     }
     result.checks_per_step = per_step;
@@ -78,8 +75,8 @@ fn stacks(view: &View, learnt: &HashSet<u32>) -> Vec<Span> {
             }
             from = from.max(end);
         }
-        if longest.nanos() > OWN_NANOS {
-            found.push(Span { start: longest.start + OWN_NANOS, end: longest.end });
+        if longest.nanos() > OWN_NANOS.get() {
+            found.push(Span { start: longest.start + OWN_NANOS.get(), end: longest.end });
         }
     }
     merged(found)

@@ -7,6 +7,7 @@ use headroom_trace::Category;
 
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
+use crate::constants::attention_by_kernels::*;
 
 /// Device spans of attention without an operator that names it.
 #[derive(Clone, Debug, Default)]
@@ -17,15 +18,6 @@ pub struct ScoresByKernels {
     /// Softmaxes of the forward pass.
     pub softmaxes: usize,
 }
-
-/// Kernels between a softmax and a GEMM: scaling, masks, dropout, conversions, and the accumulation of their gradients.
-const MOST_BETWEEN: usize = 6;
-/// Kernels between the two GEMMs of a backward pass.
-const MOST_BETWEEN_PRODUCTS: usize = 2;
-/// With fewer per step, they are not layers: a classifier has one.
-const FEWEST_PER_STEP: f64 = 2.0;
-/// A softmax over few classes takes a smaller share of the time of the GEMM that reads it.
-const LEAST_OF_A_PRODUCT: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Pass {
@@ -58,18 +50,18 @@ pub fn attention_by_kernels(view: &View) -> ScoresByKernels {
             }
             let mut before = track[..place].iter().rev().copied();
             let mut after = track[place + 1..].iter().copied();
-            let earlier = next_product(&kinds, view, &mut before, MOST_BETWEEN);
-            let later = next_product(&kinds, view, &mut after, MOST_BETWEEN);
+            let earlier = next_product(&kinds, view, &mut before, MOST_BETWEEN.get());
+            let later = next_product(&kinds, view, &mut after, MOST_BETWEEN.get());
             let (Some((mut beside, first)), Some((more, second))) = (earlier, later) else { continue };
-            if (device.duration[at] as f64) < LEAST_OF_A_PRODUCT * device.duration[second] as f64 {
+            if (device.duration[at] as f64) < LEAST_OF_A_PRODUCT.get() * device.duration[second] as f64 {
                 continue;
             }
             beside.extend(more);
             result.products.extend([first, second]);
             if pass == Pass::Backward {
                 // The softmax's backward has two GEMMs on either side.
-                let farther = next_product(&kinds, view, &mut before, MOST_BETWEEN_PRODUCTS);
-                let latter = next_product(&kinds, view, &mut after, MOST_BETWEEN_PRODUCTS);
+                let farther = next_product(&kinds, view, &mut before, MOST_BETWEEN_PRODUCTS.get());
+                let latter = next_product(&kinds, view, &mut after, MOST_BETWEEN_PRODUCTS.get());
                 result.products.extend([farther, latter].into_iter().flatten().map(|(_, product)| product));
             }
             result.softmaxes += usize::from(pass == Pass::Forward);
@@ -77,7 +69,7 @@ pub fn attention_by_kernels(view: &View) -> ScoresByKernels {
             result.beside_products.extend(beside);
         }
     }
-    match (result.softmaxes as f64) < FEWEST_PER_STEP * view.steps.count() {
+    match (result.softmaxes as f64) < FEWEST_PER_STEP.get() * view.steps.count() {
         true => ScoresByKernels::default(),
         false => result,
     }

@@ -8,6 +8,7 @@ use super::data_loading::loading_spans;
 use super::intervals::{Span, clipped, covered, gaps, merged, seconds, total, without};
 use super::stops::Stop;
 use super::view::View;
+use crate::constants::breakdown::LONG_GAP_NANOS;
 
 /// Seconds over all steps. Every moment belongs to exactly one part: those that keep the device busy take precedence,
 /// in this order.
@@ -55,9 +56,6 @@ pub struct Idle {
     pub unknown_seconds: f64,
     pub longest_seconds: f64,
 }
-
-/// In a longer gap the host does something other than launching: a chain of operators launches work more often.
-pub const LONG_GAP_NANOS: i64 = 2_000_000;
 
 pub fn breakdown(view: &View, stops: &[Stop]) -> Breakdown {
     let mut sum = match view.has_device_work() {
@@ -113,14 +111,14 @@ fn add_stop(view: &View, idle: &mut Idle, stop: &Stop, loading: &[Span], waiting
     idle.host_waiting_seconds += seconds(waiting_nanos);
     let host_busy = seconds(before.nanos() - loading_nanos - waiting_nanos);
     idle.host_busy_seconds += host_busy;
-    if gap.nanos() > LONG_GAP_NANOS {
+    if gap.nanos() > LONG_GAP_NANOS.get() {
         idle.host_busy_in_long_gaps_seconds += host_busy;
     }
     let delay = seconds(gap.nanos() - before.nanos() - stop.stalled().nanos());
     idle.stalled_seconds += seconds(stop.stalled().nanos());
     idle.launch_delay_seconds += delay;
     if stop.after().is_none_or(|at| begins_a_graph(view, at)) {
-        idle.without_launches_seconds += delay + if gap.nanos() > LONG_GAP_NANOS { 0.0 } else { host_busy };
+        idle.without_launches_seconds += delay + if gap.nanos() > LONG_GAP_NANOS.get() { 0.0 } else { host_busy };
     }
 }
 

@@ -5,14 +5,7 @@ use headroom_trace::{CallKind, Category, NONE};
 use super::copies::{Direction, direction};
 use super::intervals::{Span, covered, merged, total, without};
 use super::view::View;
-
-/// Smaller copies are single values, not a batch.
-const LEAST_BYTES: u64 = 4096;
-/// A shorter time is just what it takes to reach the copy.
-const LEAST_PREPARED_SHARE: f64 = 0.02;
-const LEAST_NANOS: i64 = 1_000_000;
-/// If operators take more of the time, other rules report them: conversions on the host, tensors created there.
-const MOST_IN_OPERATORS: f64 = 0.5;
+use crate::constants::by_hand::{LEAST_BYTES, LEAST_NANOS, LEAST_PREPARED_SHARE, MOST_IN_OPERATORS};
 
 /// The time from the start of each step, or from the end of the spans that `fetched` its data, to the first launch, if
 /// that copies a batch to the device. Empty if most steps have none.
@@ -38,7 +31,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
     for (step, first) in view.steps.ordered.iter().zip(first) {
         let Some((_, at)) = first else { continue };
         let is_batch = device.category[at] == Category::Memcpy
-            && device.bytes[at] >= LEAST_BYTES
+            && device.bytes[at] >= LEAST_BYTES.get()
             && direction(view.name(device.name[at])) == Direction::HostToDevice;
         if !is_batch {
             continue;
@@ -48,7 +41,8 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
         let end = operators.last().map_or(host.start[call], |at| host.start[at]);
         let known = elsewhere.iter().map(|span| span.end).filter(|known| (step.start..end).contains(known));
         let span = Span { start: known.max().unwrap_or(step.start), end };
-        if span.nanos() >= LEAST_NANOS && span.nanos() as f64 >= LEAST_PREPARED_SHARE * step.nanos() as f64 {
+        if span.nanos() >= LEAST_NANOS.get() && span.nanos() as f64 >= LEAST_PREPARED_SHARE.get() * step.nanos() as f64
+        {
             spans.push((call, span));
         }
     }
@@ -57,7 +51,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
     }
     let waits = named(&|at| view.call_kind(at) == Some(CallKind::Synchronise));
     let operators = named(&|at| host.category[at] == Category::CpuOp && host.track[at] == host.track[spans[0].0]);
-    let is_python = |span: &Span| (covered(&operators, *span) as f64) < MOST_IN_OPERATORS * span.nanos() as f64;
+    let is_python = |span: &Span| (covered(&operators, *span) as f64) < MOST_IN_OPERATORS.get() * span.nanos() as f64;
     let spans: Vec<Span> = spans.into_iter().map(|(_, span)| span).filter(is_python).collect();
     let often = spans.len() * 2 > view.steps.ordered.len();
     let spans = without(&merged(spans), &waits);

@@ -4,6 +4,7 @@ use headroom_trace::Category;
 
 use super::intervals::Span;
 use super::view::View;
+use crate::constants::checks::MOST;
 
 /// Operators that begin such a test.
 const TESTS: &[&str] = &["aten::isfinite", "aten::isinf", "aten::isnan"];
@@ -21,8 +22,6 @@ const BETWEEN: &[&str] = &[
     "aten::stack",
     "aten::sum",
 ];
-/// Number of operators examined before a read-back.
-const MOST: usize = 12;
 const MOST_SPANS: usize = 1_000;
 
 /// The operators of a test, from the first to the one that reads its result; empty if there is no test.
@@ -34,7 +33,7 @@ pub fn tested_before(view: &View, reading: usize) -> Vec<Span> {
     let before = (0..outer).rev().take(MOST_SPANS).take_while(|&at| host.track[at] == host.track[outer]);
     let of_it = before
         .filter(is_outermost)
-        .take(MOST)
+        .take(MOST.get())
         .take_while(|&at| TESTS.contains(&view.host_name(at)) || BETWEEN.contains(&view.host_name(at)));
     let chain: Vec<usize> = of_it.collect();
     let Some(first) = chain.iter().rposition(|&at| TESTS.contains(&view.host_name(at))) else { return Vec::new() };

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use headroom_trace::{CallKind, Category, NONE, NameId, Trace};
 
 use super::intervals::{Span, covered, merged, without};
+use crate::constants::cold::{COLD_SHARE, FEWEST_LATER, LEAST_NANOS, TIMES_LATER};
 
 #[derive(Clone, Debug, Default)]
 pub struct Cold {
@@ -17,11 +18,6 @@ pub struct Cold {
     /// The host spans that revealed it.
     found: Vec<(Span, usize)>,
 }
-
-/// Shorter calls are ignored.
-const LEAST_NANOS: i64 = 1_000_000;
-/// From this share on, a step counts as a cold start.
-pub const COLD_SHARE: f64 = 0.10;
 
 impl Cold {
     /// `call_of` is the call that queued each device span, `parent` the span around each host span, `busy` the device's
@@ -34,7 +30,7 @@ impl Cold {
         let is_compiler: Vec<bool> = trace.names.iter().map(|(_, name)| is_compilation(name)).collect();
         let mut calls: Vec<usize> = Vec::new();
         let mut first: Option<HashSet<u32>> = None;
-        for at in (0..host.len()).filter(|&at| host.duration[at] >= LEAST_NANOS) {
+        for at in (0..host.len()).filter(|&at| host.duration[at] >= LEAST_NANOS.get()) {
             let is_setup = match (host.category[at], kinds[host.name[at].index()]) {
                 (Category::Runtime, CallKind::Launch | CallKind::GraphLaunch) => {
                     first.get_or_insert_with(|| first_launches(trace, call_of)).contains(&(at as u32))
@@ -58,6 +54,7 @@ impl Cold {
                 *within.entry(operator).or_default() += host.duration[at];
             }
         }
+        calls.extend(first_of_libraries(trace, busy));
         let mostly = within.into_iter().filter(|&(operator, nanos)| nanos * 4 >= host.duration[operator]);
         let found: Vec<(Span, usize)> = calls.iter().map(|&at| (of(at), at)).collect();
         let spans = found.iter().map(|(span, _)| *span).chain(mostly.map(|(operator, _)| of(operator)));
@@ -67,7 +64,7 @@ impl Cold {
 
     /// Forgets setup that most of several steps do: it recurs, so it is not a start.
     pub fn forget_recurring_setup(&mut self, steps: &[Span]) {
-        let is_much = |step: &Span| self.nanos_in(*step) as f64 >= COLD_SHARE * step.nanos() as f64;
+        let is_much = |step: &Span| self.nanos_in(*step) as f64 >= COLD_SHARE.get() * step.nanos() as f64;
         if steps.len() >= 2 && steps.iter().filter(|step| is_much(step)).count() * 2 > steps.len() {
             *self = Cold::default();
         }
@@ -129,6 +126,40 @@ fn first_launches(trace: &Trace, call_of: &[u32]) -> HashSet<u32> {
     first.into_values().collect()
 }
 
+/// The first operator of a library, which creates its handle before it launches: much longer than every later one.
+fn first_of_libraries(trace: &Trace, busy: &[Span]) -> Vec<usize> {
+    let host = &trace.host;
+    let is_of_library: Vec<bool> = trace.names.iter().map(|(_, name)| calls_a_library(name)).collect();
+    let mut by_name: HashMap<NameId, Vec<usize>> = HashMap::new();
+    for at in (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp) {
+        if is_of_library[host.name[at].index()] {
+            by_name.entry(host.name[at]).or_default().push(at);
+        }
+    }
+    let launches = |at: usize| {
+        let inside = (at + 1..host.len())
+            .take_while(|&inner| host.track[inner] == host.track[at] && host.start[inner] < host.end(at));
+        inside.into_iter().any(|inner| host.category[inner] == Category::Runtime)
+    };
+    let first_one = |calls: Vec<usize>| {
+        let first = calls.iter().copied().min_by_key(|&at| host.start[at])?;
+        let later = calls.iter().filter(|&&at| at != first).map(|&at| host.duration[at]).max()?;
+        let span = Span { start: host.start[first], end: host.end(first) };
+        let is_long = span.nanos() >= LEAST_NANOS.get().max(TIMES_LATER.get() * later);
+        let is_idle = covered(busy, span) * 2 < span.nanos();
+        (calls.len() > FEWEST_LATER.get() && is_long && is_idle && launches(first)).then_some(first)
+    };
+    by_name.into_values().filter_map(first_one).collect()
+}
+
+/// Whether an operator works by a library that has a handle: for products, convolutions, transforms and solvers.
+fn calls_a_library(name: &str) -> bool {
+    let Some(plain) = name.strip_prefix("aten::") else { return false };
+    ["mm", "conv", "matmul", "linear", "cudnn", "miopen", "fft", "linalg", "solve", "cholesky"]
+        .iter()
+        .any(|word| plain.contains(word))
+}
+
 fn operator_around(trace: &Trace, parent: &[u32], at: usize) -> Option<usize> {
     let mut outer = parent[at];
     for _ in 0..1_000 {
@@ -150,4 +181,42 @@ fn is_compilation(name: &str) -> bool {
         || name.contains("torch/_inductor/compile_fx.py") && name.ends_with(": compile_fx_inner")
         || name.starts_with("_compile.compile_inner")
         || name.starts_with("compile_fx.<locals>")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fabricated::Fabricated;
+    use crate::measures::view::View;
+    use crate::{Options, analyze};
+
+    const MICRO: i64 = 1_000;
+
+    /// Operators of a name one after another: the first takes `first` µs, five others take `later`, each with a launch
+    /// at its end.
+    fn cold_micros(name: &str, first: i64, later: i64) -> i64 {
+        let mut made = Fabricated::on("NVIDIA A100-SXM4-80GB");
+        made.step(1, 0, (first + 5 * later + 100) * MICRO);
+        let mut start = 0;
+        for long in [first, later, later, later, later, later] {
+            let end = start + long * MICRO;
+            made.operator(name, start, end);
+            made.launch((end - 6 * MICRO, end - MICRO), "gemm", (end, end + 4 * MICRO));
+            start = end + 5 * MICRO;
+        }
+        let trace = made.trace();
+        let view = View::new(&trace);
+        if first > 1_000 && later == 20 && name == "aten::mm" {
+            let analysis = analyze(&[made.trace()], &Options::default()).expect("there is a trace");
+            assert_eq!(analysis.findings[0].code, "TR129", "{:?}", analysis.findings);
+        }
+        view.cold.nanos_in(view.steps.range()) / MICRO
+    }
+
+    #[test]
+    fn the_first_operator_of_a_library_that_makes_its_handle_is_a_cold_start() {
+        assert_eq!(cold_micros("aten::mm", 2_100, 20), 2_100);
+        assert_eq!(cold_micros("aten::mm", 2_100, 400), 0, "the others take long as well");
+        assert_eq!(cold_micros("aten::mm", 800, 20), 0, "no longer than a launch that was held up");
+        assert_eq!(cold_micros("aten::copy_", 2_100, 20), 0, "copies differ by their size");
+    }
 }

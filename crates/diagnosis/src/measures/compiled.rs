@@ -4,6 +4,7 @@ use headroom_trace::Category;
 use serde::Serialize;
 
 use super::view::View;
+use crate::constants::compiled::MOSTLY;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Compiled {
@@ -11,12 +12,9 @@ pub struct Compiled {
     pub share_of_kernels: f64,
 }
 
-/// From this share of kernels on, a step counts as compiled.
-const MOSTLY: f64 = 0.3;
-
 impl Compiled {
     pub fn is_most(self) -> bool {
-        self.share_of_kernels >= MOSTLY
+        self.share_of_kernels >= MOSTLY.get()
     }
 }
 

@@ -9,6 +9,7 @@ use super::data_loading::loading_spans;
 use super::flops::{element_bytes, shapes};
 use super::intervals::{Span, covered, merged, seconds, total};
 use super::view::View;
+use crate::constants::converted::{LEAST_BYTES, LEAST_MADE_BYTES};
 
 #[derive(Clone, Debug, Default)]
 pub struct Converted {
@@ -22,9 +23,6 @@ pub struct Converted {
     pub made: usize,
 }
 
-/// Smaller tensors are ignored.
-const LEAST_BYTES: u64 = 1 << 20;
-const LEAST_MADE_BYTES: u64 = 1 << 10;
 /// Operators that fill a tensor without data, and those that cut it to shape.
 const MAKERS: &[&str] = &[
     "aten::arange",
@@ -49,7 +47,7 @@ pub fn converted(view: &View) -> Converted {
     let mut result = Converted::default();
     let is_one = |&at: &usize| {
         device.category[at] == Category::Memcpy
-            && device.bytes[at] >= LEAST_MADE_BYTES
+            && device.bytes[at] >= LEAST_MADE_BYTES.get()
             && is_from_pageable(view.name(device.name[at]))
             && view.call_of[at] != NONE
             && view.steps.at_host(host.start[view.call_of[at] as usize]).is_some()
@@ -59,8 +57,11 @@ pub fn converted(view: &View) -> Converted {
         let (call, bytes) = (view.call_of[at] as usize, device.bytes[at]);
         let made =
             making_before(view, call, bytes).filter(|&start| covered(&loading, Span { start, end: start + 1 }) == 0);
-        let converted =
-            || Some(bytes).filter(|bytes| *bytes >= LEAST_BYTES).and_then(|bytes| conversion_before(view, call, bytes));
+        let converted = || {
+            Some(bytes)
+                .filter(|bytes| *bytes >= LEAST_BYTES.get())
+                .and_then(|bytes| conversion_before(view, call, bytes))
+        };
         if let Some((start, share)) = made.map(|start| (start, 0.0)).or_else(converted) {
             result.made += usize::from(made.is_some());
             result.copies.insert(at, share);

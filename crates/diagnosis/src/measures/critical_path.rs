@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::intervals::Span;
 use super::view::View;
+use crate::constants::critical_path::BACK_TO_BACK_NANOS;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CriticalPath {
@@ -44,8 +45,6 @@ pub struct PathRow {
 }
 
 const MOST_ROWS: usize = 15;
-/// Work without a known launch that starts this soon after the work before it was waiting for that work.
-const BACK_TO_BACK_NANOS: i64 = 3_000;
 
 pub fn critical_path(view: &View) -> CriticalPath {
     let range = view.steps.range();
@@ -83,7 +82,7 @@ pub fn critical_path(view: &View) -> CriticalPath {
                 // Work launched before the previous work ended was waiting for it, however long the switch took.
                 let waited = before.filter(|&before| match ordered {
                     Some(ordered) => ordered < device.end(before),
-                    None => device.start[at] - device.end(before) < BACK_TO_BACK_NANOS,
+                    None => device.start[at] - device.end(before) < BACK_TO_BACK_NANOS.get(),
                 });
                 at_work = match (waited, ordered) {
                     (Some(before), _) => {

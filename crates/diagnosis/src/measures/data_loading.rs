@@ -7,7 +7,7 @@ use super::by_hand::prepared_by_hand;
 use super::intervals::{Span, covered, merged, seconds, total};
 use super::steps::is_fetch;
 use super::view::View;
-use crate::assumptions::WORKERS;
+use crate::constants::cost::WORKERS;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DataLoading {
@@ -57,7 +57,7 @@ pub fn loading_spans(view: &View) -> Vec<Span> {
 /// them: one per core, as the remedy starts them, because much of loading is waiting.
 pub fn workers(view: &View) -> (usize, Option<usize>) {
     let cores = view.trace.header.recording.as_ref().and_then(|recording| recording.cores);
-    (cores.map_or(WORKERS, |cores| cores.clamp(1, WORKERS)), cores)
+    (cores.map_or(WORKERS.get(), |cores| cores.clamp(1, WORKERS.get())), cores)
 }
 
 /// Found by torch's annotation, otherwise by the iterator's own function.

@@ -6,11 +6,7 @@ use headroom_trace::{NONE, NameId, TrackId};
 use super::recomputed::Recomputed;
 use super::repeated_backward::{numbers_to_differentiate, repeated_backward};
 use super::view::{View, is_backward_node};
-
-/// Fewer nodes are just a sum that is differentiated separately.
-const FEWEST_NODES: f64 = 8.0;
-/// Least share of the numbered nodes.
-const LEAST_AGAIN_SHARE: f64 = 0.1;
+use crate::constants::differentiated_again::{FEWEST_NODES, LEAST_AGAIN_SHARE};
 
 /// Every pass but the first through a node, with the gradient accumulation that follows it.
 pub fn differentiated_again(view: &View) -> Recomputed {
@@ -48,7 +44,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
     again += asked.len();
     spans.extend(asked.into_iter().map(|at| view.host_span(at)));
     let per_step = again as f64 / view.steps.count();
-    if per_step < FEWEST_NODES || (again as f64) < LEAST_AGAIN_SHARE * numbered as f64 {
+    if per_step < FEWEST_NODES.get() || (again as f64) < LEAST_AGAIN_SHARE.get() * numbered as f64 {
         return Recomputed::default();
     }
     Recomputed::of(view, again, spans)

@@ -3,14 +3,12 @@
 
 use headroom_trace::Category;
 
-use super::breakdown::LONG_GAP_NANOS;
 use super::flops::shapes;
 use super::intervals::Span;
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
-
-/// The result has at least this many times the elements of each input.
-const LEAST_GROWTH: u64 = 8;
+use crate::constants::breakdown::LONG_GAP_NANOS;
+use crate::constants::held_between::LEAST_GROWTH;
 
 /// Chains of kernels from such an operator to its reduction: fused, they read and write only the small tensors.
 #[derive(Clone, Debug, Default)]
@@ -76,13 +74,13 @@ fn chain(view: &View, parts: &[Part], first: usize) -> Option<(usize, u64)> {
     }
     let spread = inputs(&parts[first]);
     let elements = together(&spread)?;
-    let is_small = |sizes: &Vec<u64>| count(sizes).saturating_mul(LEAST_GROWTH) <= elements;
+    let is_small = |sizes: &Vec<u64>| count(sizes).saturating_mul(LEAST_GROWTH.get()) <= elements;
     if !spread.iter().all(is_small) {
         return None;
     }
     for (place, part) in parts.iter().enumerate().skip(first + 1) {
         let (&last, &next) = (parts[place - 1].kernels.last()?, part.kernels.first()?);
-        if device.track[last] != device.track[next] || device.start[next] - device.end(last) >= LONG_GAP_NANOS {
+        if device.track[last] != device.track[next] || device.start[next] - device.end(last) >= LONG_GAP_NANOS.get() {
             return None;
         }
         // Another input of that size would have to be read anyway.

@@ -6,9 +6,7 @@ use super::flops::shapes;
 use super::intervals::merged;
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
-
-/// Shorter sequences gain nothing from skipped blocks.
-const SHORTEST_SEQUENCE: u64 = 256;
+use crate::constants::masked_attention::SHORTEST_SEQUENCE;
 
 #[derive(Clone, Debug, Default)]
 pub struct MaskedAttention {
@@ -75,7 +73,7 @@ fn is_gradient(name: &str) -> bool {
 /// The sequence length if the last two sizes are equal.
 fn square(sizes: &[u64]) -> Option<u64> {
     match sizes {
-        [.., rows, columns] if rows == columns && *rows >= SHORTEST_SEQUENCE => Some(*rows),
+        [.., rows, columns] if rows == columns && *rows >= SHORTEST_SEQUENCE.get() => Some(*rows),
         _ => None,
     }
 }

@@ -10,6 +10,7 @@ use super::flops::{element_bytes, shapes};
 use super::intervals::seconds;
 use super::roofline::rates;
 use super::view::View;
+use crate::constants::norms::SHORTEST_NANOS;
 
 /// All calls of one operator.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -23,9 +24,6 @@ pub struct MemoryBoundRow {
     #[serde(skip)]
     pub kernels: Vec<(usize, i64)>,
 }
-
-/// A kernel takes at least this long, whatever its size.
-const SHORTEST_NANOS: f64 = 3_000.0;
 
 /// Name parts of operators that compute, that pass through memory several times, or whose output is not as large as an
 /// input.
@@ -104,7 +102,7 @@ pub fn memory_bound(view: &View) -> Vec<MemoryBoundRow> {
     for (owner, (kernels, taken)) in calls {
         let key = [host.name[owner], host.dims[owner], host.types[owner], host.concrete[owner]];
         let Some(bytes) = *known.entry(key).or_insert_with(|| moved_bytes(view, owner)) else { continue };
-        let least = (1e9 * bytes / rates.bytes).max(SHORTEST_NANOS * kernels.len() as f64).min(taken as f64);
+        let least = (1e9 * bytes / rates.bytes).max(SHORTEST_NANOS.get() * kernels.len() as f64).min(taken as f64);
         let row = rows.entry(view.host_name(owner)).or_default();
         row.calls += 1;
         row.seconds += seconds(taken);

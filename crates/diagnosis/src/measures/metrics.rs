@@ -7,11 +7,10 @@ use headroom_trace::Category;
 use super::python::frame;
 use super::recomputed::Recomputed;
 use super::view::View;
+use crate::constants::metrics::LEAST_STEPS;
 
 /// Packages that do nothing but compute metrics.
 const LIBRARIES: &[&str] = &["torchmetrics", "torcheval"];
-/// Least share of steps with metrics; with fewer, they are computed at an interval.
-const LEAST_STEPS: f64 = 0.9;
 
 /// Calls into such a library, with all the work they launch.
 pub fn metrics_each_step(view: &View) -> Recomputed {
@@ -24,7 +23,7 @@ pub fn metrics_each_step(view: &View) -> Recomputed {
         steps.insert(step);
         spans.push(view.host_span(at));
     }
-    if (steps.len() as f64) < LEAST_STEPS * view.steps.count() {
+    if (steps.len() as f64) < LEAST_STEPS.get() * view.steps.count() {
         return Recomputed::default();
     }
     Recomputed::of(view, spans.len(), spans)

@@ -10,6 +10,7 @@ use super::flops::{element_bytes, shapes};
 use super::intervals::seconds;
 use super::roofline::rates;
 use super::view::View;
+use crate::constants::norms::{REACHED, SHORTEST_NANOS};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Norms {
@@ -35,12 +36,6 @@ pub struct NormKernel {
     pub expected_nanos: i64,
     pub fewest_nanos: i64,
 }
-
-/// A kernel takes at least this long, whatever its size.
-const SHORTEST_NANOS: f64 = 3_000.0;
-
-/// Share of the memory bandwidth that a good kernel reaches.
-const REACHED: f64 = 0.7;
 
 /// How often a norm's tensor passes through memory, usually and at least.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,7 +100,7 @@ pub fn norms(view: &View) -> Norms {
             continue;
         };
         let taken: i64 = kernels.iter().map(|&at| device.duration[at]).sum();
-        let (once, shortest) = (1e9 * bytes / rates.bytes, SHORTEST_NANOS * kernels.len() as f64);
+        let (once, shortest) = (1e9 * bytes / rates.bytes, SHORTEST_NANOS.get() * kernels.len() as f64);
         let least = |passes: f64| (passes * once).max(shortest).min(taken as f64);
         result.calls += 1;
         result.seconds += seconds(taken);
@@ -114,7 +109,7 @@ pub fn norms(view: &View) -> Norms {
         let has_images = shapes(view.name(host.dims[owner])).first().is_some_and(|shape| shape.len() >= 4);
         for at in kernels {
             let share = device.duration[at] as f64 / taken.max(1) as f64;
-            let expected = (share * least(passes.usual) / REACHED) as i64;
+            let expected = (share * least(passes.usual) / REACHED.get()) as i64;
             result.kernels.push(NormKernel {
                 at,
                 expected_nanos: expected.min(device.duration[at]),

@@ -7,6 +7,7 @@ use super::data_loading::loading_spans;
 use super::intervals::{Span, merged, seconds, total, without};
 use super::stops::Stop;
 use super::view::View;
+use crate::constants::on_host::{SCALAR_BYTES, SHORTEST_NANOS, SOON_NANOS};
 
 /// Copies to the host of more than single values.
 #[derive(Clone, Debug, Default)]
@@ -20,19 +21,12 @@ pub struct WorkOnHost {
     pub work_seconds: f64,
 }
 
-/// Single values are not larger than this.
-pub const SCALAR_BYTES: u64 = 64;
-/// A shorter pause is just what the next launch takes.
-const SHORTEST_NANOS: i64 = 100_000;
-/// A stall that begins later than this after a copy has another cause.
-const SOON_NANOS: i64 = 1_000_000;
-
 pub fn work_on_host(view: &View, stops: &[Stop]) -> WorkOnHost {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let range = view.steps.host_range();
     let is_one = |&at: &usize| {
         device.category[at] == Category::Memcpy
-            && device.bytes[at] > SCALAR_BYTES
+            && device.bytes[at] > SCALAR_BYTES.get()
             && direction(view.name(device.name[at])) == Direction::DeviceToHost
             && view.call_of[at] != NONE
             && (range.start..range.end).contains(&host.start[view.call_of[at] as usize])
@@ -47,10 +41,13 @@ pub fn work_on_host(view: &View, stops: &[Stop]) -> WorkOnHost {
     // The device is idle after the copy until more work is launched.
     let after_a_copy = |stop: &&Stop| {
         let next = ends.partition_point(|end| *end <= stop.span.start);
-        next > 0 && stop.span.start - ends[next - 1] <= SOON_NANOS
+        next > 0 && stop.span.start - ends[next - 1] <= SOON_NANOS.get()
     };
-    let starved =
-        stops.iter().filter(after_a_copy).filter_map(Stop::starved).filter(|starved| starved.nanos() >= SHORTEST_NANOS);
+    let starved = stops
+        .iter()
+        .filter(after_a_copy)
+        .filter_map(Stop::starved)
+        .filter(|starved| starved.nanos() >= SHORTEST_NANOS.get());
     let elsewhere = merged([loading_spans(view), view.cold.spans.clone()].concat());
     result.work = without(&merged(starved.collect()), &elsewhere);
     result.readers = copies.iter().filter_map(|&at| copying_operator(view, view.call_of[at] as usize)).collect();

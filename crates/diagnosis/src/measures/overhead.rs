@@ -12,6 +12,7 @@ use headroom_trace::{CallKind, Category, NameId};
 
 use super::launches::median;
 use super::view::View;
+use crate::constants::overhead::{MOST_ABOVE_FIT, SECONDS_PER_LAUNCH};
 
 /// The profiler's shares of the recorded step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,10 +31,6 @@ const HIGH: (f64, f64) = (1.6e-6, 6e-6);
 const HIGH_WITH_FLOPS: (f64, f64) = (4.6e-6, 0.0);
 /// Recording cost per event and per function, in multiples of a thin view's self time.
 const OF_A_VIEW: (f64, f64) = (1.8, 1.0);
-/// How far the cost of recording may exceed the fit.
-const MOST_ABOVE_FIT: f64 = 1.3;
-/// Least host time of a launch without a profiler, including the operator around it.
-const SECONDS_PER_LAUNCH: f64 = 10e-6;
 
 /// `None` for a trace without any time.
 pub fn estimate(view: &View) -> Option<Overhead> {
@@ -58,7 +55,7 @@ pub fn estimate(view: &View) -> Option<Overhead> {
     }
     let (events, functions) = (events as f64 / steps.count(), functions as f64 / steps.count());
     // The host needs some of its time for the launches themselves.
-    let most = (1.0 - SECONDS_PER_LAUNCH * launches as f64 / steps.count() / step_seconds).clamp(0.0, 0.9);
+    let most = (1.0 - SECONDS_PER_LAUNCH.get() * launches as f64 / steps.count() / step_seconds).clamp(0.0, 0.9);
     let share = |(event, function): (f64, f64)| ((events * event + functions * function) / step_seconds).min(most);
     let high_costs = match header.records_stacks && header.records_shapes && header.records_flops {
         true => HIGH_WITH_FLOPS,
@@ -70,7 +67,7 @@ pub fn estimate(view: &View) -> Option<Overhead> {
             let middle = share((OF_A_VIEW.0 * seconds, OF_A_VIEW.1 * seconds)).clamp(low, high);
             // With FLOPs the fit is accurate to a sixth; without them, functions were measured to cost more than the
             // views suggest.
-            let fitted = if high_costs == HIGH_WITH_FLOPS { (MOST_ABOVE_FIT * middle).min(high) } else { high };
+            let fitted = if high_costs == HIGH_WITH_FLOPS { (MOST_ABOVE_FIT.get() * middle).min(high) } else { high };
             (middle, fitted.max(middle))
         }
         None => ((0.5 * high).max(low), high),

@@ -10,6 +10,7 @@ use super::flops::shapes;
 use super::intervals::{Span, holds, merged, seconds, total};
 use super::python::{frame_name, user_frame};
 use super::view::View;
+use crate::constants::parameters::{ADAM_BYTES, FEWEST, LONGEST_PAUSE_NANOS, MOMENTUM_BYTES};
 
 /// Parameters that got a gradient.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,16 +45,6 @@ pub struct Update {
     /// Bytes of one kernel that reads and writes everything needed once; 0 if sizes are unknown.
     pub fused_bytes: f64,
 }
-
-/// An operator on fewer consecutive tensors is not a loop over a model.
-const FEWEST: usize = 20;
-/// If the host does something else for longer between two tensors, it is not just looping over them.
-const LONGEST_PAUSE_NANOS: i64 = 1_000_000;
-/// Bytes that AdamW moves per parameter in single precision: reads weight, gradient and two moments, writes all but the
-/// gradient.
-const ADAM_BYTES: f64 = 28.0;
-/// The same with one moment.
-const MOMENTUM_BYTES: f64 = 20.0;
 
 /// Operators that have a form for lists of tensors, or whose result such a form gives.
 const OVER_LISTS: &[&str] = &[
@@ -173,7 +164,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
         let kept = std::mem::take(run);
         let often = kept.iter().filter(|&&at| host.name[at] == most_frequent(view, &kept)).count();
         let shapes: BTreeSet<NameId> = kept.iter().map(|&at| host.dims[at]).collect();
-        if often >= FEWEST && shapes.len() > 1 {
+        if often >= FEWEST.get() && shapes.len() > 1 {
             runs.push(kept);
         }
     };
@@ -187,7 +178,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
         }
         let goes_on = |&last: &usize| {
             host.track[last] == host.track[at]
-                && host.start[at] - host.end(last) < LONGEST_PAUSE_NANOS
+                && host.start[at] - host.end(last) < LONGEST_PAUSE_NANOS.get()
                 && view.steps.at_host(host.start[last]) == view.steps.at_host(host.start[at])
         };
         if run.last().is_some_and(|last| !goes_on(last)) {
@@ -251,10 +242,12 @@ pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
     let touched = if all > 0.0 { touched.min(all) } else { touched };
     // Lists of tensors have no sizes in a trace.
     let fused_bytes = match is_of_lists {
-        true => view.steps.count() * parameters.elements * if has_moments { ADAM_BYTES } else { MOMENTUM_BYTES },
-        false if has_moments => touched * ADAM_BYTES,
+        true => {
+            view.steps.count() * parameters.elements * if has_moments { ADAM_BYTES.get() } else { MOMENTUM_BYTES.get() }
+        }
+        false if has_moments => touched * ADAM_BYTES.get(),
         // Each operator per tensor adds one more tensor, up to as many as AdamW has.
-        false => touched * (4.0 * (owners.len() as f64 / tensors.max(1) as f64 + 2.0)).min(ADAM_BYTES),
+        false => touched * (4.0 * (owners.len() as f64 / tensors.max(1) as f64 + 2.0)).min(ADAM_BYTES.get()),
     };
     Update { nanos: kernels.iter().map(|&at| device.duration[at]).sum(), kernels, fused_bytes }
 }

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::anomaly::{AnomalyChecks, anomaly_checks};
 use super::attention_by_kernels::attention_by_kernels;
-use super::breakdown::LONG_GAP_NANOS;
 use super::differentiated_again::differentiated_again;
 use super::flops::{Cost, Precision, element_bytes, shapes};
 use super::held_between::{HeldBetween, held_between};
@@ -28,6 +27,7 @@ use super::tables::{DenseTable, dense_table};
 use super::unaligned::{Unaligned, unaligned};
 use super::unread_gradients::unread_gradients;
 use super::view::{View, is_backward_node};
+use crate::constants::breakdown::LONG_GAP_NANOS;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Patterns {
@@ -361,7 +361,7 @@ fn small_kernels(view: &View) -> SmallKernels {
         // A reduction over the same elements can be fused with its neighbours.
         let fits = is_kernel && matches!(kind, Kind::ElementWise | Kind::Reduction) && !held.contains(&at);
         let goes_on = |&last: &usize| {
-            device.track[last] == device.track[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS
+            device.track[last] == device.track[at] && device.start[at] - device.end(last) < LONG_GAP_NANOS.get()
         };
         let repeats = run.len() >= 2 && run[run.len() - 2..].iter().all(|&last| device.name[last] == device.name[at]);
         if !fits || repeats || !run.last().is_some_and(goes_on) {

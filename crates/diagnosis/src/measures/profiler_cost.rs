@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::copies::is_from_pageable;
 use super::intervals::Span;
 use super::view::View;
+use crate::constants::profiler_cost::*;
 
 /// Microseconds of host time for recording one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -39,16 +40,6 @@ const LIGHT: EventCosts = EventCosts {
     compiled_kernel_micros: 2.0,
     staging_share: 0.13,
 };
-/// Cost of shapes, FLOPs and memory per operator; and of stacks per Python function.
-const SHAPES_MICROS: f64 = 2.0;
-const PYTHON_MICROS: f64 = 1.5;
-const LAUNCH_MICROS_THEN: f64 = 5.2;
-/// With launches up to a quarter quicker than that, costs were hardly lower.
-const QUICK: f64 = 0.9;
-const QUICK_IN_PART: f64 = 1.23;
-/// On a host without a device, no driver records anything.
-const WITHOUT_A_DEVICE: f64 = 0.6;
-const LEAST_LAUNCHES: usize = 20;
 
 /// Proportions for dividing a known total cost among events, from the first eight of those scripts, whose launches took
 /// 4.5 µs. Measured savings matched these more often than the costs above; totals matched worse.
@@ -61,20 +52,6 @@ const SHARED: EventCosts = EventCosts {
     compiled_kernel_micros: 16.0,
     staging_share: 0.13,
 };
-const SHARED_SHAPES_MICROS: f64 = 1.0;
-const SHARED_PYTHON_MICROS: f64 = 2.5;
-const SHARED_LAUNCH_MICROS: f64 = 4.5;
-/// The exponent of the launch speed that these costs follow.
-const SHARED_FOLLOWS: f64 = 2.0 / 3.0;
-
-/// Costs between these multiples of the middle value were seen; for Python functions, which vary most, from a tenth to
-/// three times.
-const LEAST: f64 = 0.55;
-const LEAST_OF_PYTHON: f64 = 0.1;
-pub const MOST: f64 = 1.7;
-const MOST_OF_PYTHON: f64 = 3.3;
-/// One script's copies of 154 MB took 23% less time without a profiler.
-const MOST_STAGING: f64 = 0.3;
 
 impl EventCosts {
     /// The middle of the costs seen, for what the trace recorded and how fast the host launches.
@@ -90,22 +67,22 @@ impl EventCosts {
 
     /// The part of [`EventCosts::usual`] that a light profiler does not have: for shapes and stacks.
     pub fn beyond_light(view: &View) -> EventCosts {
-        let [operator_micros, python_micros] = for_more(view, SHAPES_MICROS, PYTHON_MICROS);
+        let [operator_micros, python_micros] = for_more(view, SHAPES_MICROS.get(), PYTHON_MICROS.get());
         EventCosts { operator_micros, python_micros, ..EventCosts::default() }.times(speed(view))
     }
 
     /// Costs to be scaled if the total is known: from a true time, or from what the device hides.
     pub fn shared(view: &View) -> EventCosts {
-        let [shapes, python_micros] = for_more(view, SHARED_SHAPES_MICROS, SHARED_PYTHON_MICROS);
+        let [shapes, python_micros] = for_more(view, SHARED_SHAPES_MICROS.get(), SHARED_PYTHON_MICROS.get());
         let costs = EventCosts { operator_micros: SHARED.operator_micros + shapes, python_micros, ..SHARED };
-        let slower = quick_launch_micros(view, LEAST_LAUNCHES).map(|micros| micros / SHARED_LAUNCH_MICROS);
-        costs.times(slower.map_or(0.5, |slower| slower.clamp(0.4, 1.5).powf(SHARED_FOLLOWS)))
+        let slower = quick_launch_micros(view, LEAST_LAUNCHES.get()).map(|micros| micros / SHARED_LAUNCH_MICROS.get());
+        costs.times(slower.map_or(0.5, |slower| slower.clamp(0.4, 1.5).powf(SHARED_FOLLOWS.get())))
     }
 
     /// The lowest and the highest costs seen.
     pub fn bounds(self) -> [EventCosts; 2] {
-        let least = EventCosts { python_micros: LEAST_OF_PYTHON * self.python_micros, ..self.times(LEAST) };
-        [least, EventCosts { python_micros: MOST_OF_PYTHON * self.python_micros, ..self.times(MOST) }]
+        let least = EventCosts { python_micros: LEAST_OF_PYTHON.get() * self.python_micros, ..self.times(LEAST.get()) };
+        [least, EventCosts { python_micros: MOST_OF_PYTHON.get() * self.python_micros, ..self.times(MOST.get()) }]
     }
 
     pub fn times(self, factor: f64) -> EventCosts {
@@ -116,7 +93,7 @@ impl EventCosts {
             wait_micros: factor * self.wait_micros,
             python_micros: factor * self.python_micros,
             compiled_kernel_micros: factor * self.compiled_kernel_micros,
-            staging_share: (factor * self.staging_share).min(MOST_STAGING),
+            staging_share: (factor * self.staging_share).min(MOST_STAGING.get()),
         }
     }
 }
@@ -130,11 +107,11 @@ fn for_more(view: &View, shapes: f64, python: f64) -> [f64; 2] {
 /// How slow this host is compared with the one that the costs were measured on, by the quickest tenth of its launches.
 fn speed(view: &View) -> f64 {
     if quick_launch_micros(view, 1).is_none() {
-        return WITHOUT_A_DEVICE;
+        return WITHOUT_A_DEVICE.get();
     }
-    let micros = quick_launch_micros(view, LEAST_LAUNCHES).unwrap_or(LAUNCH_MICROS_THEN);
-    let slower = micros / LAUNCH_MICROS_THEN;
-    slower.max((QUICK_IN_PART * slower).min(QUICK)).clamp(0.4, 1.6)
+    let micros = quick_launch_micros(view, LEAST_LAUNCHES.get()).unwrap_or(LAUNCH_MICROS_THEN.get());
+    let slower = micros / LAUNCH_MICROS_THEN.get();
+    slower.max((QUICK_IN_PART.get() * slower).min(QUICK.get())).clamp(0.4, 1.6)
 }
 
 /// The longest of the quickest tenth of launches; `None` with fewer than `least`.
@@ -206,7 +183,7 @@ pub fn cost_spans(view: &View, costs: EventCosts, range: Span) -> Vec<Span> {
             }
             _ => 0.0,
         };
-        debt = (debt + nanos(cost)).min(MOST_DEBT_NANOS);
+        debt = (debt + nanos(cost)).min(MOST_DEBT_NANOS.get());
     }
     spans
 }
@@ -227,9 +204,6 @@ pub fn staging(view: &View, costs: EventCosts, range: Span) -> (Vec<Span>, HashM
     }
     (spans, lengths)
 }
-
-/// More than this is not carried over: the thread was waiting for another.
-const MOST_DEBT_NANOS: i64 = 200_000;
 
 /// Tracks of threads that run operators or launch work.
 fn working_lanes(view: &View) -> Vec<bool> {

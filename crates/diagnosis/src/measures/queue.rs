@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::intervals::{Span, covered, merged, seconds, total};
 use super::view::View;
+use crate::constants::queue::{FULL_QUEUE, HELD_BACK_NANOS};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Queue {
@@ -25,10 +26,6 @@ pub struct QueuePoint {
 }
 
 const POINTS: i64 = 240;
-/// Streams hold about a thousand launches; a shorter queue is not full.
-const FULL_QUEUE: u32 = 500;
-/// A launch that takes longer than this was blocked.
-const HELD_BACK_NANOS: i64 = 50_000;
 
 pub fn queue(view: &View) -> Queue {
     let (host, device) = (&view.trace.host, &view.trace.device);
@@ -90,7 +87,7 @@ fn curve(depths: &[(i64, u32)], range: Span) -> Vec<QueuePoint> {
 }
 
 fn blocked(view: &View, depths: &[(i64, u32)], most: u32) -> Vec<Span> {
-    if most < FULL_QUEUE {
+    if most < FULL_QUEUE.get() {
         return Vec::new();
     }
     let host = &view.trace.host;
@@ -101,7 +98,7 @@ fn blocked(view: &View, depths: &[(i64, u32)], most: u32) -> Vec<Span> {
     };
     let is_held = |at: &usize| {
         view.call_kind(*at) == Some(CallKind::Launch)
-            && host.duration[*at] > HELD_BACK_NANOS
+            && host.duration[*at] > HELD_BACK_NANOS.get()
             && covered(&[range], view.host_span(*at)) > 0
             && f64::from(depth_at(host.start[*at])) > 0.8 * f64::from(most)
     };

@@ -14,6 +14,7 @@ use super::communication::{compute, exposed};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::steps::FoundBy;
 use super::view::View;
+use crate::constants::ranks::FEWEST_MEETINGS;
 use crate::peaks::links::link_of;
 use jobs::rank_of;
 pub use jobs::{Job, Runs, dated, group_by_run, largest_job};
@@ -100,9 +101,6 @@ pub struct Wait {
     pub wait: Span,
     pub transfer_nanos: i64,
 }
-
-/// With fewer collectives in common, the slow rank cannot be identified.
-pub const FEWEST_MEETINGS: usize = 4;
 
 /// `None` for a single rank. `analyzed` is the index of the rank that the report is about.
 pub fn ranks(traces: &[&Trace], views: &[&View], analyzed: usize) -> Option<Ranks> {
@@ -254,7 +252,7 @@ impl Row<'_> {
 fn straggler(rows: &[RankRow], meetings: usize, missing: &[u32]) -> Option<u32> {
     let all: f64 = rows.iter().map(|row| row.caused_seconds).sum();
     let most = rows.iter().max_by(|left, right| left.caused_seconds.total_cmp(&right.caused_seconds))?;
-    let stands_out = most.caused_seconds > 0.5 * all && meetings >= FEWEST_MEETINGS;
+    let stands_out = most.caused_seconds > 0.5 * all && meetings >= FEWEST_MEETINGS.get();
     (stands_out && missing.is_empty()).then_some(most.rank)
 }
 
@@ -281,7 +279,7 @@ fn notes(rows: &[RankRow], aligned: &[bool], meetings: &[Meeting], missing: &[u3
             notes.push(format!("rank {}'s collectives do not match the others'", row.rank));
         }
     }
-    if !meetings.is_empty() && meetings.len() < FEWEST_MEETINGS {
+    if !meetings.is_empty() && meetings.len() < FEWEST_MEETINGS.get() {
         notes.push(format!("shared collectives: {}, too few to name a straggler", meetings.len()));
     }
     notes

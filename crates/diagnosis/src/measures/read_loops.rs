@@ -8,6 +8,7 @@ use headroom_trace::{CallKind, Category, NONE};
 use super::intervals::{Span, covered, merged, seconds, total};
 use super::python::is_users;
 use super::view::View;
+use crate::constants::read_loops::{FEWEST_KERNELS, FEWEST_READS, MOST_BUSY};
 
 #[derive(Clone, Debug, Default)]
 pub struct ReadLoops {
@@ -22,13 +23,6 @@ pub struct ReadLoops {
     /// Work launched in the loops, each with the time that remains in one call for all iterations.
     pub kernels: Vec<(usize, i64)>,
 }
-
-/// Fewer read-backs in one call of a function do not count as a loop.
-const FEWEST_READS: usize = 16;
-/// With fewer kernels per value, reading it is the cost, and host-sync reports it.
-const FEWEST_KERNELS: f64 = 4.0;
-/// The largest share of the loop's time in which the device may be busy.
-const MOST_BUSY: f64 = 0.5;
 
 pub fn read_loops(view: &View) -> ReadLoops {
     let host = &view.trace.host;
@@ -46,7 +40,7 @@ pub fn read_loops(view: &View) -> ReadLoops {
         let (whole, reads) = by_call.entry(function).or_insert((span, 0));
         (whole.end, *reads) = (whole.end.max(span.end), *reads + 1);
     }
-    by_call.retain(|_, (_, reads)| *reads >= FEWEST_READS);
+    by_call.retain(|_, (_, reads)| *reads >= FEWEST_READS.get());
     if by_call.is_empty() {
         return ReadLoops::default();
     }
@@ -64,8 +58,8 @@ pub fn read_loops(view: &View) -> ReadLoops {
     by_call.retain(|_, (span, reads)| {
         // Each read-back launches one copy.
         let kernels = ordered_in(*span).saturating_sub(*reads) as f64;
-        kernels >= FEWEST_KERNELS * *reads as f64
-            && covered(&view.busy, *span) as f64 <= MOST_BUSY * span.nanos() as f64
+        kernels >= FEWEST_KERNELS.get() * *reads as f64
+            && covered(&view.busy, *span) as f64 <= MOST_BUSY.get() * span.nanos() as f64
             && !runs_a_model(*span)
     });
     let Some((&longest, _)) = by_call.iter().max_by_key(|(_, (span, _))| span.nanos()) else {

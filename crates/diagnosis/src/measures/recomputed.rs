@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::intervals::{Span, merged, seconds, total};
 use super::view::{View, is_backward_node};
+use crate::constants::recomputed::FEWEST;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Recomputed {
@@ -53,8 +54,6 @@ const OF_FORWARD: &[&str] = &[
     "aten::scaled_dot_product_attention",
     "aten::matmul",
 ];
-/// A graph node that calls fewer of them just has an unusual gradient.
-const FEWEST: usize = 2;
 
 pub fn recomputed(view: &View) -> Recomputed {
     let host = &view.trace.host;
@@ -75,7 +74,7 @@ pub fn recomputed(view: &View) -> Recomputed {
             _ => parts.push((node as u32, span, 1)),
         }
     }
-    parts.retain(|(_, _, count)| *count >= FEWEST);
+    parts.retain(|(_, _, count)| *count >= FEWEST.get());
     let compiled = compiled_again(view);
     let count = parts.len() + compiled.len();
     let spans = parts.iter().map(|(_, span, _)| *span).chain(compiled).collect();

@@ -10,6 +10,7 @@ use super::flops::shapes;
 use super::intervals::Span;
 use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
+use crate::constants::repeated_forward::{FEWEST_LAYERS, LONGEST_PAUSE_NANOS, MOST_PASSES};
 
 /// Layers by their weights: the operator, and the index of the weight among its inputs.
 const LAYERS: &[(&str, usize)] = &[
@@ -20,13 +21,6 @@ const LAYERS: &[(&str, usize)] = &[
     ("aten::conv_transpose2d", 1),
     ("aten::embedding", 0),
 ];
-/// A pass through fewer layers is part of something else.
-const FEWEST_LAYERS: usize = 4;
-/// A step with more layers than this multiple of the trained ones does not process a batch twice: it plays episodes, or
-/// generates text.
-const MOST_PASSES: usize = 2;
-/// After a longer pause between two layers, another pass begins.
-const LONGEST_PAUSE_NANOS: i64 = 20_000_000;
 
 /// Compiled code counts as one layer, by the number of the compiled function: with and without gradients it is compiled
 /// twice, as `0/0` and `0/1`.
@@ -91,7 +85,7 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         *without.entry(step).or_default() += 1;
         let layer = (layer, at);
         let is_near = |pass: &Pass| {
-            pass.layers.last().is_some_and(|(_, last)| host.start[at] - host.end(*last) <= LONGEST_PAUSE_NANOS)
+            pass.layers.last().is_some_and(|(_, last)| host.start[at] - host.end(*last) <= LONGEST_PAUSE_NANOS.get())
         };
         match passes.last_mut() {
             Some(pass) if goes_on && pass.step == step && is_near(pass) => {
@@ -107,10 +101,10 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         !trained.is_empty() && 2 * names.len() >= layers.len() && !names.iter().any(|name| trained.contains(name))
     };
     let mut spans = Vec::new();
-    for pass in passes.iter().filter(|pass| pass.is_compiled || pass.layers.len() >= FEWEST_LAYERS) {
+    for pass in passes.iter().filter(|pass| pass.is_compiled || pass.layers.len() >= FEWEST_LAYERS.get()) {
         let Some(with) = with.get(&pass.step) else { continue };
         let once = with.values().sum::<usize>();
-        let is_few = without.get(&pass.step).is_some_and(|count| *count <= MOST_PASSES * once);
+        let is_few = without.get(&pass.step).is_some_and(|count| *count <= MOST_PASSES.get() * once);
         if is_few && is_multiple(&pass.layers, with) {
             let own = pass.layers.chunks(once).filter(|layers| !is_anothers(layers));
             spans.extend(own.filter_map(|layers| {

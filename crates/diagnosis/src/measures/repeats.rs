@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::NONE;
 
+use super::kernel_index::{KernelIndex, Loop, LoopQuery, Sign};
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
+use crate::constants::repeats::{FEWEST_LOOPS, FEWEST_ROUNDS, LONGEST_NANOS, LONGEST_PAUSE_NANOS, LONGEST_ROUND};
 
 /// Kernels in loops that occur several times per step: over heads, experts, groups or parts within each layer, not over
 /// layers. The work on one part after another may become one call for all of them.
@@ -24,59 +26,47 @@ pub struct Repeats {
     pub gap_nanos: i64,
 }
 
-/// A layer of a model has more kernels than one iteration of a loop within it.
-const LONGEST_ROUND: usize = 24;
-const FEWEST_ROUNDS: usize = 6;
-/// The same loop occurs at least this often per step, in as many layers.
-const FEWEST_LOOPS: f64 = 3.0;
-/// Longer kernels fill the device by themselves.
-const LONGEST_NANOS: i64 = 60_000;
-/// Longest gap between kernels of one stream that count as consecutive.
-const LONGEST_PAUSE_NANOS: i64 = 20_000;
-
-type Sign = (NameId, [u32; 3]);
-
 /// Loops among kernels replayed from graphs, where no operator identifies them.
 pub fn repeats(view: &View) -> Repeats {
     let device = &view.trace.device;
-    let range = view.steps.range();
-    let is_one = |&at: &usize| {
-        device.category[at] == Category::Kernel
-            && (range.start..range.end).contains(&device.start[at])
-            && in_graph(view, at)
+    let index = KernelIndex::new(view, view.steps.range(), |at| in_graph(view, at));
+    let goes_on = |at: usize| {
+        let (last, next) = (index.kernels[at - 1], index.kernels[at]);
+        device.track[last] == device.track[next]
+            && device.start[next] - device.end(last) <= LONGEST_PAUSE_NANOS.get()
+            && device.duration[next] <= LONGEST_NANOS.get()
     };
-    let kernels: Vec<usize> = device.busy().filter(is_one).collect();
-    let signs: Vec<Sign> = kernels.iter().map(|&at| (device.name[at], device.grid[at])).collect();
-    // Loops by the content of an iteration, as first kernel and number of kernels.
-    let mut loops: BTreeMap<Vec<Sign>, Vec<(usize, usize)>> = BTreeMap::new();
-    let mut from = 0;
-    while from < kernels.len() {
-        let Some((period, count)) = longest_loop(view, &kernels, &signs, from) else {
-            from += 1;
-            continue;
-        };
-        let mut round: Vec<Sign> = signs[from..from + period].to_vec();
+    let query = LoopQuery {
+        periods: 1..=LONGEST_ROUND.get(),
+        fewest_rounds: FEWEST_ROUNDS.get(),
+        compared_rounds: 2,
+        goes_on: &goes_on,
+        is_round: &|_, _| true,
+    };
+    // By the content of an iteration.
+    let mut loops: BTreeMap<Vec<Sign>, Vec<Loop>> = BTreeMap::new();
+    for found in index.loops(&query) {
+        let mut round: Vec<Sign> = index.signs[found.from..found.from + found.period].to_vec();
         round.sort_unstable();
-        loops.entry(round).or_default().push((from, count));
-        from += count;
+        loops.entry(round).or_default().push(found);
     }
     let kinds = kinds_of_names(view);
     let mut result = Repeats::default();
     let mut rounds = Vec::new();
-    for (round, found) in &loops {
-        if (found.len() as f64) < FEWEST_LOOPS * view.steps.count() {
+    for found in loops.values() {
+        if (found.len() as f64) < FEWEST_LOOPS.get() * view.steps.count() {
             continue;
         }
         result.loops_per_step += found.len() as f64 / view.steps.count();
-        for &(from, count) in found {
-            rounds.push((count / round.len(), round.len()));
-            result.kernels.extend(&kernels[from..from + count]);
+        for &one in found {
+            let kernels = index.of(one);
+            rounds.push((one.rounds(), one.period));
+            result.kernels.extend(kernels);
             let kind = |at: usize| kinds[device.name[at].index()];
-            if kernels[from..from + count].iter().any(|&at| kind(at) == Kind::Product) {
-                let beside = kernels[from..from + count].iter().filter(|&&at| kind(at) == Kind::ElementWise);
-                result.beside_products.extend(beside);
+            if kernels.iter().any(|&at| kind(at) == Kind::Product) {
+                result.beside_products.extend(kernels.iter().filter(|&&at| kind(at) == Kind::ElementWise));
             }
-            let pairs = kernels[from..from + count].windows(2);
+            let pairs = kernels.windows(2);
             result.gap_nanos += pairs.map(|pair| (device.start[pair[1]] - device.end(pair[0])).max(0)).sum::<i64>();
         }
     }
@@ -89,26 +79,6 @@ pub fn repeats(view: &View) -> Repeats {
 fn in_graph(view: &View, at: usize) -> bool {
     let call = view.call_of[at];
     call != NONE && view.call_kind(call as usize) == Some(headroom_trace::CallKind::GraphLaunch)
-}
-
-/// The loop that begins at `from`, with the shortest iteration that repeats often enough: the length of the iteration
-/// and of the loop.
-fn longest_loop(view: &View, kernels: &[usize], signs: &[Sign], from: usize) -> Option<(usize, usize)> {
-    let device = &view.trace.device;
-    let goes_on = |at: usize| {
-        let (last, next) = (kernels[at - 1], kernels[at]);
-        device.track[last] == device.track[next]
-            && device.start[next] - device.end(last) <= LONGEST_PAUSE_NANOS
-            && device.duration[next] <= LONGEST_NANOS
-    };
-    (1..=LONGEST_ROUND).find_map(|period| {
-        let most = kernels.len().saturating_sub(from + period);
-        let same =
-            (0..most).take_while(|&at| signs[from + at] == signs[from + at + period] && goes_on(from + at + period));
-        let count = (same.count() / period + 1) * period;
-        let begins = (1..period).all(|at| from + at < kernels.len() && goes_on(from + at));
-        (begins && count >= FEWEST_ROUNDS * period).then_some((period, count))
-    })
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Host loops over samples, crops, tokens or parts: the same few kernels in every iteration, each launched separately.
 //! One call for all of them would fill the device better.
 
-use headroom_trace::{CallKind, Category, NONE, NameId};
+use headroom_trace::{CallKind, NONE};
 
 use super::flops::{Cost, Precision, owner_of, shares};
 use super::intervals::{Span, covered};
+use super::kernel_index::{KernelIndex, LoopQuery};
 use super::view::View;
+use crate::constants::rounds::*;
 use crate::peaks::{self, Peaks};
 
 /// Kernels of such loops, each with the time that remains in one call for all iterations.
@@ -17,89 +19,50 @@ pub struct Rounds {
     pub kernels_per_round: usize,
 }
 
-const LONGEST_ROUND: usize = 48;
-/// Without known modules: there are fewer layers than this.
-const FEWEST_ROUNDS: usize = 160;
-/// If modules are known and all iterations use the same ones.
-const FEWEST_ROUNDS_OF_ONE_PART: usize = 12;
-/// Iterations whose modules are compared.
-const COMPARED_ROUNDS: usize = 3;
-/// Longer kernels fill the device by themselves.
-const LONGEST_NANOS: i64 = 200_000;
-/// Share of its roof that a batched GEMM of many small ones reaches.
-const BATCHED_SHARE: f64 = 0.3;
-
-type Sign = (NameId, [u32; 3]);
-
 /// Finds such loops; parameter updates in `optimizer` are a different kind of loop.
 pub fn rounds(view: &View, costs: &[Cost], optimizer: &[Span]) -> Rounds {
     let device = &view.trace.device;
-    let range = view.steps.range();
-    let is_one = |&at: &usize| {
-        device.category[at] == Category::Kernel
-            && (range.start..range.end).contains(&device.start[at])
-            && view.call_of[at] != NONE
+    let is_meant = |at: usize| {
+        view.call_of[at] != NONE
             && view.call_kind(view.call_of[at] as usize) == Some(CallKind::Launch)
             && covered(optimizer, view.host_span(view.call_of[at] as usize)) == 0
     };
-    let kernels: Vec<usize> = device.busy().filter(is_one).collect();
-    let signs: Vec<Sign> = kernels.iter().map(|&at| (device.name[at], device.grid[at])).collect();
+    let index = KernelIndex::new(view, view.steps.range(), is_meant);
+    let kernels = &index.kernels;
     let has_modules = !view.host_spans_named(|name| name.starts_with("nn.Module: ")).is_empty();
     let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
-    let mut result = Rounds::default();
-    let mut from = 0;
-    while from < kernels.len() {
-        let Some((period, count)) = longest_loop(view, &kernels, &signs, from, has_modules) else {
-            from += 1;
-            continue;
-        };
-        if count / period > result.rounds {
-            (result.rounds, result.kernels_per_round) = (count / period, period);
-        }
-        let of_loop = &kernels[from..from + count];
-        let shares = shares(view, costs, of_loop.iter().copied());
-        let left = |&at: &usize| (at, left(view, costs, part, at, shares.get(&at).copied().unwrap_or(1.0)));
-        result.kernels.extend(of_loop.iter().map(left));
-        from += count;
-    }
-    result
-}
-
-/// The loop that begins at `from`, with the shortest iteration that repeats often enough: the length of the iteration
-/// and of the loop.
-fn longest_loop(
-    view: &View,
-    kernels: &[usize],
-    signs: &[Sign],
-    from: usize,
-    has_modules: bool,
-) -> Option<(usize, usize)> {
-    let device = &view.trace.device;
     let step = |at: usize| view.steps.at_host(view.trace.host.start[view.call_of[kernels[at]] as usize]);
     // Steps are a loop as well, but cannot be merged.
     let goes_on = |at: usize| {
         device.track[kernels[at - 1]] == device.track[kernels[at]]
-            && device.duration[kernels[at]] <= LONGEST_NANOS
+            && device.duration[kernels[at]] <= LONGEST_NANOS.get()
             && step(at).is_some()
             && step(at) == step(at - 1)
     };
-    let fewest = if has_modules { FEWEST_ROUNDS_OF_ONE_PART } else { FEWEST_ROUNDS };
     // A single repeated kernel is a loop over parameters, or a split sum.
-    (2..=LONGEST_ROUND).find_map(|period| {
-        let first = signs.get(from..from + COMPARED_ROUNDS * period)?;
-        let comes_again = (period..first.len()).all(|at| first[at] == first[at - period]);
-        let is_one_kernel = || first[..period].iter().all(|sign| *sign == first[0]);
-        let is_one_part =
-            || !has_modules || is_of_one_part(view, &kernels[from..from + COMPARED_ROUNDS * period], period);
-        if !comes_again || is_one_kernel() || !is_one_part() {
-            return None;
+    let is_round = |from: usize, period: usize| {
+        let is_one_kernel = index.signs[from..from + period].iter().all(|sign| *sign == index.signs[from]);
+        let compared = || &kernels[from..from + COMPARED_ROUNDS.get() * period];
+        !is_one_kernel && (!has_modules || is_of_one_part(view, compared(), period))
+    };
+    let query = LoopQuery {
+        periods: 2..=LONGEST_ROUND.get(),
+        fewest_rounds: if has_modules { FEWEST_ROUNDS_OF_ONE_PART.get() } else { FEWEST_ROUNDS.get() },
+        compared_rounds: COMPARED_ROUNDS.get(),
+        goes_on: &goes_on,
+        is_round: &is_round,
+    };
+    let mut result = Rounds::default();
+    for found in index.loops(&query) {
+        if found.rounds() > result.rounds {
+            (result.rounds, result.kernels_per_round) = (found.rounds(), found.period);
         }
-        let most = kernels.len() - from - period;
-        let same =
-            (0..most).take_while(|&at| signs[from + at] == signs[from + at + period] && goes_on(from + at + period));
-        let count = (same.count() / period + 1) * period;
-        (count >= fewest * period).then_some((period, count))
-    })
+        let of_loop = index.of(found);
+        let shares = shares(view, costs, of_loop.iter().copied());
+        let left = |&at: &usize| (at, left(view, costs, part, at, shares.get(&at).copied().unwrap_or(1.0)));
+        result.kernels.extend(of_loop.iter().map(left));
+    }
+    result
 }
 
 /// Whether every kernel of an iteration belongs to the same module in the following iterations: layers are separate
@@ -108,7 +71,7 @@ fn is_of_one_part(view: &View, kernels: &[usize], period: usize) -> bool {
     let module = |at: usize| view.module_of(view.call_of[kernels[at]] as usize);
     (0..period).all(|at| {
         let first = module(at);
-        (1..COMPARED_ROUNDS).all(|round| module(at + round * period) == first)
+        (1..COMPARED_ROUNDS.get()).all(|round| module(at + round * period) == first)
     })
 }
 
@@ -121,7 +84,7 @@ fn left(view: &View, costs: &[Cost], part: Option<&Peaks>, at: usize, share: f64
         let cost = costs[owner];
         let rate = if cost.precision == Precision::Half { part.bf16 } else { part.fp32 };
         let roof = share * (cost.flops / rate).max(cost.bytes / part.bytes_per_second);
-        return ((1e9 * roof / BATCHED_SHARE) as i64).min(duration);
+        return ((1e9 * roof / BATCHED_SHARE.get()) as i64).min(duration);
     }
     (view.filled_share(at) * duration as f64) as i64
 }

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use headroom_trace::{Category, NameId};
+use headroom_trace::NameId;
 use serde::Serialize;
 
+use super::kernel_index::KernelIndex;
 use super::view::View;
+use crate::constants::sequences::{FEWEST_TIMES, LONGEST, SHORTEST};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SequenceRow {
@@ -16,9 +18,6 @@ pub struct SequenceRow {
     pub share: f64,
 }
 
-const SHORTEST: usize = 2;
-const LONGEST: usize = 6;
-const FEWEST_TIMES: usize = 4;
 const MOST_ROWS: usize = 8;
 /// Number of kernels examined: the first ones of a longer step.
 const MOST_KERNELS: usize = 20_000;
@@ -28,11 +27,8 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
     let device = &view.trace.device;
     let list = &view.steps.list;
     let Some(step) = list.get(list.len() / 2) else { return Vec::new() };
-    let inside = |at: &usize| {
-        device.category[*at] == Category::Kernel && (step.span.start..step.span.end).contains(&device.start[*at])
-    };
-    // In order of track and start, as the columns are.
-    let kernels: Vec<usize> = device.busy().filter(inside).take(MOST_KERNELS).collect();
+    let index = KernelIndex::new(view, step.span, |_| true);
+    let kernels = &index.kernels[..index.kernels.len().min(MOST_KERNELS)];
     let all: i64 = kernels.iter().map(|&at| device.duration[at]).sum();
     let names: Vec<NameId> = kernels.iter().map(|&at| device.name[at]).collect();
     let mut before = vec![0i64; kernels.len() + 1];
@@ -40,7 +36,7 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
         before[index + 1] = before[index] + device.duration[at];
     }
     let mut found: Vec<(&[NameId], usize, i64)> = Vec::new();
-    for length in SHORTEST..=LONGEST {
+    for length in SHORTEST.get()..=LONGEST.get() {
         // The count, the total time, and the end of the last occurrence: overlapping occurrences count once.
         let mut counts: HashMap<&[NameId], (usize, i64, usize)> = HashMap::new();
         for from in 0..names.len().saturating_sub(length - 1) {
@@ -57,7 +53,7 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
         }
         // One repeated kernel is not a sequence.
         let repeats = |names: &[NameId]| names.windows(2).all(|pair| pair[0] == pair[1]);
-        let often = counts.into_iter().filter(|(names, (count, ..))| *count >= FEWEST_TIMES && !repeats(names));
+        let often = counts.into_iter().filter(|(names, (count, ..))| *count >= FEWEST_TIMES.get() && !repeats(names));
         found.extend(often.map(|(names, (count, nanos, _))| (names, count, nanos)));
     }
     found.sort_by(|left, right| right.2.cmp(&left.2).then(left.0.cmp(right.0)));

@@ -6,8 +6,9 @@ mod windows;
 use headroom_trace::{NONE, Trace, TrackId};
 use serde::Serialize;
 
-use super::cold::{COLD_SHARE, Cold};
+use super::cold::Cold;
 use super::intervals::Span;
+use crate::constants::cold::COLD_SHARE;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Steps {
@@ -142,7 +143,8 @@ fn leave_out_cold(steps: &mut Vec<Step>, cold: &Cold) -> Vec<String> {
         let nanos: i64 = steps.iter().map(|step| cold.nanos_in(step.span)).sum();
         nanos as f64 / steps.iter().map(|step| step.span.nanos()).sum::<i64>().max(1) as f64
     };
-    let is_cold = |steps: &[Step]| share(&steps[..1]) >= COLD_SHARE && share(&steps[1..]) * 2.0 < share(&steps[..1]);
+    let is_cold =
+        |steps: &[Step]| share(&steps[..1]) >= COLD_SHARE.get() && share(&steps[1..]) * 2.0 < share(&steps[..1]);
     let mut left_out = Vec::new();
     while steps.len() > 1 && is_cold(steps) {
         left_out.push(steps.remove(0).name);

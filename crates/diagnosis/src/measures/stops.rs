@@ -4,6 +4,7 @@ use headroom_trace::NONE;
 
 use super::intervals::{Span, gaps};
 use super::view::View;
+use crate::constants::stops::LONGEST_LAUNCH_DELAY_NANOS;
 
 /// A gap between device spans. It consists of a starved part, the launch delay and a stalled part, in this order. A
 /// large trace has as many gaps as kernels, so each is kept small.
@@ -19,10 +20,6 @@ pub struct Stop {
 }
 
 const UNKNOWN: i64 = i64::MIN;
-
-/// A launch reaches an idle stream in some 10 µs, under a profiler in some 50. Work that stays in a queue longer waits
-/// for something.
-pub const LONGEST_LAUNCH_DELAY_NANOS: i64 = 100_000;
 
 impl Stop {
     /// The time with nothing queued: from the gap's start to the launch of the work that ends it. `None` if that launch
@@ -75,7 +72,7 @@ fn stop(view: &View, starts: &[(i64, u32)], gap: Span) -> Stop {
     let call = view.host_span(call as usize);
     // During the call the host is still launching.
     let queued = call.end.clamp(gap.start, gap.end);
-    let stands = start - queued > LONGEST_LAUNCH_DELAY_NANOS;
+    let stands = start - queued > LONGEST_LAUNCH_DELAY_NANOS.get();
     // Before the first recorded work the device may have been busy with work that was launched before the recording.
     if stands && view.busy.first().is_some_and(|first| gap.end <= first.start) {
         return Stop { span: gap, ordered: UNKNOWN, stalled: gap.end, after };

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
-use super::breakdown::LONG_GAP_NANOS;
 use super::checks::tested_before;
 use super::copies::{Direction, direction};
 use super::graph_breaks::graph_break;
@@ -13,6 +12,9 @@ use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::python::{frame_name, user_frame};
 use super::stops::Stop;
 use super::view::View;
+use crate::constants::breakdown::LONG_GAP_NANOS;
+use crate::constants::simulation::LONGEST_LAUNCH_NANOS;
+use crate::constants::synchronisation::FEW_LAUNCHES_NANOS;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Synchronisation {
@@ -40,6 +42,9 @@ pub struct Waits {
     /// which the device had nothing to run. If work is queued while the device is idle, the wait is not the cause.
     pub cost_seconds: f64,
     pub share_of_steps: f64,
+    /// Idle time of the device from the wait until it works again, whatever the host does meanwhile.
+    #[serde(skip)]
+    pub idle_seconds: f64,
     /// Start of the first of them, to sort groups of one function in the order of its lines.
     #[serde(skip)]
     pub first: i64,
@@ -97,7 +102,13 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     let mut sum = Synchronisation::default();
     let mut waits: Vec<(usize, WaitKind, Key)> = Vec::new();
     for at in 0..host.len() {
-        if view.call_kind(at) != Some(CallKind::Synchronise) || !is_inside(host.start[at], range) {
+        let blocks = match view.call_kind(at) {
+            Some(CallKind::Synchronise) => true,
+            // A copy from pageable memory blocks the host until it is done. Where copies are recorded, they tell.
+            Some(CallKind::Copy) => !view.has_device_work() && host.duration[at] > LONGEST_LAUNCH_NANOS.get(),
+            _ => false,
+        };
+        if !blocks || !is_inside(host.start[at], range) {
             continue;
         }
         let stack = view.python_stack(at);
@@ -144,10 +155,13 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
                 total(&without(&rest, &view.cold.spans))
             }
             _ => {
-                let end = span.end + restart(view, span, host.duration[at]);
-                let lost = covered(&starved, Span { start: span.start.max(charged_until), end });
+                let after = restart(view, span, host.duration[at]);
+                let start = span.start.max(charged_until);
+                group.idle_seconds += seconds(covered(&starved, Span { start, end: span.end + after }));
+                // In a longer gap the host does something else than launching.
+                let end = span.end + after.min(LONG_GAP_NANOS.get());
                 charged_until = charged_until.max(end);
-                lost
+                covered(&starved, Span { start, end })
             }
         });
         group.spans.push(span);
@@ -254,25 +268,22 @@ fn before(view: &View, at: usize) -> Option<String> {
     Some(view.host_name(outermost).to_string())
 }
 
-/// A shorter wait does not drain the queue.
-const FEW_LAUNCHES_NANOS: i64 = 30_000;
-
 /// When nothing was queued for the device and it was idle.
 fn starved(view: &View, stops: &[Stop]) -> Vec<Span> {
     without(&merged(stops.iter().map(|stop| stop.starved().unwrap_or(stop.span)).collect()), &view.cold.spans)
 }
 
-/// How long after a wait the device's idle time is attributed to it, in nanoseconds.
+/// How long after a wait the device has nothing to do because of it, in nanoseconds.
 fn restart(view: &View, span: Span, waited_nanos: i64) -> i64 {
     let busy = covered(&view.busy, span);
     // If the host mostly waited for a busy device, for longer than a few launches, the device was fed: the loss is its
     // idle time until work arrives again.
-    let was_fed = busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS;
+    let was_fed =
+        busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS.get();
     if !was_fed {
         return 0;
     }
     let next = view.busy.partition_point(|busy| busy.end <= span.end);
     let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
-    // Idle time beyond that is not for lack of queued work.
-    (restart - span.end).min(LONG_GAP_NANOS)
+    restart - span.end
 }

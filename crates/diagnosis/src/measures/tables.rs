@@ -9,6 +9,7 @@ use super::flops::shapes;
 use super::intervals::Span;
 use super::parameters::{Parameters, update};
 use super::view::View;
+use crate::constants::tables::{ROWS_TO_USED, SHARE_OF_PARAMETERS};
 
 /// All such tables together.
 #[derive(Clone, Debug, Default)]
@@ -26,11 +27,6 @@ pub struct DenseTable {
     /// Device time spent on rows that nothing uses.
     pub unused_seconds: f64,
 }
-
-/// With fewer rows per used one, a sparse gradient is not worthwhile.
-const ROWS_TO_USED: f64 = 8.0;
-/// A smaller table does not matter among the other parameters.
-const SHARE_OF_PARAMETERS: f64 = 0.5;
 
 /// Tables of one size.
 #[derive(Default)]
@@ -63,7 +59,7 @@ pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> 
     // Equal tables have one gradient each; one table that is read twice has two.
     let one_each = |alike: &Tables| (alike.gradients.len() as f64 / view.steps.count()).max(1.0);
     let counts: [&dyn Fn(&Tables) -> f64; 2] = [&one_each, &|_| 1.0];
-    let is_hardly_used = |rows: f64, alike: &Tables| rows >= ROWS_TO_USED * alike.looked_up;
+    let is_hardly_used = |rows: f64, alike: &Tables| rows >= ROWS_TO_USED.get() * alike.looked_up;
     let together = |count: &dyn Fn(&Tables) -> f64| {
         let (mut sum, mut elements) = (DenseTable::default(), 0.0);
         for (&(rows, width), alike) in &tables {
@@ -77,7 +73,7 @@ pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> 
         sum.share_of_update = elements / parameters.elements.max(1.0);
         sum
     };
-    let is_most = |table: &DenseTable| (SHARE_OF_PARAMETERS..=1.001).contains(&table.share_of_update);
+    let is_most = |table: &DenseTable| (SHARE_OF_PARAMETERS.get()..=1.001).contains(&table.share_of_update);
     let (count, mut table) =
         counts.into_iter().map(|count| (count, together(count))).find(|(_, table)| is_most(table))?;
     let own = tables.iter().filter(|((rows, _), alike)| is_hardly_used(*rows as f64 * count(alike), alike));

@@ -3,12 +3,14 @@
 use headroom_trace::{CallKind, Category, NONE};
 use serde::Serialize;
 
-use super::cold::{COLD_SHARE, captures};
+use super::cold::captures;
 use super::intervals::{Span, covered};
 use super::launches::median;
 use super::overhead::estimate;
 use super::recorded::unrecorded_device;
 use super::view::View;
+use crate::constants::cold::COLD_SHARE;
+use crate::constants::trust::{MOSTLY_COLD, TOO_MUCH_PROFILER};
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Trust {
@@ -46,11 +48,6 @@ pub struct Unprofiled {
     /// If unknown: the middle of an estimate and its two bounds.
     pub estimated_seconds: Option<[f64; 3]>,
 }
-
-/// Above this share, profiler overhead is reported.
-const TOO_MUCH_PROFILER: f64 = 0.10;
-/// Above this share of cold start, nothing can be said about later steps.
-const MOSTLY_COLD: f64 = 0.4;
 
 pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
     let mut trust = Trust::default();
@@ -101,7 +98,7 @@ impl Trust {
         let share = (1.0 - without / recorded).max(0.0);
         self.profiler_overhead_share = Some(share);
         self.overhead_from = Some("measured");
-        if share > TOO_MUCH_PROFILER {
+        if share > TOO_MUCH_PROFILER.get() {
             self.notes.push(format!(
                 "the profiler takes {:.0}% of the recorded step: {:.1} ms with it, {:.1} ms without",
                 100.0 * share,
@@ -281,7 +278,7 @@ fn cold_start(view: &View, trust: &mut Trust) {
         ));
     }
     trust.cold_share = steps.share(steps.list.iter().map(|step| view.cold.nanos_in(step.span)).sum());
-    if trust.cold_share < COLD_SHARE {
+    if trust.cold_share < COLD_SHARE.get() {
         return;
     }
     let windows: Vec<Span> = steps.list.iter().map(|step| step.span).collect();
@@ -296,7 +293,7 @@ fn cold_start(view: &View, trust: &mut Trust) {
             longest.join(", ")
         ),
     );
-    if trust.cold_share >= MOSTLY_COLD {
+    if trust.cold_share >= MOSTLY_COLD.get() {
         trust.withheld.extend(["steady-state", "communication"]);
     }
 }
@@ -345,7 +342,7 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
         let share = (1.0 - without / step_seconds).max(0.0);
         trust.profiler_overhead_share = Some(share);
         trust.overhead_from = Some("measured");
-        if share > TOO_MUCH_PROFILER {
+        if share > TOO_MUCH_PROFILER.get() {
             trust.note(
                 Verdict::Limited,
                 format!(
@@ -373,7 +370,7 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     trust.overhead_from = Some("estimated from the number of recorded events");
     // If the device is the bottleneck, a slower host changes nothing.
     let busy: i64 = steps.list.iter().map(|step| super::intervals::covered(&view.busy, step.span)).sum();
-    if estimate.middle > TOO_MUCH_PROFILER && steps.share(busy) < 0.8 {
+    if estimate.middle > TOO_MUCH_PROFILER.get() && steps.share(busy) < 0.8 {
         let of_shares = [estimate.middle, estimate.high, estimate.low].map(|share| step_seconds * (1.0 - share));
         let [middle, lower, upper] = unprofiled.estimated_seconds.unwrap_or(of_shares).map(brief);
         trust.note(

@@ -4,7 +4,9 @@
 use super::flops::{Cost, Precision, owner_of, shares};
 use super::intervals::seconds;
 use super::view::View;
-use crate::peaks::{self, PRODUCT_SHARE};
+use crate::constants::peaks::PRODUCT_SHARE;
+use crate::constants::unaligned::{FAST_CORES, LEAST_LEFT, SHARE_BY_TWO_BYTES, WHOLE_BYTES};
+use crate::peaks::{self};
 
 #[derive(Clone, Debug, Default)]
 pub struct Unaligned {
@@ -24,15 +26,6 @@ pub struct UnalignedKernel {
     pub least_nanos: i64,
 }
 
-/// Bytes of one full load of a thread.
-const WHOLE_BYTES: u32 = 16;
-/// Share of the peak rate that two-byte loads allow: 95 to 152 of 989 TFLOP/s were measured on an H200. Tensor cores of
-/// half that speed wait less.
-const SHARE_BY_TWO_BYTES: f64 = 0.125;
-const FAST_CORES: f64 = 600e12;
-/// Without shapes, the least share of a GEMM's time that remains.
-const LEAST_LEFT: f64 = 0.05;
-
 pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
     let device = &view.trace.device;
     let mut result = Unaligned::default();
@@ -41,19 +34,20 @@ pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
     let spans: Vec<usize> = device.busy().filter(is_one).collect();
     let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
     let Some(part) = part.filter(|_| !spans.is_empty()) else { return result };
-    let slow = if part.bf16 >= FAST_CORES { SHARE_BY_TWO_BYTES } else { 2.0 * SHARE_BY_TWO_BYTES };
+    let slow = if part.bf16 >= FAST_CORES.get() { SHARE_BY_TWO_BYTES.get() } else { 2.0 * SHARE_BY_TWO_BYTES.get() };
     let shares = shares(view, costs, spans.iter().copied());
     let mut longest = 0;
     for at in spans {
-        let (duration, bytes) = (device.duration[at], by_name[device.name[at].index()].unwrap_or(WHOLE_BYTES));
+        let (duration, bytes) = (device.duration[at], by_name[device.name[at].index()].unwrap_or(WHOLE_BYTES.get()));
         let by_flops = owner_of(view, costs, at).map(|owner| {
             let cost = costs[owner];
             let flops = shares.get(&at).copied().unwrap_or(1.0) * cost.flops;
             let rate = if cost.precision == Precision::Half { part.bf16 } else { part.tf32.max(part.fp32) };
-            (flops / (PRODUCT_SHARE * rate), flops / rate)
+            (flops / (PRODUCT_SHARE.get() * rate), flops / rate)
         });
         let whole = duration as f64 / 1e9;
-        let by_name = || (whole * (slow * f64::from(bytes) / 2.0 / PRODUCT_SHARE).min(1.0), whole * LEAST_LEFT);
+        let by_name =
+            || (whole * (slow * f64::from(bytes) / 2.0 / PRODUCT_SHARE.get()).min(1.0), whole * LEAST_LEFT.get());
         let (expected, least) = by_flops.unwrap_or_else(by_name);
         let nanos = |seconds: f64| ((1e9 * seconds) as i64).min(duration);
         result.kernels.push(UnalignedKernel { at, expected_nanos: nanos(expected), least_nanos: nanos(least) });
@@ -81,7 +75,7 @@ fn bytes_at_once(name: &str) -> Option<u32> {
         () if name.contains("_i8") || name.contains("_s8") || name.contains("e4m3") => 1,
         () => 4,
     };
-    Some(elements.checked_mul(element)?).filter(|bytes| *bytes < WHOLE_BYTES)
+    Some(elements.checked_mul(element)?).filter(|bytes| *bytes < WHOLE_BYTES.get())
 }
 
 #[cfg(test)]

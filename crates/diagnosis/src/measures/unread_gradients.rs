@@ -11,13 +11,7 @@ use super::flops::shapes;
 use super::intervals::{Span, holds};
 use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
-
-/// Least share of the elements with a gradient that no optimizer reads.
-const LEAST_UNREAD_SHARE: f64 = 0.3;
-/// Fewer unread gradients are an oversight that costs nothing.
-const FEWEST_PER_STEP: f64 = 4.0;
-/// How many nodes before a gradient's accumulation may include the one that computed it.
-const MOST_BEFORE: usize = 4;
+use crate::constants::unread_gradients::{FEWEST_PER_STEP, LEAST_UNREAD_SHARE, MOST_BEFORE};
 
 const ACCUMULATES: &str = "torch::autograd::AccumulateGrad";
 
@@ -58,8 +52,8 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
         }
     }
     if read == 0.0
-        || unread < LEAST_UNREAD_SHARE * (read + unread)
-        || (count as f64) < FEWEST_PER_STEP * view.steps.count()
+        || unread < LEAST_UNREAD_SHARE.get() * (read + unread)
+        || (count as f64) < FEWEST_PER_STEP.get() * view.steps.count()
     {
         return Recomputed::default();
     }
@@ -74,7 +68,7 @@ pub fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Re
             let (at, Some(gradient)) = &pass[place] else { continue };
             if !gradient.is_read {
                 spans.push(view.host_span(*at));
-                let before = &pass[place.saturating_sub(MOST_BEFORE)..place];
+                let before = &pass[place.saturating_sub(MOST_BEFORE.get())..place];
                 // Under autocast the gradient arrives in half precision.
                 let cast = before.last().filter(|(node, _)| view.host_name(*node).ends_with("ToCopyBackward0"));
                 spans.extend(cast.map(|(node, _)| view.host_span(*node)));
@@ -94,7 +88,7 @@ fn runs_for_nothing(view: &View, pass: &[Node]) -> Vec<Range<usize>> {
     let reads = |place: &usize| pass[*place].1.as_ref().is_some_and(|gradient| gradient.is_read);
     for end in (0..pass.len()).filter(reads).chain([pass.len()]) {
         let mut unread = (begin..end).filter(|place| pass[*place].1.is_some());
-        if unread.clone().count() as f64 >= FEWEST_PER_STEP
+        if unread.clone().count() as f64 >= FEWEST_PER_STEP.get()
             && let Some(last) = unread.next_back()
             && last > begin
             && is_where_a_network_begins(view, pass[last - 1].0)

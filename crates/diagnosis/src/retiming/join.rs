@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use headroom_trace::{Category, NONE, Trace};
 
+use crate::constants::join::{IN_A_ROW, LOOK_AHEAD};
 use crate::measures::intervals::Span;
 use crate::measures::steps::is_fetch;
 use crate::measures::view::View;
@@ -14,10 +15,6 @@ pub struct Joined {
     /// Share of the full trace's operators and calls that have a counterpart in the light one.
     pub share: f64,
 }
-
-const IN_A_ROW: usize = 3;
-/// How far to look ahead for the next common event where the traces differ.
-const LOOK_AHEAD: usize = 64;
 
 /// The full trace with the times of `timed`, which is the light one replayed (the same events, at other times).
 pub fn joined(full: &View, light: &View, timed: &Trace) -> Option<Joined> {
@@ -177,11 +174,11 @@ fn alike(full: &View, own: &[usize], light: &View, others: &[usize]) -> Vec<(usi
             (left, right) = (left + 1, right + 1);
             continue;
         }
-        let found = (1..LOOK_AHEAD).find_map(|distance| {
+        let found = (1..LOOK_AHEAD.get()).find_map(|distance| {
             let skips = (0..=distance).map(|skipped| (left + skipped, right + distance - skipped));
             // One equal name may be a coincidence; several in a row are not.
             let goes_on = |left: usize, right: usize| {
-                (0..IN_A_ROW).all(|next| {
+                (0..IN_A_ROW.get()).all(|next| {
                     let (left, right) = (left + next, right + next);
                     left >= own.len() || right >= others.len() || is_alike(left, right)
                 })

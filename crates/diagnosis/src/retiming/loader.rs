@@ -3,20 +3,10 @@
 
 use headroom_trace::{NONE, Trace};
 
+use crate::constants::loader::{COST_SPREAD, LEAST_DIFFERENCE, LEAST_LEFT, LEAST_LOADING_SHARE, NOISE_OF_LOADING};
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{Span, covered};
 use crate::measures::view::View;
-
-/// The share by which a loader's time varies: 31 ms recorded were 44 ms in steps with nothing attached.
-pub const NOISE_OF_LOADING: f64 = 0.35;
-/// Per-event costs vary by this share of the usual ones.
-const COST_SPREAD: f64 = 0.35;
-/// A loader that takes less than this share of the step explains nothing.
-const LEAST_LOADING_SHARE: f64 = 0.1;
-/// Differences below this share of the step are ignored.
-const LEAST_DIFFERENCE: f64 = 0.01;
-/// At least this share of a loader's recorded time remains.
-const LEAST_LEFT: f64 = 0.3;
 
 /// The trace with the loader's time adjusted to the true step time. `cost` is the usual cost of recording in seconds
 /// per step. The loader takes its part of the remaining difference, in proportion to the variances of its time and of
@@ -26,13 +16,13 @@ pub fn with_true_loader_time(view: &View, cost: f64, true_seconds: f64) -> Optio
     let nanos: i64 = view.steps.ordered.iter().map(|step| covered(&spans, *step)).sum();
     let loading = view.steps.seconds_per_step(nanos);
     let recorded = view.steps.seconds_per_step(view.steps.wall_nanos());
-    if loading < LEAST_LOADING_SHARE * recorded {
+    if loading < LEAST_LOADING_SHARE.get() * recorded {
         return None;
     }
     let difference = true_seconds - (recorded - cost);
-    let (of_loader, of_costs) = ((NOISE_OF_LOADING * loading).powi(2), (COST_SPREAD * cost).powi(2));
-    let share = (difference * of_loader / (of_loader + of_costs) / loading).max(LEAST_LEFT - 1.0);
-    ((share * loading).abs() > LEAST_DIFFERENCE * true_seconds).then(|| stretched(view, &spans, share))
+    let (of_loader, of_costs) = ((NOISE_OF_LOADING.get() * loading).powi(2), (COST_SPREAD.get() * cost).powi(2));
+    let share = (difference * of_loader / (of_loader + of_costs) / loading).max(LEAST_LEFT.get() - 1.0);
+    ((share * loading).abs() > LEAST_DIFFERENCE.get() * true_seconds).then(|| stretched(view, &spans, share))
 }
 
 /// The trace with each of the host's `spans` longer by `share` of itself. Device work moves with the call that launched

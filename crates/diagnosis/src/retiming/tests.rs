@@ -108,7 +108,7 @@ fn where_the_device_sets_the_pace_recording_is_as_dear_as_it_was_seen() {
     let trace = made.trace();
     let view = View::new(&trace);
     let (costs, _) = fit(&view, 2_012e-6);
-    assert_eq!(costs, EventCosts::shared(&view).times(MOST_SEEN));
+    assert_eq!(costs, EventCosts::shared(&view).times(MOST.get()));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn traces_that_have_little_in_common_are_not_joined_and_that_is_said() {
     let mut full = launching(100 * MICRO, |_, _| {}).trace();
     full.light = Some(Box::new(other.trace()));
     let played = played(&View::new(&full), Some(1_712e-6)).expect("a time is given");
-    assert!(played.step.joined_share.is_none_or(|share| share < LEAST_JOINED));
+    assert!(played.step.joined_share.is_none_or(|share| share < LEAST_JOINED.get()));
     assert!(played.step.notes[0].contains("differ too much"), "{:?}", played.step);
     assert!(near(played.step.played_seconds, 1_712e-6, 1e-6), "only the full one is replayed");
 }

@@ -4,19 +4,10 @@
 use headroom_trace::Category;
 
 use super::{loading_share, mean_step, waits_for_workers};
+use crate::constants::undisturbed::{HALVED_AT, LEAST_LEFT, MOST_LOADING, SAME_WORK, WEIGHT};
 use crate::measures::profiler_cost::{EventCosts, cost_spans};
 use crate::measures::view::View;
 use crate::simulation::{Removal, Simulation};
-
-/// If loading takes more of the step than this, batches vary as much as disturbances do.
-const MOST_LOADING: f64 = 0.3;
-/// Light and full recordings of the same work differ by at most this share in their operators per step.
-const SAME_WORK: f64 = 0.1;
-/// The least share of a light recording that a full one may leave.
-const LEAST_LEFT: f64 = 0.75;
-/// The weight of a full recording that costs no more than a light one; halved if it costs a third of the step more.
-const WEIGHT: f64 = 0.5;
-const HALVED_AT: f64 = 1.0 / 3.0;
 
 /// The share of the light recording's mean step that remains without disturbances.
 ///
@@ -25,15 +16,15 @@ const HALVED_AT: f64 = 1.0 / 3.0;
 pub fn share(light: &View, full: &View) -> f64 {
     let mean = mean_step(light);
     let typical = 0.5 * (mean + quickest(light).min(mean));
-    let varies = waits_for_workers(light) > 0.0 || loading_share(light) > MOST_LOADING;
+    let varies = waits_for_workers(light) > 0.0 || loading_share(light) > MOST_LOADING.get();
     let (of_light, of_full) = (operators_per_step(light), operators_per_step(full));
-    let is_same = (of_full - of_light).abs() <= SAME_WORK * of_light;
+    let is_same = (of_full - of_light).abs() <= SAME_WORK.get() * of_light;
     if varies || !is_same || typical <= 0.0 {
         return typical / mean;
     }
     let more = costs_more(full);
-    let weight = WEIGHT / (1.0 + (more / typical / HALVED_AT).powi(2));
-    let left = ((quickest(full) - more) / typical).clamp(LEAST_LEFT, 1.0);
+    let weight = WEIGHT.get() / (1.0 + (more / typical / HALVED_AT.get()).powi(2));
+    let left = ((quickest(full) - more) / typical).clamp(LEAST_LEFT.get(), 1.0);
     left.powf(weight) * typical / mean
 }
 

@@ -11,6 +11,7 @@ use headroom_record::operators::{
 use headroom_record::roofline::RooflineTarget;
 
 use super::kinds;
+use crate::constants::passes::HIGH_IMPACT;
 use crate::finding::Severity;
 
 /// A mean step, reduced to what passes need.
@@ -59,12 +60,7 @@ pub struct PassEffect {
 
 impl PassEffect {
     pub fn of(pass: &str) -> Option<&'static PassEffect> {
-        PassEffect::numbered(pass).map(|(_, effect)| effect)
-    }
-
-    /// The pass with its index in the thresholds' shares.
-    pub fn numbered(pass: &str) -> Option<(usize, &'static PassEffect)> {
-        PASS_EFFECTS.iter().enumerate().find(|(_, effect)| effect.pass == pass)
+        PASS_EFFECTS.iter().find(|effect| effect.pass == pass)
     }
 
     /// Share of a place's time that remains after the pass.
@@ -126,7 +122,6 @@ fn is_scores(place: &PlaceStats) -> bool {
     kinds::is_attention(&place.role) && !kinds::is_rotation(&place.name)
 }
 
-/// Ordered like the thresholds' shares.
 const PASS_EFFECTS: [PassEffect; 8] = [
     PassEffect {
         pass: "fuse-qkv",
@@ -270,9 +265,6 @@ fn remedy(place: &PlaceStats, passes: &Passes) -> String {
     })
 }
 
-/// Share of the step below which impact is low.
-const HIGH_IMPACT: f64 = 0.10;
-
 /// A row of the workshop's table.
 struct Row {
     category: &'static str,
@@ -413,7 +405,7 @@ fn category(
         difficulty: difficulty.into(),
         effort,
         speedup_at_most: saved.map(|saved| wall / (wall - saved).max(f64::MIN_POSITIVE)),
-        impact: if saved.is_some_and(|saved| saved / wall >= HIGH_IMPACT) { Level::High } else { Level::Low },
+        impact: if saved.is_some_and(|saved| saved / wall >= HIGH_IMPACT.get()) { Level::High } else { Level::Low },
         priority_rank: 0,
         remedy,
         passes: vec![],

@@ -182,7 +182,7 @@ fn an_operator_that_only_watches_the_run_is_not_what_a_pass_shortens() {
         place("gradient_norm", "optimizer", "optimizer", 0.04, 0.01),
     ];
     check(&places, &["fuse-optimizer"], |facts, found| {
-        let (_, effect) = PassEffect::numbered("fuse-optimizer").unwrap();
+        let effect = PassEffect::of("fuse-optimizer").unwrap();
         let (time, _) = effect.seconds(facts);
         assert!((time - 0.05).abs() < 1e-12, "{time}");
         assert_eq!(row(found, "Optimizer").percent_of_time, Some(5.0), "the same share in both");

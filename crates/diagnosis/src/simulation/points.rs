@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use headroom_trace::{CallKind, NONE};
 
+use crate::constants::points::{CLOCK_NANOS, LONGEST_DELAY_NANOS, LONGEST_GAP_NANOS};
 use crate::measures::intervals::Span;
 use crate::measures::launches::median;
 use crate::measures::view::View;
@@ -38,13 +39,6 @@ pub enum PointKind {
     },
 }
 
-/// Longest delay from a launch to the start of its work on an idle stream; any more was spent in a queue.
-const LONGEST_DELAY_NANOS: i64 = 10_000;
-/// Longest gap between one piece of work and the next one queued behind it.
-const LONGEST_GAP_NANOS: i64 = 10_000;
-/// The clocks of host and device differ by up to this much.
-const CLOCK_NANOS: i64 = 1_000;
-
 /// The points of the host's work within `range`.
 pub fn points(view: &View, range: Span) -> Vec<Point> {
     let (host, device) = (&view.trace.host, &view.trace.device);
@@ -63,15 +57,15 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
         }
         let time = host.start[view.call_of[at] as usize];
         let start = device.start[at];
-        let is_late = start - time > LONGEST_DELAY_NANOS;
-        let gap = previous.map(|previous| start - device.end(previous)).filter(|gap| *gap <= LONGEST_GAP_NANOS);
+        let is_late = start - time > LONGEST_DELAY_NANOS.get();
+        let gap = previous.map(|previous| start - device.end(previous)).filter(|gap| *gap <= LONGEST_GAP_NANOS.get());
         let queued = gap.filter(|_| is_late);
         let after = if is_late && queued.is_none() { other_stream(view, &ends, at) } else { None };
         gaps.extend(queued.filter(|gap| *gap >= 0));
         let what = PointKind::Order {
             device: at as u32,
             track: track as u32,
-            delay: (start - time).clamp(0, LONGEST_DELAY_NANOS),
+            delay: (start - time).clamp(0, LONGEST_DELAY_NANOS.get()),
             gap: queued.unwrap_or(i64::MAX),
             is_in_graph: previous.is_some_and(|previous| view.call_of[previous] == view.call_of[at]),
             after,
@@ -81,7 +75,7 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
         points.push((start, Point { time, what }));
     }
     // Work that was launched too late to be queued would follow the previous work with the usual gap.
-    let usual = (median(gaps) as i64).min(3 * CLOCK_NANOS);
+    let usual = (median(gaps) as i64).min(3 * CLOCK_NANOS.get());
     for (_, point) in &mut points {
         if let PointKind::Order { gap, .. } = &mut point.what
             && *gap == i64::MAX
@@ -108,7 +102,7 @@ pub fn points(view: &View, range: Span) -> Vec<Point> {
 
 /// Work that was done by this time was waited for.
 fn until(start: i64, end: i64) -> i64 {
-    end + CLOCK_NANOS.min((end - start) / 2)
+    end + CLOCK_NANOS.get().min((end - start) / 2)
 }
 
 /// Finds, once for all replays, the wait by which each piece of work was done.
@@ -143,7 +137,7 @@ fn other_stream(view: &View, ends: &[(i64, u32)], at: usize) -> Option<(u32, i64
     let next = ends.partition_point(|(end, _)| *end <= start);
     let (end, other) =
         ends[..next].iter().rev().take(8).find(|(_, other)| device.track[*other as usize] != device.track[at])?;
-    (start - end <= LONGEST_GAP_NANOS).then_some((*other, start - end))
+    (start - end <= LONGEST_GAP_NANOS.get()).then_some((*other, start - end))
 }
 
 #[cfg(test)]

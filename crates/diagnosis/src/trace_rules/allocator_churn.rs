@@ -5,6 +5,7 @@ use crate::simulation::Removal;
 use headroom_trace::CallKind;
 
 use super::{Evidence, Found, TraceRule};
+use crate::constants::tr111;
 use crate::finding::{Cause, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -22,7 +23,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let allocator = &evidence.measures.patterns.allocator;
     // One per step may be a growing pool; several are a pattern.
-    if allocator.calls_per_step < 2.0 {
+    if allocator.calls_per_step < evidence.thresholds.of(&tr111::CALLS_PER_STEP) {
         return Vec::new();
     }
     let message = format!(

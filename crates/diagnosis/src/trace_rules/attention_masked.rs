@@ -1,7 +1,8 @@
 //! TR137 attention-masked: fused attention computes scores that a mask then discards.
 
 use super::{Evidence, Found, TraceRule, percent};
-use crate::assumptions::LEAST_NEEDLESS;
+use crate::constants::attention_masked::{LEFT, LEFT_AT_BEST, LEFT_OF_ANY_MASK};
+use crate::constants::tr137;
 use crate::finding::{Cause, Confidence, Effort};
 use crate::measures::intervals::seconds;
 use crate::simulation::Removal;
@@ -15,19 +16,11 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Share of a kernel's time that remains if blocks beyond the diagonal are skipped and no mask is read: half, and less
-/// for not reading it.
-const LEFT: f64 = 0.45;
-/// The kernel that takes any mask is half as fast as the one that takes none.
-const LEFT_OF_ANY_MASK: f64 = 0.28;
-/// The best case for either.
-const LEFT_AT_BEST: f64 = 0.2;
-
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (device, masked) = (&evidence.view.trace.device, &evidence.measures.patterns.masked_attention);
     let left = |at: usize| match evidence.view.name(device.name[at]).contains("fmha_cutlass") {
-        true => LEFT_OF_ANY_MASK,
-        false => LEFT,
+        true => LEFT_OF_ANY_MASK.get(),
+        false => LEFT.get(),
     };
     let with = |left: &dyn Fn(usize) -> f64| Removal {
         device: masked.kernels.iter().map(|&at| (at, (left(at) * device.duration[at] as f64) as i64)).collect(),
@@ -35,7 +28,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     };
     let expected = with(&left);
     let share = evidence.simulation.saved_share(&expected);
-    if masked.kernels.is_empty() || share < LEAST_NEEDLESS {
+    if masked.kernels.is_empty() || share < evidence.thresholds.of(&tr137::NEEDLESS_SHARE) {
         return Vec::new();
     }
     let nanos: i64 = masked.kernels.iter().map(|&at| device.duration[at]).sum();
@@ -53,7 +46,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let per_step = 1e3 * seconds(nanos) / evidence.view.steps.count();
     found.evidence =
         vec![format!("{:.0} calls per step, {per_step:.2} ms forward and backward", masked.calls_per_step)];
-    found.removal = with(&|_| LEFT_AT_BEST);
+    found.removal = with(&|_| LEFT_AT_BEST.get());
     found.expected = Some(expected);
     vec![found]
 }

@@ -1,6 +1,7 @@
 //! TR107 attention-materialised: attention writes its scores to memory.
 
 use super::percent;
+use crate::constants::tr107;
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
@@ -17,7 +18,7 @@ pub const RULE: TraceRule = TraceRule {
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let attention = &evidence.measures.patterns.attention;
-    let is_large = attention.share_of_steps >= evidence.thresholds.attention_share;
+    let is_large = attention.share_of_steps >= evidence.thresholds.of(&tr107::ATTENTION_SHARE);
     // Even if it takes little time, it may take much memory.
     let memory = attention.score_bytes * attention.softmaxes_per_step;
     let peak = evidence.measures.memory.peak_bytes.max(1) as f64;

@@ -1,6 +1,7 @@
 //! TR117 batch-too-small: kernels too small for the device while its memory is free.
 
 use super::percent;
+use crate::constants::tr117;
 use crate::finding::Confidence;
 
 use super::{Evidence, Found, TraceRule};
@@ -30,7 +31,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     // A large GEMM may keep every multiprocessor busy at low occupancy, so its number of blocks decides.
     let underfilled = kernels.underfilled_share;
     let fills = underfilled.is_some_and(|share| share < 0.5);
-    if of == 0.0 || held > 0.5 || occupancy > evidence.thresholds.occupancy_percent || fills {
+    if of == 0.0 || held > 0.5 || occupancy > evidence.thresholds.of(&tr117::OCCUPANCY_PERCENT) || fills {
         return Vec::new();
     }
     let message = match underfilled {

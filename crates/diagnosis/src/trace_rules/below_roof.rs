@@ -1,7 +1,9 @@
 //! TR113 below-roof: an operator takes far longer than the device would need.
 
 use super::{percent, shown_time};
-use crate::assumptions::ROOF_SHARE;
+use crate::constants::below_roof::{CONVERSIONS_LEFT, MOVING_SHARE};
+use crate::constants::cost::ROOF_SHARE;
+use crate::constants::tr113;
 use crate::finding::Confidence;
 use crate::measures::collectives::is_host_communication;
 use crate::measures::intervals::Span;
@@ -20,13 +22,6 @@ pub const RULE: TraceRule = TraceRule {
     effort: Effort::High,
     check,
 };
-
-/// Norms that reach a higher percentage of the memory bandwidth are as good as most.
-const NORM_PERCENT: f64 = 40.0;
-/// Share of layout conversions that remain with channels last: of weights, and of the first and last tensors.
-const CONVERSIONS_LEFT: f64 = 0.25;
-/// Most operators that only move bytes reach more than this; gathers and scatters about as much.
-const MOVING_SHARE: f64 = 0.35;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let roofline = &evidence.measures.roofline;
@@ -49,7 +44,7 @@ fn unaligned(evidence: &Evidence) -> Option<Found> {
     let unaligned = &evidence.measures.patterns.unaligned;
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let above = (unaligned.seconds - unaligned.expected_seconds) / wall;
-    if above < evidence.thresholds.roof_share {
+    if above < evidence.thresholds.of(&tr113::ROOF_SHARE) {
         return None;
     }
     let steps = evidence.view.steps.count();
@@ -89,7 +84,9 @@ fn norms(evidence: &Evidence) -> Option<Found> {
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let above = (norms.seconds - norms.least_seconds) / wall;
     let percent_of_rate = 100.0 * norms.least_seconds / norms.seconds.max(f64::MIN_POSITIVE);
-    if percent_of_rate > NORM_PERCENT || above < evidence.thresholds.roof_share {
+    if percent_of_rate > evidence.thresholds.of(&tr113::NORM_PERCENT)
+        || above < evidence.thresholds.of(&tr113::ROOF_SHARE)
+    {
         return None;
     }
     let (why, advice) = match norms.is_by_plane {
@@ -123,7 +120,7 @@ fn norms(evidence: &Evidence) -> Option<Found> {
     let mut expected = Removal { device: kernels.collect(), ..Removal::default() };
     found.removal.device = norms.kernels.iter().map(|kernel| (kernel.at, kernel.fewest_nanos)).collect();
     if norms.is_by_plane {
-        let left = |at: usize| (CONVERSIONS_LEFT * duration[at] as f64) as i64;
+        let left = |at: usize| (CONVERSIONS_LEFT.get() * duration[at] as f64) as i64;
         expected.device.extend(norms.conversions.iter().map(|&at| (at, left(at))));
         found.removal.device.extend(norms.conversions.iter().map(|&at| (at, 0)));
     }
@@ -138,7 +135,7 @@ fn of_memory(evidence: &Evidence, row: &MemoryBoundRow) -> Option<Found> {
     let above = (row.seconds - row.least_seconds) / wall;
     let percent_of_rate = 100.0 * row.least_seconds / row.seconds.max(f64::MIN_POSITIVE);
     let thresholds = evidence.thresholds;
-    if percent_of_rate > thresholds.roof_percent || above < thresholds.roof_share {
+    if percent_of_rate > thresholds.of(&tr113::ROOF_PERCENT) || above < thresholds.of(&tr113::ROOF_SHARE) {
         return None;
     }
     let message = format!(
@@ -159,7 +156,7 @@ fn of_memory(evidence: &Evidence, row: &MemoryBoundRow) -> Option<Found> {
         shown_time(row.least_seconds / steps)
     )];
     let duration = &evidence.view.trace.device.duration;
-    let near = |(at, nanos): &(usize, i64)| (*at, ((*nanos as f64 / MOVING_SHARE) as i64).min(duration[*at]));
+    let near = |(at, nanos): &(usize, i64)| (*at, ((*nanos as f64 / MOVING_SHARE.get()) as i64).min(duration[*at]));
     found.expected = Some(Removal { device: row.kernels.iter().map(near).collect(), ..Removal::default() });
     found.removal.device = row.kernels.iter().copied().collect();
     Some(found)
@@ -169,7 +166,8 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let above = (row.seconds - row.roof_seconds) / wall;
     let thresholds = evidence.thresholds;
-    let is_below = row.percent_of_roof <= thresholds.roof_percent && above >= thresholds.roof_share;
+    let is_below =
+        row.percent_of_roof <= thresholds.of(&tr113::ROOF_PERCENT) && above >= thresholds.of(&tr113::ROOF_SHARE);
     // The processor's peaks say nothing about links.
     if !is_below || is_host_communication(&row.name) {
         return None;
@@ -215,7 +213,7 @@ fn found(evidence: &Evidence, row: &RooflineRow) -> Option<Found> {
             Removal { host: above.collect(), ..Removal::default() }
         };
         found.removal = own(1.0);
-        found.expected = Some(own(ROOF_SHARE));
+        found.expected = Some(own(ROOF_SHARE.get()));
     }
     Some(found)
 }

@@ -1,7 +1,7 @@
 //! TR129 cold-start: the window contains one-time work of the process.
 
 use super::{percent, shown_time};
-use crate::measures::cold::COLD_SHARE;
+use crate::constants::tr129;
 use crate::measures::intervals::Span;
 
 use super::{Evidence, Found, TraceRule};
@@ -19,7 +19,7 @@ pub const RULE: TraceRule = TraceRule {
 /// About the trace, not the run: later steps do not pay for it. If it spoils the other findings, it comes first.
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (view, trust) = (evidence.view, evidence.trust);
-    if trust.cold_share < COLD_SHARE {
+    if trust.cold_share < evidence.thresholds.of(&tr129::COLD_SHARE) {
         return Vec::new();
     }
     let spoils = trust.withheld.contains(&"steady-state");

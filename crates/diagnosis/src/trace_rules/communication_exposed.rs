@@ -1,6 +1,7 @@
 //! TR115 communication-exposed: collectives that are not hidden behind compute.
 
 use super::{percent, shown_time};
+use crate::constants::tr115;
 use crate::measures::collectives::collectives;
 use crate::measures::communication::{compute, exposed};
 use crate::measures::intervals::{Span, clipped, covered, merged, total, without};
@@ -30,8 +31,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let exposed = without(&exposed(view), &waits);
     let inside: i64 = view.steps.list.iter().map(|step| covered(&exposed, step.span)).sum();
     let share = view.steps.share(inside);
-    let little = share < thresholds.exposed_share;
-    if communication.collectives == 0 || little || communication.overlap_share >= thresholds.overlap_share {
+    let little = share < thresholds.of(&tr115::EXPOSED_SHARE);
+    if communication.collectives == 0 || little || communication.overlap_share >= thresholds.of(&tr115::OVERLAP_SHARE) {
         return Vec::new();
     }
     let waiting = if waits.is_empty() { "" } else { ", in addition to waits for other ranks" };

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{percent, shown_time};
+use crate::constants::cpu_bound_op::SHORTEST_NANOS;
+use crate::constants::tr119;
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{Span, covered, gaps, merged, without};
@@ -10,7 +12,7 @@ use crate::measures::operators::OperatorRow;
 use crate::measures::recorded::{gpu, used_device};
 use crate::measures::stops::Stop;
 use crate::simulation::Removal;
-use headroom_trace::Category;
+use headroom_trace::{CallKind, Category};
 
 use super::{Evidence, Found, TraceRule};
 use crate::finding::{Cause, Confidence, Effort};
@@ -33,14 +35,18 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let (view, host) = (evidence.view, &evidence.view.trace.host);
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let on_host = evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Host;
-    let rows = evidence.measures.operators.rows.iter();
-    let Some(row) = rows.max_by(|left, right| left.host_self_seconds.total_cmp(&right.host_self_seconds)) else {
-        return Vec::new();
-    };
+    let mut rows: Vec<&OperatorRow> = evidence.measures.operators.rows.iter().collect();
+    rows.sort_by(|left, right| right.host_self_seconds.total_cmp(&left.host_self_seconds));
+    let Some(&row) = rows.first() else { return Vec::new() };
     if on_host {
-        return on_the_host_alone(evidence, row).into_iter().collect();
+        return rows
+            .into_iter()
+            .map_while(|row| dominating(evidence, row))
+            .find_map(|found| found)
+            .into_iter()
+            .collect();
     }
-    if row.host_self_seconds / wall < evidence.thresholds.one_operator_share {
+    if row.host_self_seconds / wall < evidence.thresholds.of(&tr119::ONE_OPERATOR_SHARE) {
         return together(evidence).into_iter().collect();
     }
     let spans = view.host_spans_named(|name| name == row.name);
@@ -53,7 +59,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let spans = without(&without(&spans, &view.cold.spans), &waiting_spans(view));
     let idle: i64 = free.map(|gap| covered(&spans, gap)).sum();
     let share = view.steps.share(idle);
-    if share < evidence.thresholds.one_operator_share {
+    if share < evidence.thresholds.of(&tr119::ONE_OPERATOR_SHARE) {
         return together(evidence).into_iter().collect();
     }
     let message =
@@ -65,17 +71,22 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     vec![found]
 }
 
-/// Share of the step from which one operator dominates a run on the host alone.
-const LEAST_SHARE_ON_HOST: f64 = 0.3;
-
-/// A run on the host alone works there; its largest operator is told if it dominates. Where a device worked unrecorded,
-/// the host's times are those of launches and waits, and say nothing about operators.
-fn on_the_host_alone(evidence: &Evidence, row: &OperatorRow) -> Option<Found> {
+/// A run on the host alone works there; an operator that dominates it is told. Where a device worked unrecorded, the time
+/// of operators that call its runtime is that of launches and waits, and says nothing. `None` if it takes too little.
+fn dominating(evidence: &Evidence, row: &OperatorRow) -> Option<Option<Found>> {
     let (view, wall) = (evidence.view, evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE));
     let share = (row.host_self_seconds / wall).min(1.0);
-    let is_known = row.name.starts_with("aten::") && evidence.run.is_none() && used_device(view).is_none();
-    if !is_known || share < LEAST_SHARE_ON_HOST {
+    if share < evidence.thresholds.of(&tr119::ON_HOST_SHARE) {
         return None;
+    }
+    let host = &view.trace.host;
+    let calls = |&at: &usize| view.within(at).any(|inner| host.category[inner] == Category::Runtime);
+    // If launches are recorded, an operator without any works on the host.
+    let are_recorded = || (0..host.len()).any(|at| view.call_kind(at) == Some(CallKind::Launch));
+    let named = || view.host_spans_named(|name| name == row.name);
+    let may_wait = || used_device(view).is_some() && (!are_recorded() || named().iter().any(calls));
+    if !row.name.starts_with("aten::") || evidence.run.is_some() || may_wait() {
+        return Some(None);
     }
     let name = &row.name;
     let (message, advice) = match gpu(view) {
@@ -103,13 +114,8 @@ fn on_the_host_alone(evidence: &Evidence, row: &OperatorRow) -> Option<Found> {
         let seconds = shape.host_self_seconds / view.steps.count();
         format!("{} of it for {}", shown_time(seconds), shape.input_dims)
     }));
-    Some(found)
+    Some(Some(found))
 }
-
-/// Shorter operators without launches compute sizes, views and numbers.
-const SHORTEST_NANOS: i64 = 500_000;
-/// Several operators together may take less than a single one, since each is long and launches nothing.
-const LEAST_SHARE_TOGETHER: f64 = 0.1;
 
 /// Operators that are long and launch no device work: mostly on the host's own tensors.
 fn together(evidence: &Evidence) -> Option<Found> {
@@ -126,7 +132,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
             .any(|start| name.starts_with(start))
     };
     let is_own = |&at: &usize| {
-        let counts = host.category[at] == Category::CpuOp && host.duration[at] >= SHORTEST_NANOS;
+        let counts = host.category[at] == Category::CpuOp && host.duration[at] >= SHORTEST_NANOS.get();
         counts
             && view.steps.at_host(host.start[at]).is_some()
             && !view.ancestors(at).skip(1).any(|outer| host.category[outer] == Category::CpuOp)
@@ -139,7 +145,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
     let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
     let free: Vec<Span> = free.collect();
     let share_of = |spans: &[Span]| view.steps.share(free.iter().map(|gap| covered(spans, *gap)).sum());
-    if share_of(&spans) < LEAST_SHARE_TOGETHER {
+    if share_of(&spans) < evidence.thresholds.of(&tr119::TOGETHER_SHARE) {
         return None;
     }
     // A stall that is mostly theirs counts fully: the Python code between them goes with them.

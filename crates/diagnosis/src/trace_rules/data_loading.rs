@@ -1,6 +1,7 @@
 //! TR104 data-loading: the training thread waits for its next batch.
 
 use super::{percent, shown_time};
+use crate::constants::tr104;
 use crate::measures::breakdown::WhereWorkRuns;
 use crate::measures::data_loading::{loading_spans, workers};
 use crate::simulation::Removal;
@@ -21,7 +22,9 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let loading = &evidence.measures.data_loading;
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let exposed = loading.exposed_seconds / wall;
-    if loading.share_of_steps < evidence.thresholds.data_loading_share || exposed < 0.01 {
+    if loading.share_of_steps < evidence.thresholds.of(&tr104::DATA_LOADING_SHARE)
+        || exposed < evidence.thresholds.of(&tr104::EXPOSED_SHARE)
+    {
         return Vec::new();
     }
     let does = if loading.by_hand { "preparing the next batch in the loop itself" } else { "fetching the next batch" };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{percent, shown_time};
+use crate::constants::tr131;
 use crate::measures::explained::short;
 use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::kinds::{Kind, kinds_of_names, of_span};
@@ -51,7 +52,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let spans = merged(copies.iter().map(|&at| view.device_span(at)).collect());
     let exposed: i64 = spans.iter().map(|span| span.nanos() - covered(&others, *span)).sum();
     let share = view.steps.share(exposed);
-    if share < evidence.thresholds.device_copies_share {
+    if share < evidence.thresholds.of(&tr131::DEVICE_COPIES_SHARE) {
         return Vec::new();
     }
     let bytes: u64 = copies.iter().map(|&at| device.bytes[at]).sum();

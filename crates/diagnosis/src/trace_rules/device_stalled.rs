@@ -1,6 +1,7 @@
 //! TR130 device-stalled: work is queued but the device is idle.
 
 use super::{percent, shown_time};
+use crate::constants::tr130;
 use crate::finding::Confidence;
 use crate::measures::breakdown::WhereWorkRuns;
 use crate::measures::explained::{longest_stops, short};
@@ -22,7 +23,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let (view, idle) = (evidence.view, &evidence.measures.breakdown.idle);
     let share = idle.stalled_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let on_device = evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Device;
-    if !on_device || share < evidence.thresholds.stalled_share || evidence.trust.withholds_idle() {
+    if !on_device || share < evidence.thresholds.of(&tr130::STALLED_SHARE) || evidence.trust.withholds_idle() {
         return Vec::new();
     }
     let stalled: Vec<Stop> =

@@ -1,6 +1,7 @@
 //! TR133 differentiated-twice: several backward passes of one step go through the same nodes.
 
 use super::{Evidence, Found, TraceRule, for_nothing, percent};
+use crate::constants::tr133;
 use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -23,7 +24,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     };
     let advice = "add up the losses and call backward once (without retain_graph), unless a loss needs a \
                   separate gradient; get the gradients of several inputs in one call of torch.autograd.grad";
-    let mut found = for_nothing::found(evidence, again, said, advice);
+    let mut found = for_nothing::found(evidence, &tr133::NEEDLESS_SHARE, again, said, advice);
     found.iter_mut().for_each(|found| found.confidence = Confidence::Medium);
     found.into_iter().collect()
 }

@@ -1,18 +1,24 @@
 //! Work that is computed twice or never used, as a finding: shared by the rules that report it.
 
 use super::{Evidence, Found, shown_time};
-use crate::assumptions::LEAST_NEEDLESS;
+use crate::constants::Constant;
 use crate::measures::recomputed::Recomputed;
 use crate::simulation::Removal;
 
 /// A finding if removing the work saves enough; `said` builds the message from the saved share.
-pub fn found(evidence: &Evidence, work: &Recomputed, said: impl FnOnce(f64) -> String, advice: &str) -> Option<Found> {
+pub fn found(
+    evidence: &Evidence,
+    least: &Constant<f64>,
+    work: &Recomputed,
+    said: impl FnOnce(f64) -> String,
+    advice: &str,
+) -> Option<Found> {
     let removal = removal(work);
     if removal.is_empty() {
         return None;
     }
     let share = evidence.simulation.saved_share(&removal);
-    if share < LEAST_NEEDLESS {
+    if share < evidence.thresholds.of(least) {
         return None;
     }
     let mut found = Found::new(Some(share), said(share), advice);

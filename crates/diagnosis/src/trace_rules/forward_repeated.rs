@@ -1,6 +1,7 @@
 //! TR135 forward-repeated: the trained layers run once more without contributing to training.
 
 use super::{Evidence, Found, TraceRule, for_nothing, percent};
+use crate::constants::tr135;
 use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -23,7 +24,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     };
     let advice = "reuse the training pass's outputs (outputs.detach()) and evaluate at an interval; a second \
                   model with the same layers (a teacher, an average, a reference) does need this pass";
-    let mut found = for_nothing::found(evidence, repeated, said, advice);
+    let mut found = for_nothing::found(evidence, &tr135::NEEDLESS_SHARE, repeated, said, advice);
     found.iter_mut().for_each(|found| found.confidence = Confidence::Low);
     found.into_iter().collect()
 }

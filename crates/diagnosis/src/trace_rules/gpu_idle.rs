@@ -1,12 +1,14 @@
 //! TR102 gpu-idle: idle time of the device that no other finding explains.
 
 use super::{percent, shown_time};
+use crate::constants::stops::LONGEST_LAUNCH_DELAY_NANOS;
+use crate::constants::tr102;
 use crate::finding::Confidence;
 use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::explained::{longest_stops, outside_of_recording, recorded};
 use crate::measures::intervals::{Span, covered, merged, without};
 use crate::measures::steps::FoundBy;
-use crate::measures::stops::{LONGEST_LAUNCH_DELAY_NANOS, Stop};
+use crate::measures::stops::Stop;
 use crate::simulation::Removal;
 use headroom_trace::Category;
 
@@ -45,12 +47,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let unexplained: i64 = stops.iter().map(|stop| stop.span.nanos() - covered(&explained, stop.span)).sum();
     let wall = breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let recorded_share = view.steps.share(unexplained);
-    if recorded_share < evidence.thresholds.idle_share {
+    if recorded_share < evidence.thresholds.of(&tr102::IDLE_SHARE) {
         return Vec::new();
     }
     // Recording slows the host, so the idle time may be smaller than it looks; it is reported all the same.
     let (middle, least) = evidence.trust.without_profiler(recorded_share);
-    let is_uncertain = least < evidence.thresholds.idle_share;
+    let is_uncertain = least < evidence.thresholds.of(&tr102::IDLE_SHARE);
     let share = if is_uncertain { least } else { middle };
     let steps = view.steps.count();
     let message = format!("the device is idle for {} of the step", percent(idle.total_seconds / wall));
@@ -68,7 +70,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         Removal { host: without(&starved, &explained), ..Removal::default() }
     };
     found.removal = starved(0);
-    found.expected = Some(starved(LONGEST_LAUNCH_DELAY_NANOS));
+    found.expected = Some(starved(LONGEST_LAUNCH_DELAY_NANOS.get()));
     if is_unseen {
         found.evidence.push("nothing was recorded on the host in most of it: record with_stack=True to see why".into());
     }

@@ -1,9 +1,10 @@
 //! TR105 host-copies: copies between host and device that take time or come from pageable memory.
 
 use super::{percent, shown_time};
-use crate::assumptions::LEAST_COST;
+use crate::constants::host_copies::WORTH_A_WORD;
+use crate::constants::on_host::SCALAR_BYTES;
+use crate::constants::tr105;
 use crate::measures::copies::{CopyRow, Direction};
-use crate::measures::on_host::SCALAR_BYTES;
 use crate::measures::synchronisation::WaitKind;
 
 use super::{Evidence, Found, TraceRule};
@@ -17,9 +18,6 @@ pub const RULE: TraceRule = TraceRule {
     effort: Effort::Low,
     check,
 };
-
-/// The host's work is mentioned from this share on.
-const WORTH_A_WORD: f64 = 0.01;
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     if evidence.trust.withheld.contains(&"steady-state") {
@@ -46,15 +44,19 @@ fn found(evidence: &Evidence, row: &CopyRow) -> Option<Found> {
     let work = if is_largest { evidence.measures.on_host.work_seconds } else { 0.0 };
     let share = ((waiting.max(row.exposed_seconds) + work) / wall).min(1.0);
     // host-sync reports read-backs of single values.
-    let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= SCALAR_BYTES;
-    let least = if row.pageable { LEAST_COST } else { evidence.thresholds.copies_share };
+    let is_scalar = row.direction == Direction::DeviceToHost && row.largest_bytes <= SCALAR_BYTES.get();
+    let least = if row.pageable {
+        evidence.thresholds.of(&tr105::PAGEABLE_SHARE)
+    } else {
+        evidence.thresholds.of(&tr105::COPIES_SHARE)
+    };
     if is_scalar || share < least || row.bytes == 0 {
         return None;
     }
     let way = if row.direction == Direction::HostToDevice { "to the device" } else { "to the host" };
     let kind = if row.pageable { " from or to pageable memory" } else { "" };
     let mut message = format!("copies {way}{kind} take {} of the step", percent(share - work / wall));
-    let works = work / wall >= WORTH_A_WORD;
+    let works = work / wall >= WORTH_A_WORD.get();
     if works {
         message += &format!(", and the host works on them for {} while the device is idle", percent(work / wall));
     }

@@ -1,7 +1,8 @@
 //! TR101 host-sync: the host waits for the device, to read a value or explicitly.
 
 use super::{percent, shown_time};
-use crate::assumptions::LEAST_COST;
+use crate::constants::host_sync::SHARE_IN_THE_SHADOW;
+use crate::constants::tr101;
 use crate::measures::intervals::{Span, covered, merged};
 use crate::measures::python::{frame_name, user_frame};
 use crate::measures::recorded::used_device;
@@ -20,12 +21,11 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Share of the previous wait's cost below which a wait counts as its follower.
-const SHARE_IN_THE_SHADOW: f64 = 0.1;
-
 fn check(evidence: &Evidence) -> Vec<Found> {
     let groups = &evidence.measures.synchronisation.groups;
-    let matters = |waits: &&Waits| waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= LEAST_COST;
+    let matters = |waits: &&Waits| {
+        waits.kind != WaitKind::CopyToDevice && waits.share_of_steps >= evidence.thresholds.of(&tr101::LEAST_SHARE)
+    };
     let anomaly = &evidence.measures.patterns.anomaly;
     let in_a_check = |span: &Span| covered(&anomaly.checks, *span) == span.nanos();
     let is_a_check = |waits: &Waits| !anomaly.checks.is_empty() && waits.spans.iter().all(in_a_check);
@@ -37,7 +37,15 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let mut readers = on_host.readers.clone();
     readers.sort_unstable();
     let found = |waits: &Waits| {
-        let mut found = found(waits, in_the_shadow(groups, waits));
+        let shadow = in_the_shadow(groups, waits);
+        let host = [&waits.spans, &shadow, &waits.breaks].into_iter().flatten().copied().collect();
+        let removal = Removal { host, ..Removal::default() };
+        // Without the wait, what the host does after it runs beside the device: idle time that the replay then saves is
+        // the wait's, however long the host takes.
+        let idle = waits.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+        let share = waits.share_of_steps.max(idle.min(evidence.simulation.saved_share(&removal)));
+        let mut found = found(waits, share);
+        found.removal = removal;
         // Tests for NaN and infinity are computed only for this read-back.
         let tests = merged(waits.tests.clone());
         found.removal.device.extend(evidence.view.ordered_in(&tests).into_iter().map(|at| (at, 0)));
@@ -59,7 +67,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
 fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
     let loops = &evidence.measures.read_loops;
     let share = loops.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    if loops.spans.is_empty() || share < LEAST_COST {
+    if loops.spans.is_empty() || share < evidence.thresholds.of(&tr101::LEAST_SHARE) {
         return None;
     }
     let message = format!(
@@ -96,8 +104,9 @@ fn without_device(evidence: &Evidence) -> Option<Found> {
     let per_step = reads.iter().filter(outermost).count() as f64 / view.steps.count();
     let spans = merged(reads.iter().map(|&at| view.host_span(at)).collect());
     let share = view.steps.share(spans.iter().map(|span| span.nanos()).sum());
-    let least = if per_step >= READS_OF_A_LOOP { LEAST_SHARE_OF_READS } else { LEAST_SHARE_OF_ONE_READ };
-    if share < least {
+    let is_loop = per_step >= evidence.thresholds.of(&tr101::READS_OF_A_LOOP);
+    let least = if is_loop { &tr101::READS_SHARE } else { &tr101::ONE_READ_SHARE };
+    if share < evidence.thresholds.of(least) {
         return None;
     }
     let waits = if used_device(view).is_some() { ", and waits in it for a device that was not recorded" } else { "" };
@@ -119,12 +128,6 @@ fn without_device(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Reads per step; a step that is not a loop reads only a few values.
-const READS_OF_A_LOOP: f64 = 10.0;
-/// Least share of the step that is reported: of a loop of reads, and of a few reads.
-const LEAST_SHARE_OF_READS: f64 = 0.01;
-const LEAST_SHARE_OF_ONE_READ: f64 = 0.1;
-
 /// Anomaly detection waits after every node, and keeps a stack for every operator.
 fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
     let (anomaly, view) = (&evidence.measures.patterns.anomaly, evidence.view);
@@ -137,7 +140,7 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
         ..Removal::default()
     };
     let share = evidence.simulation.saved_share(&removal);
-    if share < LEAST_COST {
+    if share < evidence.thresholds.of(&tr101::LEAST_SHARE) {
         return None;
     }
     let message = format!(
@@ -169,7 +172,7 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
 /// one fix must cover both.
 fn in_the_shadow(groups: &[Waits], of: &Waits) -> Vec<Span> {
     let is_in_it = |waits: &&Waits| {
-        waits.kind == WaitKind::ReadBack && waits.share_of_steps <= SHARE_IN_THE_SHADOW * of.share_of_steps
+        waits.kind == WaitKind::ReadBack && waits.share_of_steps <= SHARE_IN_THE_SHADOW.get() * of.share_of_steps
     };
     groups.iter().filter(is_in_it).flat_map(|waits| waits.spans.iter().copied()).collect()
 }
@@ -181,7 +184,7 @@ fn is_a_step_s_end(waits: &Waits) -> bool {
     unasked && waits.per_step < 1.5 && waits.share_of_steps < 0.01
 }
 
-fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
+fn found(waits: &Waits, share: f64) -> Found {
     let what = match waits.kind {
         WaitKind::Explicit => format!("`{}` makes the host wait for the device", waits.what),
         WaitKind::Copy => format!("`{}` copies and waits for the device", waits.what),
@@ -205,26 +208,12 @@ fn found(waits: &Waits, in_the_shadow: Vec<Span>) -> Found {
     };
     let cuts = if waits.breaks.is_empty() { "" } else { ", and cuts a compiled function in two" };
     let message = format!("{what}{after}, {often}{cuts}");
-    let mut found = Found::new(Some(waits.share_of_steps), message, advice);
+    let mut found = Found::new(Some(share), message, advice);
     found.function = waits.function.clone();
     found.through = waits.through.clone();
     found.first = waits.first;
     found.per_step = waits.per_step;
-    found.evidence = vec![
-        format!("{} calls, {} of the steps", waits.calls, percent(waits.share_of_steps)),
-        format!(
-            "each call waits for {:.1} µs and costs the step {:.1} µs",
-            micros(waits.wait_seconds, waits),
-            micros(waits.cost_seconds, waits)
-        ),
-    ];
-    found.removal = Removal {
-        host: [&waits.spans, &in_the_shadow, &waits.breaks].into_iter().flatten().copied().collect(),
-        ..Removal::default()
-    };
+    let micros = 1e6 * waits.wait_seconds / waits.calls.max(1) as f64;
+    found.evidence = vec![format!("{} calls, each waits for {micros:.1} µs", waits.calls)];
     found
-}
-
-fn micros(seconds: f64, waits: &Waits) -> f64 {
-    1e6 * seconds / waits.calls.max(1) as f64
 }

@@ -1,7 +1,10 @@
 //! TR103 launch-bound: the device waits for the host to launch its next small kernel.
 
 use super::{percent, shown_time};
-use crate::measures::breakdown::{LONG_GAP_NANOS, WhereWorkRuns, waiting_spans};
+use crate::constants::breakdown::LONG_GAP_NANOS;
+use crate::constants::launch_bound::{NOT_AHEAD, WAITS_OF_A_LOOP};
+use crate::constants::tr103;
+use crate::measures::breakdown::{WhereWorkRuns, waiting_spans};
 use crate::measures::data_loading::loading_spans;
 use crate::measures::intervals::{gaps, merged, without};
 use crate::measures::launches::Launches;
@@ -27,7 +30,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let view = evidence.view;
     let recorded = share(evidence);
     let (middle, least) = evidence.trust.without_profiler(recorded);
-    let is_uncertain = least < evidence.thresholds.launch_bound_share;
+    let is_uncertain = least < evidence.thresholds.of(&tr103::LAUNCH_BOUND_SHARE);
     let share = middle;
     let message = format!(
         "the step is launch-bound: the device is busy for {} of it and waits for the next launch for {}",
@@ -91,9 +94,9 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     // A graph could replay everything the host does except waiting, loading and unrelated work. A loop that reads back
     // in every iteration can be launched at once only if it does not read.
     let waits = &evidence.measures.synchronisation;
-    let is_read_in_a_loop = waits.calls as f64 > WAITS_OF_A_LOOP * view.steps.count();
+    let is_read_in_a_loop = waits.calls as f64 > WAITS_OF_A_LOOP.get() * view.steps.count();
     let waiting = if is_read_in_a_loop { Vec::new() } else { waiting_spans(view) };
-    let long = gaps(&view.busy, view.steps.host_range()).into_iter().filter(|gap| gap.nanos() > LONG_GAP_NANOS);
+    let long = gaps(&view.busy, view.steps.host_range()).into_iter().filter(|gap| gap.nanos() > LONG_GAP_NANOS.get());
     let kept = merged([waiting, loading_spans(view), long.collect()].concat());
     found.removal = Removal { host: without(&[view.steps.host_range()], &kept), ..Removal::default() };
     // One call for all iterations of a loop also shortens the device's work.
@@ -129,21 +132,16 @@ fn applies(evidence: &Evidence) -> bool {
     let thresholds = evidence.thresholds;
     // Recording may be what keeps the host from running ahead: then a short queue says nothing.
     let (_, least) = evidence.trust.without_profiler(share(evidence));
-    let is_hardly_ahead = launches.queue_depth_median <= NOT_AHEAD && least >= thresholds.launch_bound_share;
+    let is_hardly_ahead =
+        launches.queue_depth_median <= NOT_AHEAD.get() && least >= thresholds.of(&tr103::LAUNCH_BOUND_SHARE);
     evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Device
         && !evidence.trust.withholds_idle()
-        && share(evidence) >= thresholds.launch_bound_share
+        && share(evidence) >= thresholds.of(&tr103::LAUNCH_BOUND_SHARE)
         && launches.count > 0
-        && (launches.nothing_ahead_share > thresholds.nothing_ahead_share
-            || launches.shorter_than_launch_share > 0.5
+        && (launches.nothing_ahead_share > thresholds.of(&tr103::NOTHING_AHEAD_SHARE)
+            || launches.shorter_than_launch_share > thresholds.of(&tr103::SHORT_WORK_SHARE)
             || is_hardly_ahead)
 }
-
-/// Waits per step; a step that is not a loop reads only a few values.
-const WAITS_OF_A_LOOP: f64 = 10.0;
-
-/// A host that usually has only the running work queued does not stay ahead of the device.
-const NOT_AHEAD: f64 = 1.0;
 
 fn share(evidence: &Evidence) -> f64 {
     waiting_seconds(evidence) / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE)

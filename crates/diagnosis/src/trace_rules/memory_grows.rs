@@ -1,6 +1,7 @@
 //! TR112 memory-grows: live memory rises from step to step.
 
 use super::{Evidence, Found, TraceRule};
+use crate::constants::tr112;
 use crate::finding::{Cause, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -14,7 +15,7 @@ pub const RULE: TraceRule = TraceRule {
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let live = &evidence.measures.memory.live_after_steps;
-    let grows = |pair: &[u64]| pair[1] as f64 > pair[0] as f64 * (1.0 + evidence.thresholds.growth_per_step);
+    let grows = |pair: &[u64]| pair[1] as f64 > pair[0] as f64 * (1.0 + evidence.thresholds.of(&tr112::GROWTH_A_STEP));
     if live.len() < 3 || !live.windows(2).all(grows) {
         return Vec::new();
     }

@@ -1,6 +1,7 @@
 //! TR110 memory-near-limit: the device is nearly full.
 
 use super::{Evidence, Found, TraceRule};
+use crate::constants::tr110;
 use crate::finding::{Cause, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -16,7 +17,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let memory = &evidence.measures.memory;
     let Some(capacity) = memory.capacity_bytes else { return Vec::new() };
     let held = memory.peak_bytes.max(memory.peak_reserved_bytes) as f64 / capacity as f64;
-    if held < evidence.thresholds.memory_share_of_device {
+    if held < evidence.thresholds.of(&tr110::MEMORY_SHARE_OF_DEVICE) {
         return Vec::new();
     }
     let gigabytes = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;

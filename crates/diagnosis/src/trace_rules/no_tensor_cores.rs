@@ -1,6 +1,7 @@
 //! TR106 no-tensor-cores: GEMMs run on plain units although tensor cores could run them.
 
 use super::{percent, shown_time};
+use crate::constants::tr106;
 use crate::peaks;
 use crate::simulation::Removal;
 
@@ -20,7 +21,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let cores = &evidence.measures.patterns.tensor_cores;
     let part = evidence.view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
     let has_cores = part.is_none_or(|part| part.gains_from_tf32() || part.bf16 > part.fp32);
-    if cores.without_share_of_steps < evidence.thresholds.tensor_core_share || !has_cores {
+    if cores.without_share_of_steps < evidence.thresholds.of(&tr106::TENSOR_CORE_SHARE) || !has_cores {
         return Vec::new();
     }
     let share_of_eligible = cores.without_seconds / cores.eligible_seconds.max(f64::MIN_POSITIVE);

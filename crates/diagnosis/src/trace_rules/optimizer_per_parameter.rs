@@ -1,9 +1,11 @@
 //! TR109 optimizer-per-parameter: the optimizer, or a loop outside it, handles one parameter at a time.
 
-use crate::assumptions::STREAM_SHARE;
 use hashbrown::HashMap;
 
 use super::{percent, shown_time};
+use crate::constants::cost::STREAM_SHARE;
+use crate::constants::optimizer_per_parameter::SPARSE_COST;
+use crate::constants::tr109;
 use crate::measures::intervals::merged;
 use crate::measures::parameters::update;
 use crate::measures::tables::DenseTable;
@@ -21,15 +23,14 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Least share of the step: a loop over few small parameters is not worth rewriting.
-const LEAST_SHARE_OF_LOOPS: f64 = 0.02;
-
 fn check(evidence: &Evidence) -> Vec<Found> {
     let optimizer = &evidence.measures.patterns.optimizer;
-    let most = evidence.thresholds.optimizer_kernels_per_step;
+    let most = evidence.thresholds.of(&tr109::OPTIMIZER_KERNELS_PER_STEP);
     // Without device events, operators tell as much; on the host they are cheap, so only their time counts.
     let on_host = !evidence.view.has_device_work() && evidence.run.is_none();
-    let on_host = on_host && optimizer.operators_per_step >= most && optimizer.share_of_steps >= LEAST_SHARE_OF_LOOPS;
+    let on_host = on_host
+        && optimizer.operators_per_step >= most
+        && optimizer.share_of_steps >= evidence.thresholds.of(&tr109::LOOPS_SHARE);
     let is_one_by_one = optimizer.kernels_per_step >= most || optimizer.zeroed_per_step >= most || on_host;
     let of_optimizer = if is_one_by_one { Some(one_by_one(evidence)) } else { several_passes(evidence) };
     of_optimizer.into_iter().chain(outside(evidence)).chain(unused_rows(evidence)).collect()
@@ -49,7 +50,7 @@ fn one_by_one(evidence: &Evidence) -> Found {
         percent(optimizer.share_of_steps)
     );
     // Already fused: it is the parameter groups that are handled one by one.
-    let are_groups = optimizer.fused_per_step >= FEWEST_GROUPS;
+    let are_groups = optimizer.fused_per_step >= evidence.thresholds.of(&tr109::GROUPS_PER_STEP);
     let advice = if are_groups { OF_GROUPS } else { ADVICE };
     let mut found = Found::new(Some(optimizer.share_of_steps), message, advice);
     found.evidence = vec![times(evidence)];
@@ -64,8 +65,6 @@ const ADVICE: &str = "fused=True (or foreach=True) in the optimizer, zero_grad(s
 
 const OF_GROUPS: &str = "one group for all parameters of the same learning rate and decay, not one per tensor: \
                          each group is a separate update";
-/// Fused updates per step; fewer are groups with different settings.
-const FEWEST_GROUPS: f64 = 50.0;
 
 fn times(evidence: &Evidence) -> String {
     let (optimizer, steps) = (&evidence.measures.patterns.optimizer, evidence.view.steps.count());
@@ -82,12 +81,12 @@ fn several_passes(evidence: &Evidence) -> Option<Found> {
     let (optimizer, view) = (&evidence.measures.patterns.optimizer, evidence.view);
     let bytes_per_second = evidence.measures.roofline.peak_bytes_per_second?;
     let update = update(view, &evidence.measures.patterns.parameters, &optimizer.host);
-    let fused = 1e9 * update.fused_bytes / (STREAM_SHARE * bytes_per_second);
+    let fused = 1e9 * update.fused_bytes / (STREAM_SHARE.get() * bytes_per_second);
     if fused <= 0.0 || 2.0 * fused > update.nanos as f64 {
         return None;
     }
     let share = view.steps.share(update.nanos - fused as i64);
-    if share < evidence.thresholds.roof_share {
+    if share < evidence.thresholds.of(&tr109::PASSES_SHARE) {
         return None;
     }
     let message = format!(
@@ -111,7 +110,7 @@ fn outside(evidence: &Evidence) -> Option<Found> {
         return None;
     }
     let share = evidence.simulation.saved_share(&removal);
-    if share < LEAST_SHARE_OF_LOOPS {
+    if share < evidence.thresholds.of(&tr109::LOOPS_SHARE) {
         return None;
     }
     let message = format!(
@@ -134,14 +133,11 @@ fn outside(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Cost of a sparse gradient per used row, relative to a dense one: its rows are sorted and summed first.
-const SPARSE_COST: f64 = 2.0;
-
 /// A table with a dense gradient: zeroed and updated as a whole, for the few rows that a step uses.
 fn unused_rows(evidence: &Evidence) -> Option<Found> {
     let table = evidence.measures.patterns.dense_table.as_ref()?;
     let share = table.unused_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    if share < evidence.thresholds.roof_share {
+    if share < evidence.thresholds.of(&tr109::PASSES_SHARE) {
         return None;
     }
     let message = format!(
@@ -165,7 +161,7 @@ fn unused_rows(evidence: &Evidence) -> Option<Found> {
     found.removal.device = left_of_table(evidence, table, table.used_share());
     // At best, none of the gradient's own kernels remain.
     found.removal.device.extend(table.gradient.iter().map(|&at| (at, 0)));
-    let left = left_of_table(evidence, table, (SPARSE_COST * table.used_share()).min(1.0));
+    let left = left_of_table(evidence, table, (SPARSE_COST.get() * table.used_share()).min(1.0));
     found.expected = Some(Removal { device: left, ..Removal::default() });
     Some(found)
 }

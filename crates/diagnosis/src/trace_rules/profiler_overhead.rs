@@ -1,6 +1,7 @@
 //! TR120 profiler-overhead: the profiler itself takes much of the step.
 
 use super::percent;
+use crate::constants::tr120;
 use crate::finding::Confidence;
 
 use super::{Evidence, Found, TraceRule};
@@ -19,7 +20,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let Some(share) = evidence.trust.profiler_overhead_share else { return Vec::new() };
     // If the device is the bottleneck, a slower host changes nothing.
     let hidden = evidence.measures.breakdown.busy_share > 0.8;
-    if share < evidence.thresholds.profiler_share || hidden {
+    if share < evidence.thresholds.of(&tr120::PROFILER_SHARE) || hidden {
         return Vec::new();
     }
     let measured = evidence.trust.overhead_from == Some("measured");

@@ -2,7 +2,7 @@
 
 use super::for_nothing::{removal, times};
 use super::{Evidence, Found, TraceRule, percent};
-use crate::assumptions::LEAST_NEEDLESS;
+use crate::constants::tr132;
 use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -14,16 +14,16 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// A run that uses more of the memory than this needs the savings of checkpointing.
-const MOST_MEMORY: f64 = 0.5;
-
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (recomputed, memory) = (&evidence.measures.patterns.recomputed, &evidence.measures.memory);
     let share = recomputed.device_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
-    let Some(capacity) = memory.capacity_bytes.filter(|_| share >= LEAST_NEEDLESS) else { return Vec::new() };
+    let Some(capacity) = memory.capacity_bytes.filter(|_| share >= evidence.thresholds.of(&tr132::NEEDLESS_SHARE))
+    else {
+        return Vec::new();
+    };
     let held = memory.peak_bytes.max(memory.peak_reserved_bytes);
     let held_share = held as f64 / capacity.max(1) as f64;
-    if held == 0 || held_share > MOST_MEMORY {
+    if held == 0 || held_share > evidence.thresholds.of(&tr132::MEMORY_SHARE) {
         return Vec::new();
     }
     let message = format!(

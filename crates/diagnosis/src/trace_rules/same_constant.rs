@@ -1,7 +1,7 @@
 //! TR114 same-constant-each-step: a tensor that depends only on sizes is rebuilt in every step.
 
 use super::percent;
-use crate::assumptions::LEAST_COST;
+use crate::constants::tr114;
 use crate::measures::constants::Rebuilt;
 use crate::simulation::Removal;
 
@@ -22,7 +22,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         .measures
         .rebuilt_constants
         .iter()
-        .filter(|rebuilt| rebuilt.share_of_steps >= LEAST_COST)
+        .filter(|rebuilt| rebuilt.share_of_steps >= evidence.thresholds.of(&tr114::LEAST_SHARE))
         .map(found)
         .collect()
 }

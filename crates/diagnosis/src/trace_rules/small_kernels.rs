@@ -1,6 +1,8 @@
 //! TR108 small-kernels-fusable: runs of short element-wise kernels that a compiler would fuse.
 
 use super::{percent, shown_time};
+use crate::constants::small_kernels::{LEFT_OF_HELD, LEFT_OF_LOOPS};
+use crate::constants::tr108;
 use crate::finding::Confidence;
 use crate::measures::intervals::Span;
 use crate::simulation::Removal;
@@ -17,11 +19,6 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Loops on the device are reported from this share of the step on.
-const LEAST_SHARE_OF_LOOPS: f64 = 0.1;
-/// One call for all takes about half the time of many narrow ones, each with its own start and end.
-const LEFT_OF_LOOPS: f64 = 0.5;
-
 fn check(evidence: &Evidence) -> Vec<Found> {
     runs(evidence).into_iter().chain(loops(evidence)).collect()
 }
@@ -31,9 +28,9 @@ fn loops(evidence: &Evidence) -> Option<Found> {
     let (repeats, view) = (&evidence.measures.patterns.repeats, evidence.view);
     let duration = &view.trace.device.duration;
     let beside: i64 = repeats.beside_products.iter().map(|&at| duration[at]).sum();
-    let saved = (1.0 - LEFT_OF_LOOPS) * (repeats.nanos - beside) as f64 + (beside + repeats.gap_nanos) as f64;
+    let saved = (1.0 - LEFT_OF_LOOPS.get()) * (repeats.nanos - beside) as f64 + (beside + repeats.gap_nanos) as f64;
     let share = view.steps.share(saved as i64);
-    if share < LEAST_SHARE_OF_LOOPS {
+    if share < evidence.thresholds.of(&tr108::LOOPS_SHARE) {
         return None;
     }
     let steps = view.steps.count();
@@ -56,7 +53,7 @@ fn loops(evidence: &Evidence) -> Option<Found> {
         shown_time(repeats.nanos as f64 / 1e9 / steps),
         shown_time(repeats.gap_nanos as f64 / 1e9 / steps)
     )];
-    let left = |at: usize| (at, (LEFT_OF_LOOPS * duration[at] as f64) as i64);
+    let left = |at: usize| (at, (LEFT_OF_LOOPS.get() * duration[at] as f64) as i64);
     found.removal.device = repeats.kernels.iter().map(|&at| (at, 0)).collect();
     let gone = repeats.beside_products.iter().map(|&at| (at, 0));
     found.expected = Some(Removal {
@@ -67,17 +64,15 @@ fn loops(evidence: &Evidence) -> Option<Found> {
     Some(found)
 }
 
-/// Share of a chain's time that remains if its large intermediate is not written and read: its arithmetic.
-const LEFT_OF_HELD: f64 = 0.1;
-
 fn runs(evidence: &Evidence) -> Vec<Found> {
     let small = &evidence.measures.patterns.small_kernels;
     let kernels = evidence.measures.kernels.per_step.max(1.0);
     let held = &small.held_between;
-    let share_of_held = evidence.view.steps.share(((1.0 - LEFT_OF_HELD) * held.nanos as f64) as i64);
+    let share_of_held = evidence.view.steps.share(((1.0 - LEFT_OF_HELD.get()) * held.nanos as f64) as i64);
     let share = small.share_of_steps + share_of_held;
-    let are_few = small.kernels_per_step < 0.05 * kernels && share_of_held < evidence.thresholds.small_kernels_share;
-    if share < evidence.thresholds.small_kernels_share || are_few {
+    let are_few = small.kernels_per_step < evidence.thresholds.of(&tr108::KERNELS_SHARE) * kernels
+        && share_of_held < evidence.thresholds.of(&tr108::SMALL_KERNELS_SHARE);
+    if share < evidence.thresholds.of(&tr108::SMALL_KERNELS_SHARE) || are_few {
         return Vec::new();
     }
     if evidence.trust.withheld.contains(&"operators") {
@@ -126,7 +121,7 @@ fn runs(evidence: &Evidence) -> Vec<Found> {
     };
     found.removal = with_held(0.0);
     if !held.kernels.is_empty() {
-        found.expected = Some(with_held(LEFT_OF_HELD));
+        found.expected = Some(with_held(LEFT_OF_HELD.get()));
         found.evidence.push(format!(
             "{} of the step computes results of up to {:.2} billion elements that are broadcast from small \
              tensors and then reduced: fused, or as a GEMM, they need not be in memory",

@@ -3,8 +3,10 @@
 use super::{percent, shown_time};
 
 use super::{Evidence, Found, TraceRule};
+use crate::constants::ranks::FEWEST_MEETINGS;
+use crate::constants::tr116;
 use crate::finding::{Cause, Confidence, Effort};
-use crate::measures::ranks::{FEWEST_MEETINGS, RankRow};
+use crate::measures::ranks::RankRow;
 
 pub const RULE: TraceRule = TraceRule {
     code: "TR116",
@@ -25,7 +27,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     // With a named straggler, the cost is the run's: the late rank itself waits least.
     let share = if ranks.straggler.is_some() { own.max(mean) } else { own };
     // One or two collectives only show when ranks began, not who is slow.
-    if share < evidence.thresholds.skew_share || ranks.meetings < FEWEST_MEETINGS {
+    if share < evidence.thresholds.of(&tr116::SKEW_SHARE) || ranks.meetings < FEWEST_MEETINGS.get() {
         return Vec::new();
     }
     let who = match ranks.straggler {

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use headroom_trace::{Category, NONE, NameId};
 
 use super::{percent, shown_time};
+use crate::constants::breakdown::LONG_GAP_NANOS;
+use crate::constants::tr118;
+use crate::constants::uneven_steps::{FEWEST_STEPS, STEPS_FOR_A_RATE, USUAL_SPREAD};
 use crate::finding::Confidence;
-use crate::measures::breakdown::LONG_GAP_NANOS;
 use crate::measures::data_loading::loading_spans;
 use crate::measures::flops::shapes;
 use crate::measures::intervals::{Span, covered, gaps, seconds};
@@ -28,13 +30,6 @@ pub const RULE: TraceRule = TraceRule {
     check,
 };
 
-/// Fewer steps have no usual length; the first is not among them.
-const FEWEST_STEPS: usize = 3;
-/// Steps that are as long as usual are within this share of the median, and at least half of them are.
-const USUAL_SPREAD: f64 = 0.25;
-/// An event that happened once in fewer steps has no rate.
-const STEPS_FOR_A_RATE: usize = 10;
-
 fn check(evidence: &Evidence) -> Vec<Found> {
     let (view, trust) = (evidence.view, evidence.trust);
     // Steps found by their period end where the work looks alike, so their lengths say nothing.
@@ -51,7 +46,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     };
     // The first step starts things up, which says nothing about the others.
     let later: Vec<usize> = (1..steps.len()).collect();
-    if later.len() < FEWEST_STEPS {
+    if later.len() < FEWEST_STEPS.get() {
         return Vec::new();
     }
     let work = Work::new(view);
@@ -59,18 +54,19 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let usual = |index: usize| (median * work.ratio(index)) as i64;
     let is_usual = |index: &&usize| {
         let usual = usual(**index);
-        (length(**index) - usual).abs() as f64 <= USUAL_SPREAD * usual as f64
+        (length(**index) - usual).abs() as f64 <= USUAL_SPREAD.get() * usual as f64
     };
     if later.iter().filter(is_usual).count() * 2 < later.len() {
         return Vec::new();
     }
-    let is_slow = |&index: &usize| length(index) as f64 > evidence.thresholds.step_spread * usual(index) as f64;
+    let is_slow =
+        |&index: &usize| length(index) as f64 > evidence.thresholds.of(&tr118::STEP_SPREAD) * usual(index) as f64;
     let slow: Vec<usize> = later.into_iter().filter(is_slow).collect();
     if slow.is_empty() {
         return Vec::new();
     }
     let share = view.steps.share(slow.iter().map(|&index| length(index) - usual(index)).sum());
-    let is_single = slow.len() == 1 && steps.len() <= STEPS_FOR_A_RATE;
+    let is_single = slow.len() == 1 && steps.len() <= STEPS_FOR_A_RATE.get();
     let message = match is_single {
         true => format!(
             "one of {} steps takes {:.1} times as long as the others for the same work: a rare event, or one in so many",
@@ -81,7 +77,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
             "{} of {} steps take over {:.1} times the median for the same work: {} of the total time",
             slow.len(),
             steps.len(),
-            evidence.thresholds.step_spread,
+            evidence.thresholds.of(&tr118::STEP_SPREAD),
             percent(share)
         ),
     };
@@ -262,7 +258,7 @@ impl Reason {
 /// the usual length: the other steps also have stalls.
 fn unusual_stops(view: &View, slow: usize, mut excess: i64) -> Vec<Span> {
     let mut stops = gaps(&view.busy, view.steps.list[slow].span);
-    stops.retain(|gap| gap.nanos() > LONG_GAP_NANOS);
+    stops.retain(|gap| gap.nanos() > LONG_GAP_NANOS.get());
     stops.sort_by_key(|stop| std::cmp::Reverse(stop.nanos()));
     for stop in &mut stops {
         stop.end = stop.end.min(stop.start + excess);

@@ -1,6 +1,7 @@
 //! TR134 unread-gradients: the backward pass computes gradients of parameters that no optimizer updates.
 
 use super::{Evidence, Found, TraceRule, for_nothing, percent};
+use crate::constants::tr134;
 use crate::finding::{Cause, Confidence, Effort};
 
 pub const RULE: TraceRule = TraceRule {
@@ -24,7 +25,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     let advice = "freeze parameters that are not trained (requires_grad_(False)), run them under \
                   torch.no_grad() where nothing trained comes before them, or detach() another network's \
                   outputs before this pass";
-    let mut found = for_nothing::found(evidence, unread, said, advice);
+    let mut found = for_nothing::found(evidence, &tr134::NEEDLESS_SHARE, unread, said, advice);
     found.iter_mut().for_each(|found| found.confidence = Confidence::Medium);
     found.into_iter().collect()
 }

@@ -53,6 +53,40 @@ fn times_of_a_host_whose_device_was_not_recorded_are_not_an_operators() {
     assert!(!codes(&analysis).contains(&"TR119"), "{:?}", codes(&analysis));
 }
 
+/// An operator with one call of the device's runtime inside.
+fn calling(run: &mut Run, name: &str, call: &str, micros: f64) {
+    run.host_span("cpu_op", name, micros + 20.0, None);
+    run.host += 5.0;
+    run.host_span("cuda_runtime", call, micros, None);
+    run.host += micros + 20.0;
+}
+
+#[test]
+fn an_operator_without_a_launch_works_on_the_host_if_launches_are_recorded() {
+    let analysis = steps(H200, |run| {
+        operator(run, "aten::normal_", 6_000.0);
+        calling(run, "aten::pow", "cudaLaunchKernel", 10.0);
+    });
+    let found = first(&analysis);
+    assert!(found.code == "TR119" && found.message.starts_with("`aten::normal_` takes 9"), "{found:?}");
+    let launching = steps(H200, |run| calling(run, "aten::mm", "cudaLaunchKernel", 6_000.0));
+    assert!(!codes(&launching).contains(&"TR119"), "{:?}", codes(&launching));
+}
+
+#[test]
+fn a_copy_that_blocks_the_host_is_a_wait_if_no_copies_are_recorded() {
+    let copying = |micros: f64| {
+        steps(H200, move |run| {
+            calling(run, "aten::to", "cudaMemcpyAsync", micros);
+            calling(run, "aten::mul", "cudaLaunchKernel", 10.0);
+        })
+    };
+    let blocked = copying(4_000.0);
+    let found = first(&blocked);
+    assert!(found.code == "TR101" && found.message.starts_with("`aten::to` copies and waits"), "{found:?}");
+    assert!(codes(&copying(20.0)).is_empty(), "an asynchronous copy returns at once");
+}
+
 #[test]
 fn a_loop_of_reads_on_the_host_is_told_with_its_time() {
     let reads = |count: usize| {

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use headroom_diagnosis::Analysis;
+use headroom_diagnosis::constants::ranks::FEWEST_MEETINGS;
 use headroom_diagnosis::measures::ranks::strips::Strip;
-use headroom_diagnosis::measures::ranks::{CollectiveRow, FEWEST_MEETINGS, RankRow, Ranks};
+use headroom_diagnosis::measures::ranks::{CollectiveRow, RankRow, Ranks};
 
 use super::{milliseconds, percent};
 use crate::numbers::{bytes, metric};
@@ -69,7 +70,7 @@ fn collective(row: &CollectiveRow) -> Vec<String> {
 pub(super) fn who(ranks: &Ranks) -> String {
     match ranks.straggler {
         Some(rank) => format!("Rank {rank} is the straggler: the others wait for it."),
-        None if ranks.meetings >= FEWEST_MEETINGS && ranks.missing_ranks.is_empty() => {
+        None if ranks.meetings >= FEWEST_MEETINGS.get() && ranks.missing_ranks.is_empty() => {
             "No rank stands out as a straggler.".into()
         }
         None => String::new(),

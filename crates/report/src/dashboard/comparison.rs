@@ -1,7 +1,7 @@
 //! Two runs or traces side by side.
 
 use headroom_diagnosis::Analysis;
-use headroom_diagnosis::compare::{Change, StepChange, compare};
+use headroom_diagnosis::compare::{Change, SiteChange, StepChange, compare};
 use headroom_record::flops::is_possible_mfu;
 use serde::Serialize;
 
@@ -27,8 +27,11 @@ pub struct Comparison {
     /// Seconds per step.
     pub operators: Vec<Change>,
     pub kernels: Vec<Change>,
+    /// By operator at its sizes and place: what grew, the largest growth first, then what shrank.
+    pub changes: Vec<SiteChange>,
     pub findings_gone: Vec<String>,
     pub findings_new: Vec<String>,
+    pub findings_grown: Vec<String>,
     pub settings: Vec<Setting>,
 }
 
@@ -99,8 +102,10 @@ pub fn comparison(before: &Side, after: &Side) -> Comparison {
             result.step = Some(changes.step);
             result.operators = changes.operators;
             result.kernels = changes.kernels;
+            result.changes = changes.changes;
             result.findings_gone = changes.findings_gone;
             result.findings_new = changes.findings_new;
+            result.findings_grown = changes.findings_grown;
         }
         _ => result.notes.push("Operators are compared where both have a trace.".into()),
     }

@@ -6,16 +6,7 @@
 use super::super::intervals::seconds;
 use super::super::view::View;
 use super::{NormKernel, Norms};
-
-/// Passes through memory of the kernel that applies the statistics.
-const APPLYING: f64 = 2.0;
-
-/// Passes for the sums over a batch, and for the gradient: input and gradient twice, and the result.
-const STATISTICS: f64 = 1.0;
-const BACKWARD: f64 = 5.0;
-
-/// The least share of the memory bandwidth that the applying kernel itself may reach.
-const FEWEST: f64 = 0.4;
+use crate::constants::replayed::{APPLYING, BACKWARD, FEWEST, STATISTICS};
 
 /// Adds these kernels to the norms, and returns their total time.
 pub fn take(view: &View, kernels: &[usize], norms: &mut Norms) -> i64 {
@@ -30,18 +21,18 @@ pub fn take(view: &View, kernels: &[usize], norms: &mut Norms) -> i64 {
     if applying.is_empty() {
         return 0;
     }
-    let pass = nanos as f64 / APPLYING;
+    let pass = nanos as f64 / APPLYING.get();
     let mut all = nanos;
     norms.operator = "batch_norm".into();
     norms.seconds += seconds(nanos);
     norms.least_seconds += nanos as f64 / 1e9;
     norms.calls += applying.len() as u64;
-    for (mark, passes) in [("collect_statistics", STATISTICS), ("backward", BACKWARD)] {
+    for (mark, passes) in [("collect_statistics", STATISTICS.get()), ("backward", BACKWARD.get())] {
         let (found, taken) = of(mark);
         let least = (passes * pass).min(taken as f64);
         for &at in &found {
             let expected = (device.duration[at] as f64 / taken.max(1) as f64 * least) as i64;
-            let fewest_nanos = (FEWEST * expected as f64) as i64;
+            let fewest_nanos = (FEWEST.get() * expected as f64) as i64;
             norms.kernels.push(NormKernel { at, expected_nanos: expected, fewest_nanos });
         }
         norms.calls += if mark == "backward" { found.len() as u64 } else { 0 };

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::super::collectives::{Collective, Kind};
-
-/// Ranks end a collective within this time of each other.
-const TOLERANCE_NANOS: i64 = 300_000;
+use crate::constants::matching::{FEWEST, MOST_OF_A_KIND, TOLERANCE_NANOS};
 
 /// A collective shared by ranks, as pairs of rank index and index in that rank's list of collectives.
 pub type Meeting = Vec<(usize, usize)>;
@@ -59,20 +57,19 @@ pub fn matched(ranks: &[Vec<(Collective, Option<&str>)>]) -> Matched {
 /// Matches collectives in order, if all ranks have the same ones in the same steps and no rank leaves one before all
 /// have arrived. Ends then need not be close: a process that waits for a CPU returns late.
 fn in_order(ranks: &[Vec<(Collective, Option<&str>)>]) -> Option<Matched> {
-    const FEWEST: usize = 4;
     let (first, others) = ranks.split_first()?;
     let is_same = |(left, right): (&(Collective, Option<&str>), &(Collective, Option<&str>))| {
         key(&left.0) == key(&right.0) && left.1.is_some() && left.1 == right.1 && left.0.kind.is_even()
     };
     let mut offsets = vec![0];
     for other in others {
-        if first.len() < FEWEST || first.len() != other.len() || !first.iter().zip(other).all(is_same) {
+        if first.len() < FEWEST.get() || first.len() != other.len() || !first.iter().zip(other).all(is_same) {
             return None;
         }
         // The range of clock differences with which both arrive before either leaves.
         let pairs = first.iter().zip(other).map(|((left, _), (right, _))| (left.span, right.span));
-        let least = pairs.clone().map(|(left, right)| right.start - left.end).max()? - TOLERANCE_NANOS;
-        let most = pairs.map(|(left, right)| right.end - left.start).min()? + TOLERANCE_NANOS;
+        let least = pairs.clone().map(|(left, right)| right.start - left.end).max()? - TOLERANCE_NANOS.get();
+        let most = pairs.map(|(left, right)| right.end - left.start).min()? + TOLERANCE_NANOS.get();
         if least > most {
             return None;
         }
@@ -91,7 +88,7 @@ fn met(ends: &[(i64, usize, usize)]) -> Vec<(i64, Meeting)> {
             continue;
         }
         let mut meeting: Meeting = Vec::new();
-        for at in (first..ends.len()).take_while(|&at| ends[at].0 - ends[first].0 <= TOLERANCE_NANOS) {
+        for at in (first..ends.len()).take_while(|&at| ends[at].0 - ends[first].0 <= TOLERANCE_NANOS.get()) {
             let (_, rank, index) = ends[at];
             if !taken[at] && meeting.iter().all(|(other, _)| *other != rank) {
                 taken[at] = true;
@@ -137,7 +134,6 @@ fn clocks(ranks: &[Vec<(Collective, Option<&str>)>]) -> Vec<Option<i64>> {
 
 /// How far `right`'s clock is ahead of `left`'s, if most of their common collectives then end together.
 fn clock_difference(left: &[(Collective, Option<&str>)], right: &[(Collective, Option<&str>)]) -> Option<i64> {
-    const MOST_OF_A_KIND: usize = 200;
     let mut ends: HashMap<Key, Vec<(i64, Option<&str>)>> = HashMap::new();
     for (collective, step) in left {
         ends.entry(key(collective)).or_default().push((collective.span.end, *step));
@@ -149,23 +145,23 @@ fn clock_difference(left: &[(Collective, Option<&str>)], right: &[(Collective, O
         let Some(others) = ends.get(&key(collective)) else { continue };
         let seen = counts.entry(key(collective)).or_default();
         *seen += 1;
-        if *seen > MOST_OF_A_KIND {
+        if *seen > MOST_OF_A_KIND.get() {
             continue;
         }
         common_right += 1;
-        for (end, other_step) in others.iter().take(MOST_OF_A_KIND) {
+        for (end, other_step) in others.iter().take(MOST_OF_A_KIND.get()) {
             if step.is_none() || other_step.is_none() || step == other_step {
                 differences.push(collective.span.end - end);
             }
         }
     }
     for key in counts.keys() {
-        common_left += ends[key].len().min(MOST_OF_A_KIND);
+        common_left += ends[key].len().min(MOST_OF_A_KIND.get());
     }
     let common = common_left.min(common_right);
     differences.sort_unstable();
     // If both use the same clock, ends agree without an offset.
-    let together = window(&differences, |difference| difference.abs() <= TOLERANCE_NANOS);
+    let together = window(&differences, |difference| difference.abs() <= TOLERANCE_NANOS.get());
     if !together.is_empty() && 2 * together.len() >= common {
         return Some(together[together.len() / 2]);
     }
@@ -184,7 +180,7 @@ fn window(sorted: &[i64], inside: impl Fn(&i64) -> bool) -> &[i64] {
 fn densest(sorted: &[i64]) -> &[i64] {
     let (mut best, mut first) = (0..0, 0);
     for last in 0..sorted.len() {
-        while sorted[last] - sorted[first] > TOLERANCE_NANOS {
+        while sorted[last] - sorted[first] > TOLERANCE_NANOS.get() {
             first += 1;
         }
         if last + 1 - first > best.len() {
