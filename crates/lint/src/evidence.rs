@@ -3,8 +3,11 @@
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::api;
 use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::effects::{self, Effect, Owner};
 use super::program::{Call, FunctionKind, Program};
+use super::vocabulary::{self, Role};
 
 /// A script whose loops run at most this many iterations is a trial run.
 const MOST_TRIAL_STEPS: i64 = 100;
@@ -62,7 +65,7 @@ impl Program<'_> {
         let Expr::Call(call) = iterated else { return None };
         let noted = self.call_at(context, call.range())?;
         match noted.external() {
-            Some("builtins.range") => match noted.arguments.as_slice() {
+            Some(_) if effects::of(Owner::Builtin, noted.name) == Effect::Numbers => match noted.arguments.as_slice() {
                 [end] => end.known_integer(),
                 [start, end] => end.known_integer()?.checked_sub(start.known_integer()?),
                 _ => None,
@@ -80,9 +83,8 @@ impl Program<'_> {
     pub fn is_on_side_stream(&self, context: ContextId, range: TextRange) -> bool {
         let function = self.notes.contexts.get(context).function;
         let opens = |call: &Call| match call.statement {
-            Stmt::With(with) if call.name == "stream" => {
-                let is_torch = |name: &str| name.starts_with("torch.") && name.ends_with(".stream");
-                call.external().is_some_and(is_torch).then(|| with.range())
+            Stmt::With(with) if vocabulary::is(Role::Stream, call.name) => {
+                call.external().is_some_and(api::is_of_torch).then(|| with.range())
             }
             _ => None,
         };

@@ -3,6 +3,7 @@
 use ruff_python_ast::Stmt;
 use ruff_text_size::{Ranged, TextRange};
 
+use super::api;
 use super::context::{ContextId, Frame, LoopKind};
 use super::evidence::Place;
 use super::program::{Call, FunctionKind, Program};
@@ -10,6 +11,7 @@ use super::readback_use::{ReadbackUse, readback_use};
 use super::rule::Notice;
 use super::symbols::FunctionId;
 use super::truth::asks_device;
+use super::vocabulary::{self, Role};
 
 /// A read that could be deferred, or that selects between two values, is worth changing anywhere. A read whose number
 /// the host needs is worth changing only where a loop inside the step repeats it, in the loop of steps or a trainer's
@@ -71,7 +73,7 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
             && readback_use(program, function, test.statement, test.expression.range()) == ReadbackUse::Finite
     });
     let is_wait =
-        |call: &Call| call.name == "synchronize" && call.external().is_some_and(|dotted| dotted.starts_with("torch."));
+        |call: &Call| vocabulary::is(Role::Synchronizes, call.name) && call.external().is_some_and(api::is_of_torch);
     let synchronizes = || program.calls_of(function).any(|call| is_wait(call) && is_beside(call.context));
     asks || synchronizes()
 }
