@@ -140,9 +140,9 @@ roles! {
     Saves, Says, ScalarSink, Scaler, Scales, Scheduler, SelfName, Setter, ShortCount, ShortLength, Sink, SoftmaxLayer,
     StartOption, StateMethod, StaticMethod, StepByName, StepMethod, StepNumber, StepOfClass, Stores, StoresTrue,
     Stream, Super, Synchronizes, TakesAxes, Target, TensorContainer, TensorDataset, TensorType, TestBegin, TestName,
-    TestScript, TextKey, TorchText, Tracker, Tracks, TrainBegin, TrainMethod, TrainerClass, TrainerStep, TrainingFile,
-    TrainingText, TrainingWord, TruthType, TurnCount, TypeName, TypeOnDevice, UpdateCall, Validates, Version,
-    VersionClass, Warns, With, WorkersOption, WritesUnderMask,
+    TestScript, TextKey, TorchText, Tracker, Tracks, TrainBegin, TrainMethod, TrainerClass, TrainerStep,
+    TrainingFile, TrainingText, TrainingWord, TruthType, TurnCount, TypeName, TypeOnDevice, UpdateCall, Validates,
+    Version, VersionClass, Warns, With, WorkersOption, WritesUnderMask,
 }
 
 /// How a word matches a name.
