@@ -1,6 +1,5 @@
 //! Counts the code that was checked, so that a report without findings says how much was looked at.
 
-use super::context::{Frame, LoopKind};
 use super::effects::{self, Effect, Owner};
 use super::ids::FileId;
 use super::program::{FunctionKind, Program};
@@ -30,12 +29,8 @@ impl Coverage {
 /// Counts only code in files that are asked about.
 pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
     let file_of = |function: usize| program.sources.symbols.functions[function].file;
-    let is_step_loop = |frame: Frame, trains: bool| frame == Frame::Loop(LoopKind::Plain) && trains;
-    let loops = program
-        .notes
-        .contexts
-        .iter()
-        .filter(|(_, context)| is_step_loop(context.frame, context.trains) && is_asked(file_of(context.function)));
+    let contexts = program.notes.contexts.iter();
+    let loops = contexts.filter(|(_, context)| context.is_step_loop() && is_asked(file_of(context.function)));
     let of_kind = |is_forward: bool| {
         let functions = program.functions.iter().enumerate();
         functions

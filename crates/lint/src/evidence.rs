@@ -4,7 +4,7 @@ use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::api;
-use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::context::{Context, ContextId, Frame, Guard};
 use super::effects::{self, Effect, Owner};
 use super::program::{Call, FunctionKind, Program};
 use super::vocabulary::{self, Role};
@@ -38,14 +38,21 @@ impl Program<'_> {
         }
     }
 
+    /// The loops, guards and blocks around the context, up to the loop whose iterations are steps.
+    pub fn within_step(&self, context: ContextId) -> impl Iterator<Item = &Context> {
+        let outwards = self.notes.contexts.outwards(context).map(|(_, around)| around);
+        outwards.take_while(|around| !around.is_step_loop())
+    }
+
+    /// Whether the context is in a loop inside the step: over samples, layers, losses.
+    pub fn is_repeated_within_step(&self, context: ContextId) -> bool {
+        self.within_step(context).any(|around| matches!(around.frame, Frame::Loop(_)))
+    }
+
     /// Whether a branch of unknown outcome lies between the step and the line. A branch that holds the training call is
     /// the step.
     pub fn is_under_branch(&self, context: ContextId) -> bool {
-        self.notes
-            .contexts
-            .outwards(context)
-            .take_while(|(_, around)| !(around.frame == Frame::Loop(LoopKind::Plain) && around.trains))
-            .any(|(_, around)| around.frame == Frame::Guard(Guard::Open) && !around.trains)
+        self.within_step(context).any(|around| around.frame == Frame::Guard(Guard::Open) && !around.trains)
     }
 
     /// Whether the line is in a script's own loop of a few steps: `for step in range(10)` below a module, to see

@@ -327,7 +327,7 @@ impl<'a> Program<'a> {
     /// The innermost enclosing loop whose iterations are steps.
     pub fn step_loop(&self, context: ContextId) -> Option<ContextId> {
         let mut outwards = self.notes.contexts.outwards(context);
-        outwards.find(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain) && around.trains).map(|(id, _)| id)
+        outwards.find(|(_, around)| around.is_step_loop()).map(|(id, _)| id)
     }
 
     fn index_places(&self) -> Places {

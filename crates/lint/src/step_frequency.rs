@@ -296,7 +296,7 @@ fn clears_gradients(call: &Call) -> bool {
 fn functions_with_step_loops(program: &Program) -> Vec<bool> {
     let mut found = vec![false; program.functions.len()];
     for (_, context) in program.notes.contexts.iter() {
-        found[context.function] |= context.frame == Frame::Loop(LoopKind::Plain) && context.trains;
+        found[context.function] |= context.is_step_loop();
     }
     found
 }

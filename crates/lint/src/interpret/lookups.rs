@@ -130,14 +130,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    /// Whether the function has a decorator of this plain name.
+    /// Whether the function has a decorator of this name.
     pub(super) fn is_decorated(&self, function: usize, by: Word) -> bool {
         let definition = self.program.sources.symbols.functions[function].definition;
-        definition.is_some_and(|definition| {
-            definition.decorator_list.iter().any(
-                |decorator| matches!(&decorator.expression, Expr::Name(name) if vocabulary::is(by, name.id.as_str())),
-            )
-        })
+        definition.is_some_and(|definition| super::is_decorated(definition, by))
     }
 
     /// Records a property read, which runs the property.
