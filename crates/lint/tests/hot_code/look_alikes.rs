@@ -335,9 +335,7 @@ class Trainer:
 
 #[test]
 fn tokens_of_a_tokenizer_are_numbers_of_the_host() {
-    check(
-        "TP104",
-        "import torch
+    let script = "import torch
 
 def inputs(teacher_tokenizer, texts, end):
     kept = []
@@ -355,8 +353,10 @@ def train(model, loader, optimizer, teacher_tokenizer, end):
             print('large')
         loss.backward()
         optimizer.step()
-",
-    );
+";
+    for name in ["teacher_tokenizer", "teacher_tok", "model_processor"] {
+        check("TP104", &script.replace("teacher_tokenizer", name));
+    }
 }
 
 #[test]
