@@ -19,7 +19,7 @@ def train(model, loader, optimizer, criterion):
     total = 0.0
     for step, (x, y) in enumerate(loader):
         loss = criterion(model(x.cuda()), y.cuda())
-        optimizer.zero_grad(set_to_none=False)
+        optimizer.zero_grad(set_to_none=False); mask = torch.zeros(8).to("cuda")
         loss.backward()
         optimizer.step()
         total += loss.item()
@@ -116,7 +116,7 @@ async def test_fixes_make_what_the_command_writes(client: LanguageClient):
     only = lambda kind: types.CodeActionContext(diagnostics=[], only=[kind])
     params = types.CodeActionParams(text_document=document, range=line(7), context=only(types.CodeActionKind.QuickFix))
     fixes = await client.text_document_code_action_async(params)
-    assert [fix.title.split(":")[0] for fix in fixes] == ["TP501"]
+    assert {"TP202", "TP501"} <= {fix.title.split(":")[0] for fix in fixes}
     params = types.CodeActionParams(text_document=document, range=line(0), context=only("source.fixAll"))
     (action,) = await client.text_document_code_action_async(params)
     if action.edit is None:

@@ -7,6 +7,7 @@ mod decisions;
 mod dependencies;
 mod file_shape;
 mod forbidden_words;
+mod knowledge;
 mod layering;
 mod links;
 mod lossy_paths;
@@ -39,6 +40,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("wording", wording::check),
     ("answers", answers::check),
     ("tables", tables::check),
+    ("knowledge", knowledge::check),
 ];
 
 /// The text files of the repository as git sees them, including those not yet added.

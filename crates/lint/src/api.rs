@@ -137,6 +137,16 @@ pub fn function(dotted: &str) -> Option<&'static Row> {
     }
 }
 
+/// The name of something of torch's without `torch.`.
+pub fn torch_name(dotted: &str) -> Option<&str> {
+    dotted.strip_prefix("torch.")
+}
+
+/// Whether the dotted name is torch itself or a part of it.
+pub fn is_of_torch(dotted: &str) -> bool {
+    dotted == "torch" || dotted.starts_with("torch.")
+}
+
 /// The row of a function of torch's by its name without `torch.`.
 pub fn torch_function(rest: &str) -> Option<&'static Row> {
     TABLES.torch.get(rest)

@@ -22,6 +22,17 @@ pub struct Found<'a> {
     pub is_inner: bool,
 }
 
+/// The operation that makes the host wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// `.item()`, `float()`, `int()`.
+    Scalar,
+    /// `.cpu()`, `.numpy()`, `.tolist()`, `.to("cpu")`.
+    Copy,
+    /// Tests the value's truth.
+    Truth,
+}
+
 /// Why the host reads a value back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadbackUse {
@@ -49,6 +60,7 @@ pub struct Asked<'a> {
     streams: RefCell<FxHashMap<FunctionId, Rc<Vec<TextRange>>>>,
     readback_uses: RefCell<FxHashMap<(FunctionId, TextRange, usize), ReadbackUse>>,
     waits: RefCell<FxHashMap<(FunctionId, Option<ContextId>), bool>>,
+    copies: RefCell<FxHashMap<FunctionId, Option<Read>>>,
 }
 
 impl<'a> Asked<'a> {
@@ -79,6 +91,11 @@ impl<'a> Asked<'a> {
         find: impl FnOnce() -> ReadbackUse,
     ) -> ReadbackUse {
         kept(&self.readback_uses, place, find)
+    }
+
+    /// How a function copies its argument back, if it does only that.
+    pub fn copies(&self, function: FunctionId, find: impl FnOnce() -> Option<Read>) -> Option<Read> {
+        kept(&self.copies, function, find)
     }
 
     /// Whether the host waits in a function's step anyway.

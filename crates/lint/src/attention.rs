@@ -7,9 +7,12 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Number, Operator, Stmt, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::effects::{self, Effect, Owner};
 use super::program::{Product, Program};
 use super::symbols::FunctionId;
+use super::syntax::last_name;
 use super::uses::uses_of;
+use super::vocabulary::{self, Role};
 
 /// Whether queries and keys derive from the same input, position by position. Where they do not, the number of queries
 /// is unknown: one for a pooling layer, a few for a resampler.
@@ -58,11 +61,7 @@ impl<'a> Visitor<'a> for Finder<'a> {
     fn visit_expr(&mut self, expression: &'a Expr) {
         let is_product = match expression {
             Expr::BinOp(operation) => operation.op == Operator::MatMult,
-            Expr::Call(call) => {
-                matches!(&*call.func, Expr::Attribute(method)
-                if matches!(method.attr.as_str(), "matmul" | "bmm" | "einsum" | "baddbmm"))
-                    || matches!(&*call.func, Expr::Name(name) if matches!(name.id.as_str(), "matmul" | "bmm" | "einsum"))
-            }
+            Expr::Call(call) => last_name(&call.func).is_some_and(|name| vocabulary::is(Role::ProductFunction, name)),
             _ => false,
         };
         if is_product && self.found.is_none() && self.range.contains_range(expression.range()) {
@@ -115,7 +114,7 @@ impl<'a> Derivation<'a> {
                 let uses = uses_of(program, function, name);
                 let stored = uses.iter().filter(|one| one.is_store && one.expression.start() < value.start());
                 let values: Vec<&Expr> = stored.filter_map(|one| value_for(one.statement, name)).collect();
-                if definition.parameters.includes(name) && !matches!(name, "self" | "cls") {
+                if definition.parameters.includes(name) && !vocabulary::is(Role::FirstParameter, name) {
                     derivation.inputs.insert(name);
                 }
                 derivation.is_bound |= !values.is_empty();
@@ -128,29 +127,29 @@ impl<'a> Derivation<'a> {
     fn look_at(&mut self, call: &ExprCall, is_operand: bool) {
         let Expr::Attribute(method) = &*call.func else { return };
         let arguments: Vec<Option<i64>> = call.arguments.args.iter().map(whole_number).collect();
-        match method.attr.as_str() {
-            "transpose" | "swapaxes" if !is_operand => {
+        match effects::of(Owner::Reshaping, method.attr.as_str()) {
+            Effect::Transposes if !is_operand => {
                 let is_last = matches!(*arguments, [Some(-2), Some(-1)] | [Some(-1), Some(-2)]);
                 self.is_odd |= is_last;
                 self.is_moved = true;
             }
-            "permute" if !is_operand => {
+            Effect::Permutes if !is_operand => {
                 let last = arguments.last().copied().flatten();
                 let moves_last = last.is_some_and(|last| last >= 0 && last + 1 != arguments.len() as i64);
                 // Three axes mean a feature map, whose positions were last.
                 self.is_odd |= moves_last && arguments.len() > 3 || arguments.len() > 5;
                 self.is_moved = true;
             }
-            "permute" => self.is_moved = true,
-            "view" | "reshape" => self.ends_open |= arguments.last() == Some(&Some(-1)) && arguments.len() == 3,
-            "split" => {
+            Effect::Permutes => self.is_moved = true,
+            Effect::Reshapes => self.ends_open |= arguments.last() == Some(&Some(-1)) && arguments.len() == 3,
+            Effect::Splits => {
                 let sizes = call.arguments.args.first().and_then(|sizes| match sizes {
                     Expr::List(list) => Some(list.elts.iter().map(super::names_in).collect::<Vec<_>>()),
                     _ => None,
                 });
                 self.is_odd |= sizes.is_some_and(|sizes| sizes.windows(2).any(|pair| pair[0] != pair[1]));
             }
-            "mean" => self.is_odd = true,
+            Effect::Reduces => self.is_odd = true,
             _ => {}
         }
     }
@@ -172,8 +171,9 @@ fn value_for<'a>(statement: &'a Stmt, name: &str) -> Option<&'a Expr> {
 
 fn is_shape(value: &Expr) -> bool {
     match value {
-        Expr::Attribute(attribute) => attribute.attr.as_str() == "shape",
-        Expr::Call(call) => matches!(&*call.func, Expr::Attribute(method) if method.attr.as_str() == "size"),
+        Expr::Attribute(shape) => effects::of(Owner::TensorAttribute, shape.attr.as_str()) == Effect::SizeList,
+        Expr::Call(call) => matches!(&*call.func, Expr::Attribute(method)
+            if effects::of(Owner::Tensor, method.attr.as_str()) == Effect::Sizes),
         Expr::Subscript(subscript) => is_shape(&subscript.value),
         _ => false,
     }
@@ -206,7 +206,7 @@ impl<'a> Visitor<'a> for Parts<'a> {
             Expr::Call(call) => {
                 self.calls.push(call);
                 if let Expr::Attribute(method) = &*call.func
-                    && matches!(method.attr.as_str(), "view" | "reshape" | "permute" | "transpose" | "expand")
+                    && vocabulary::is(Role::TakesAxes, method.attr.as_str())
                 {
                     // Their arguments are sizes.
                     self.visit_expr(&method.value);

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use ruff_python_ast::{Expr, Stmt};
 
+use super::effects::{self, Effect, Owner};
 use super::resolve::{ModuleIndex, Symbol, look_up, look_up_dotted};
 use super::symbols::{ClassId, Function, FunctionId, Symbols};
 use super::value::Value;
@@ -53,7 +54,7 @@ pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFact
         .collect();
     for (class, symbol) in symbols.classes.iter().enumerate() {
         for base in lineage(&classes, class).into_iter().skip(1) {
-            for (name, method) in symbol.methods.iter().filter(|(name, _)| !name.starts_with("__")) {
+            for (name, method) in symbol.methods.iter().filter(|(name, _)| !vocabulary::is(Role::Dunder, name)) {
                 classes[base].below.entry(*name).or_default().push(*method);
             }
         }
@@ -179,20 +180,17 @@ fn kind_of(bases: &[Vec<Base>], class: ClassId, depth: usize) -> ClassKind {
 
 fn kind_by_name(dotted: &str) -> ClassKind {
     let last = dotted.rsplit('.').next().unwrap_or(dotted);
-    match last {
-        "LightningModule" => ClassKind::Lightning,
-        "Function" if dotted.contains("autograd") => ClassKind::Gradient,
-        "Optimizer" => ClassKind::Optimizer,
-        "DataLoader" => ClassKind::Loader,
-        _ if last.ends_with("Trainer") => ClassKind::Trainer,
-        _ if last.ends_with("Callback") || last.ends_with("Hook") => ClassKind::Callback,
-        _ if last.ends_with("Dataset") || last == "ImageFolder" => ClassKind::Dataset,
-        _ if dotted.starts_with("torch.optim") && !dotted.contains("lr_scheduler") => ClassKind::Optimizer,
-        _ if dotted.starts_with("torch.nn.") || last == "Module" || last.ends_with("PreTrainedModel") => {
-            ClassKind::Module
-        }
-        _ if last.ends_with("Model") && dotted.contains("transformers") => ClassKind::Module,
-        _ if dotted.starts_with("torchvision.models") => ClassKind::Module,
+    let effect = effects::of(Owner::BaseClass, last).or_else(|| effects::of_part(Owner::BaseClass, last));
+    match effect.or_else(|| effects::of_part(Owner::BaseClass, dotted)) {
+        Effect::LightningClass => ClassKind::Lightning,
+        Effect::GradientClass if vocabulary::is(Role::Autograd, dotted) => ClassKind::Gradient,
+        Effect::OptimizerObject => ClassKind::Optimizer,
+        Effect::LoaderObject => ClassKind::Loader,
+        Effect::TrainerClass => ClassKind::Trainer,
+        Effect::CallbackClass => ClassKind::Callback,
+        Effect::DatasetClass => ClassKind::Dataset,
+        Effect::Model => ClassKind::Module,
+        Effect::Pretrained if vocabulary::is(Role::PretrainedLibrary, dotted) => ClassKind::Module,
         _ => ClassKind::Other,
     }
 }

@@ -69,6 +69,13 @@ pub struct Context {
     pub updates: bool,
 }
 
+impl Context {
+    /// Whether it is a loop whose iterations are steps.
+    pub fn is_step_loop(&self) -> bool {
+        self.frame == Frame::Loop(LoopKind::Plain) && self.trains
+    }
+}
+
 #[derive(Default)]
 pub struct Contexts {
     all: Vec<Context>,

@@ -1,8 +1,9 @@
 //! Counts the code that was checked, so that a report without findings says how much was looked at.
 
-use super::context::{Frame, LoopKind};
+use super::effects::{self, Effect, Owner};
 use super::ids::FileId;
 use super::program::{FunctionKind, Program};
+use super::vocabulary::{self, Role};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -28,26 +29,29 @@ impl Coverage {
 /// Counts only code in files that are asked about.
 pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
     let file_of = |function: usize| program.sources.symbols.functions[function].file;
-    let is_step_loop = |frame: Frame, trains: bool| frame == Frame::Loop(LoopKind::Plain) && trains;
-    let loops = program
-        .notes
-        .contexts
-        .iter()
-        .filter(|(_, context)| is_step_loop(context.frame, context.trains) && is_asked(file_of(context.function)));
-    let of_kind = |wanted: fn(&str) -> bool| {
+    let contexts = program.notes.contexts.iter();
+    let loops = contexts.filter(|(_, context)| context.is_step_loop() && is_asked(file_of(context.function)));
+    let of_kind = |is_forward: bool| {
         let functions = program.functions.iter().enumerate();
         functions
             .filter(|(function, facts)| {
                 let symbol = &program.sources.symbols.functions[*function];
-                facts.kind == FunctionKind::Step && wanted(symbol.name) && is_asked(symbol.file)
+                let (is_pass, is_own) =
+                    (vocabulary::is(Role::Backward, symbol.name), vocabulary::is(Role::Forward, symbol.name));
+                facts.kind == FunctionKind::Step && is_own == is_forward && !is_pass && is_asked(symbol.file)
             })
             .count()
     };
     let made = program.notes.calls.iter().filter(|call| is_asked(program.file_of(call.context)));
-    let trainers = made.filter_map(|call| call.external()?.rsplit('.').next().filter(|name| name.ends_with("Trainer")));
+    let trainers = made.filter_map(|call| {
+        call.external()?
+            .rsplit('.')
+            .next()
+            .filter(|name| effects::of_part(Owner::BaseClass, name) == Effect::TrainerClass)
+    });
     let mut coverage = Coverage {
-        steps: loops.count() + of_kind(|name| name != "forward" && name != "backward"),
-        forward_passes: of_kind(|name| name == "forward"),
+        steps: loops.count() + of_kind(false),
+        forward_passes: of_kind(true),
         loaders: program.constructed.loaders.iter().filter(|loader| is_asked(program.file_of(loader.context))).count(),
         trainers: Vec::new(),
     };

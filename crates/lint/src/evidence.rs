@@ -3,8 +3,11 @@
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::api;
+use super::context::{Context, ContextId, Frame, Guard};
+use super::effects::{self, Effect, Owner};
 use super::program::{Call, FunctionKind, Program};
+use super::vocabulary::{self, Role};
 
 /// A script whose loops run at most this many iterations is a trial run.
 const MOST_TRIAL_STEPS: i64 = 100;
@@ -35,14 +38,21 @@ impl Program<'_> {
         }
     }
 
+    /// The loops, guards and blocks around the context, up to the loop whose iterations are steps.
+    pub fn within_step(&self, context: ContextId) -> impl Iterator<Item = &Context> {
+        let outwards = self.notes.contexts.outwards(context).map(|(_, around)| around);
+        outwards.take_while(|around| !around.is_step_loop())
+    }
+
+    /// Whether the context is in a loop inside the step: over samples, layers, losses.
+    pub fn is_repeated_within_step(&self, context: ContextId) -> bool {
+        self.within_step(context).any(|around| matches!(around.frame, Frame::Loop(_)))
+    }
+
     /// Whether a branch of unknown outcome lies between the step and the line. A branch that holds the training call is
     /// the step.
     pub fn is_under_branch(&self, context: ContextId) -> bool {
-        self.notes
-            .contexts
-            .outwards(context)
-            .take_while(|(_, around)| !(around.frame == Frame::Loop(LoopKind::Plain) && around.trains))
-            .any(|(_, around)| around.frame == Frame::Guard(Guard::Open) && !around.trains)
+        self.within_step(context).any(|around| around.frame == Frame::Guard(Guard::Open) && !around.trains)
     }
 
     /// Whether the line is in a script's own loop of a few steps: `for step in range(10)` below a module, to see
@@ -62,7 +72,7 @@ impl Program<'_> {
         let Expr::Call(call) = iterated else { return None };
         let noted = self.call_at(context, call.range())?;
         match noted.external() {
-            Some("builtins.range") => match noted.arguments.as_slice() {
+            Some(_) if effects::of(Owner::Builtin, noted.name) == Effect::Numbers => match noted.arguments.as_slice() {
                 [end] => end.known_integer(),
                 [start, end] => end.known_integer()?.checked_sub(start.known_integer()?),
                 _ => None,
@@ -80,9 +90,8 @@ impl Program<'_> {
     pub fn is_on_side_stream(&self, context: ContextId, range: TextRange) -> bool {
         let function = self.notes.contexts.get(context).function;
         let opens = |call: &Call| match call.statement {
-            Stmt::With(with) if call.name == "stream" => {
-                let is_torch = |name: &str| name.starts_with("torch.") && name.ends_with(".stream");
-                call.external().is_some_and(is_torch).then(|| with.range())
+            Stmt::With(with) if vocabulary::is(Role::Stream, call.name) => {
+                call.external().is_some_and(api::is_of_torch).then(|| with.range())
             }
             _ => None,
         };

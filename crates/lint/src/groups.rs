@@ -2,7 +2,6 @@
 
 use rustc_hash::FxHashSet;
 
-use super::context::{Frame, LoopKind};
 use super::program::Program;
 use super::resolve::ModuleIndex;
 use super::symbols::{FileId, Symbols};
@@ -43,7 +42,7 @@ fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
         .notes
         .contexts
         .iter()
-        .filter(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain) && context.trains)
+        .filter(|(_, context)| context.is_step_loop())
         .map(|(_, context)| context.function)
         .chain(program.frequency.steps.iter().copied())
         .map(|function| program.sources.symbols.functions[function].file)

@@ -31,11 +31,14 @@ use rustc_hash::FxHashMap;
 use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::api;
 use super::classes::ClassKind;
 use super::context::{Context, ContextId, Frame};
 use super::program::{FunctionFacts, FunctionKind, Program};
 use super::symbols::FunctionId;
+use super::syntax::called_name;
 use super::value::{LoaderId, Tensor, Value};
+use super::vocabulary::{self, Role};
 use fixpoint::{Fact, Outcome};
 use statements::Names;
 
@@ -102,75 +105,65 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
     Outcome { locals: interpreter.names, ..interpreter.outcome }
 }
 
-fn is_decorated(definition: &StmtFunctionDef, wanted: fn(&str) -> bool) -> bool {
-    definition.decorator_list.iter().any(|decorator| {
-        let mut at = &decorator.expression;
-        if let Expr::Call(call) = at {
-            at = &call.func;
-        }
-        match at {
-            Expr::Attribute(attribute) => wanted(attribute.attr.as_str()),
-            Expr::Name(name) => wanted(name.id.as_str()),
-            _ => false,
-        }
-    })
+fn is_decorated(definition: &StmtFunctionDef, by: Role) -> bool {
+    let mut names = definition.decorator_list.iter().filter_map(|decorator| called_name(&decorator.expression));
+    names.any(|name| vocabulary::is(by, name))
 }
 
 /// Whether a decorator turns off graph recording.
 fn is_without_graph(program: &Program, function: FunctionId) -> bool {
-    let wanted = |name: &str| name.contains("no_grad") || name.contains("inference_mode");
-    program.sources.symbols.functions[function].definition.is_some_and(|definition| is_decorated(definition, wanted))
+    let definition = program.sources.symbols.functions[function].definition;
+    definition.is_some_and(|definition| is_decorated(definition, Role::GraphOff))
 }
 
 fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     let function = &program.sources.symbols.functions[id];
     let Some(definition) = function.definition else { return FunctionKind::Plain };
-    let is_decorated = |wanted: fn(&str) -> bool| is_decorated(definition, wanted);
-    let is_without_graph = is_decorated(|name| name.contains("no_grad") || name.contains("inference_mode"));
-    if is_without_graph && (is_evaluation_name(function.name) || goes_over_data(function.body)) {
+    if is_decorated(definition, Role::GraphOff) && (is_evaluation_name(function.name) || goes_over_data(function.body))
+    {
         return FunctionKind::Evaluation;
     }
-    if is_decorated(|name| matches!(name, "cache" | "cached_property" | "memoize") || name.contains("lru_cache")) {
-        return FunctionKind::Kept;
-    }
     let class = function.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
-    if names::is_seldom_name(function.name) || fills_global(function.body) {
+    if is_decorated(definition, Role::Caches) || names::is_seldom_name(function.name) || fills_global(function.body) {
         return FunctionKind::Kept;
     }
     if decodes_by_class(program, function) {
         return FunctionKind::Evaluation;
     }
-    match function.name {
-        "training_step" | "compute_loss" | "optimizer_step" if class == ClassKind::Trainer => FunctionKind::Step,
-        name if class == ClassKind::Callback && names::is_step_hook(name) => FunctionKind::Step,
-        "forward" if class.is_module() || class == ClassKind::Gradient => FunctionKind::Step,
-        "forward" if function.class.is_some() && imports_torch(program, function.file) => FunctionKind::Step,
-        "backward" if class == ClassKind::Gradient => FunctionKind::Step,
-        "step" if class == ClassKind::Optimizer => FunctionKind::Step,
-        "training_step" | "on_train_batch_end" | "on_train_batch_start" | "optimizer_step"
-            if function.class.is_some() =>
-        {
-            FunctionKind::Step
-        }
-        "forward_train" if class.is_module() => FunctionKind::Step,
-        "compute_loss" if function.class.is_some() => FunctionKind::Loss,
-        "__call__" if is_loss_class(program, function) => FunctionKind::Loss,
-        name if is_evaluation_name(name) || evaluates_by_class(program, function) => FunctionKind::Evaluation,
-        name if names::is_loss_function_name(name) && imports_torch(program, function.file) => FunctionKind::Loss,
-        _ => FunctionKind::Plain,
+    let name = function.name;
+    let is = |role: Role| vocabulary::is(role, name);
+    let (of_class, of_torch) = (function.class.is_some(), || imports_torch(program, function.file));
+    let is_step = match class {
+        ClassKind::Trainer => is(Role::TrainerStep),
+        ClassKind::Callback => is(Role::StepHook),
+        ClassKind::Gradient => is(Role::Forward) || is(Role::Backward),
+        ClassKind::Optimizer => is(Role::StepMethod),
+        kind if kind.is_module() => is(Role::Forward) || is(Role::ForwardInTraining),
+        _ => false,
+    };
+    if is_step || of_class && (is(Role::StepOfClass) || is(Role::Forward) && of_torch()) {
+        FunctionKind::Step
+    } else if of_class && is(Role::ComputesLoss) || is(Role::CallMethod) && is_loss_class(program, function) {
+        FunctionKind::Loss
+    } else if is_evaluation_name(name) || evaluates_by_class(program, function) {
+        FunctionKind::Evaluation
+    } else if names::is_loss_function_name(name) && of_torch() {
+        FunctionKind::Loss
+    } else {
+        FunctionKind::Plain
     }
 }
 
 /// `class ValidEpoch`, `class Evaluator`: their work is not done at every step.
 fn evaluates_by_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
-    ["Valid", "Eval", "Test", "Infer", "Predict"].iter().any(|word| name.starts_with(word))
+    vocabulary::is(Role::EvaluationClass, name)
 }
 
 /// `class PostProcess`, `class BeamSearcher`: modules that decode outputs, which training never calls.
 fn decodes_by_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
-    name.starts_with("PostProcess") || name.ends_with("Searcher") || name.contains("BeamSearch")
+    vocabulary::is(Role::DecodingClass, name)
 }
 
 /// `global grid`, then `grid = …` without a return: the global is filled when it is missing.
@@ -183,8 +176,7 @@ fn fills_global(body: &[Stmt]) -> bool {
 fn goes_over_data(body: &[Stmt]) -> bool {
     body.iter().any(|statement| match statement {
         Stmt::For(repeat) => {
-            let speaks = |name: &&str| names::is_loader_name(name) || name.contains("batch") || name.contains("data");
-            super::names_in(&repeat.iter).iter().any(speaks) || goes_over_data(&repeat.body)
+            super::names_in(&repeat.iter).iter().any(|name| names::is_data_name(name)) || goes_over_data(&repeat.body)
         }
         Stmt::With(with) => goes_over_data(&with.body),
         _ => false,
@@ -194,18 +186,17 @@ fn goes_over_data(body: &[Stmt]) -> bool {
 /// `class InfoNCELoss:` that is not a module but is called like one.
 fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool {
     let name = function.class.map_or("", |class| program.sources.symbols.classes[class].definition.name.as_str());
-    name.ends_with("Loss") && imports_torch(program, function.file)
+    vocabulary::is(Role::LossClass, name) && imports_torch(program, function.file)
 }
 
 /// Whether the annotation is `float`, which is also written for scalar tensors.
 fn is_float(annotation: Option<&Expr>) -> bool {
-    matches!(annotation, Some(Expr::Name(name)) if name.id.as_str() == "float")
+    matches!(annotation, Some(Expr::Name(name)) if vocabulary::is(Role::FloatType, name.id.as_str()))
 }
 
 fn imports_torch(program: &Program, file: usize) -> bool {
     let symbols = &program.sources.symbols.files[file];
-    symbols.imports.values().any(|dotted| dotted == "torch" || dotted.starts_with("torch."))
-        || symbols.star_imports.iter().any(|dotted| dotted.starts_with("torch"))
+    symbols.imports.values().chain(&symbols.star_imports).any(|dotted| api::is_of_torch(dotted))
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -253,7 +244,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let function = &self.program.sources.symbols.functions[id];
         let Some(definition) = function.definition else { return };
         let (class, parameters) = (function.class, &definition.parameters);
-        let is_static = self.is_decorated(id, "staticmethod");
+        let is_static = self.is_decorated(id, Role::StaticMethod);
         for (position, parameter) in parameters.iter_non_variadic_params().enumerate() {
             let name = parameter.parameter.name.as_str();
             let value = if let (Some(class), 0, false) = (class, position, is_static) {
@@ -289,7 +280,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let text = super::settings::text_of(argument).unwrap_or_default();
                 text.trim_start_matches('-').replace('-', "_") == name
             };
-            let default = call.arguments.find_keyword("default").filter(|_| call.arguments.args.iter().any(is_it))?;
+            let default = call
+                .arguments
+                .find_keyword(vocabulary::word(Role::DefaultOption))
+                .filter(|_| call.arguments.args.iter().any(is_it))?;
             Some(super::settings::literal(&default.value))
         })
     }
@@ -330,7 +324,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match (guess, default) {
             (Value::Unknown, _) if facts.trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
-            (Value::Unknown, _) if self.is_tensor_code() && name == "batch_idx" => Value::NUMBER,
+            (Value::Unknown, _) if self.is_tensor_code() && vocabulary::is(Role::BatchIndex, name) => Value::NUMBER,
             (Value::Unknown, _) if self.is_tensor_code() && !names::is_settings_like(name) => {
                 Value::Tensor(Tensor::GUESS)
             }

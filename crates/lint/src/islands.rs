@@ -10,6 +10,7 @@ use super::file::{self, Depth, Problem, SourceFile};
 use super::mentions;
 use super::resolve::ModuleIndex;
 use super::symbols::{self, FileId};
+use super::vocabulary::{self, Role};
 use super::{Input, Projects, STACK_BYTES};
 
 /// Up to this size, the trees of the first pass are kept for the second; beyond it files are parsed twice.
@@ -111,7 +112,6 @@ pub fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync)
 }
 
 fn outline(file: &SourceFile) -> Outline {
-    const WORDS: &[&str] = &["torch", "backward", "DataLoader", "ightning", "training_step", "Trainer"];
     let symbols = symbols::collect(std::slice::from_ref(file));
     let imports = symbols.files.into_iter().flat_map(|names| names.imports.into_values().chain(names.star_imports));
     Outline {
@@ -120,7 +120,7 @@ fn outline(file: &SourceFile) -> Outline {
         refused: file.refused,
         module: file.module.clone(),
         imports: imports.collect(),
-        concerns_torch: WORDS.iter().any(|word| file.text.contains(word)),
+        concerns_torch: vocabulary::is(Role::TorchText, &file.text),
     }
 }
 

@@ -8,6 +8,7 @@
 //! depend on the order in which paths met.
 
 use super::value::{Evidence, MOST_ENTRIES, Origin, Placement, Role, Tensor, Value};
+use super::{api, vocabulary};
 
 /// Sets with more members are not followed.
 const MOST_MEMBERS: usize = 24;
@@ -325,8 +326,9 @@ impl Origin {
 /// `torch.cuda.FloatTensor if cuda else torch.FloatTensor`: the same type, on the device.
 fn same_on_device(one: &str, other: &str) -> Option<String> {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
-    let is_same = last(one) == last(other) && one.starts_with("torch.") && other.starts_with("torch.");
-    is_same.then(|| if one.contains(".cuda.") { one.to_string() } else { other.to_string() })
+    let is_same = last(one) == last(other) && api::is_of_torch(one) && api::is_of_torch(other);
+    let is_on_device = vocabulary::is(vocabulary::Role::DeviceType, one);
+    is_same.then(|| if is_on_device { one.to_string() } else { other.to_string() })
 }
 
 #[cfg(test)]

@@ -60,25 +60,16 @@ pub fn is_too_deep(text: &str, kind: PySourceType) -> bool {
                 (here, around) = (Open::default(), 0);
             }
             TokenKind::Yield => {
-                here.yields += 1;
-                here.levels += 1;
+                here = Open { yields: here.yields + 1, levels: here.levels + 1, ..here };
             }
-            TokenKind::Lambda => {
-                here.lambdas += 1;
-                here.levels += 1;
-            }
+            TokenKind::Lambda => here = Open { lambdas: here.lambdas + 1, levels: here.levels + 1, ..here },
             TokenKind::Colon => {
-                here.lambdas = here.lambdas.saturating_sub(1);
-                here.levels += 1;
+                here = Open { lambdas: here.lambdas.saturating_sub(1), levels: here.levels + 1, ..here };
             }
             _ if token.is_operator() || token.is_keyword() => here.levels += 1,
             _ => {}
         }
-        after_line = match token {
-            TokenKind::NonLogicalNewline => true,
-            TokenKind::Comment => after_line,
-            _ => false,
-        };
+        after_line = token == TokenKind::NonLogicalNewline || after_line && token == TokenKind::Comment;
         let brackets = outer.len() as u32 + strings;
         if around + here.levels > MOST_LEVELS * 4 || brackets > MOST_LEVELS || blocks > MOST_LEVELS / 4 {
             return true;

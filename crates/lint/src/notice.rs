@@ -3,13 +3,15 @@
 use ruff_python_ast::Stmt;
 use ruff_text_size::{Ranged, TextRange};
 
-use super::context::{ContextId, Frame, LoopKind};
+use super::api;
+use super::context::ContextId;
 use super::evidence::Place;
 use super::program::{Call, FunctionKind, Program};
 use super::readback_use::{ReadbackUse, readback_use};
 use super::rule::Notice;
 use super::symbols::FunctionId;
 use super::truth::asks_device;
+use super::vocabulary::{self, Role};
 
 /// A read that could be deferred, or that selects between two values, is worth changing anywhere. A read whose number
 /// the host needs is worth changing only where a loop inside the step repeats it, in the loop of steps or a trainer's
@@ -23,7 +25,7 @@ pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: T
         ReadbackUse::Log => !waits_anyway(program, context),
         ReadbackUse::Skip => true,
         ReadbackUse::Other | ReadbackUse::Guard | ReadbackUse::Needed => {
-            is_step() && is_repeated_within_step(program, context)
+            is_step() && program.is_repeated_within_step(context)
         }
     };
     if is_worth && !is_never_called(program, context) { Notice::Default } else { Notice::Pedantic }
@@ -42,7 +44,7 @@ pub fn of_test(program: &Program, context: ContextId, statement: &Stmt, test: im
         _ => is_choice,
     };
     let is_known = program.place(context) != Place::Elsewhere && !is_never_called(program, context);
-    match is_worth && is_known && is_repeated_within_step(program, context) {
+    match is_worth && is_known && program.is_repeated_within_step(context) {
         true => Notice::Default,
         false => Notice::Pedantic,
     }
@@ -66,12 +68,12 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
         |other: ContextId| program.is_hot(other) && program.step_loop(other) == step && !program.is_under_branch(other);
     let asks = program.tests_of(function).any(|test| {
         is_beside(test.context)
-            && !is_repeated_within_step(program, test.context)
+            && !program.is_repeated_within_step(test.context)
             && asks_device(program, test)
             && readback_use(program, function, test.statement, test.expression.range()) == ReadbackUse::Finite
     });
     let is_wait =
-        |call: &Call| call.name == "synchronize" && call.external().is_some_and(|dotted| dotted.starts_with("torch."));
+        |call: &Call| vocabulary::is(Role::Synchronizes, call.name) && call.external().is_some_and(api::is_of_torch);
     let synchronizes = || program.calls_of(function).any(|call| is_wait(call) && is_beside(call.context));
     asks || synchronizes()
 }
@@ -93,15 +95,6 @@ pub fn in_step(program: &Program, context: ContextId) -> Notice {
 /// Default where the training loop is visible, else pedantic.
 pub fn in_sight(program: &Program, context: ContextId) -> Notice {
     if program.is_in_sight(context) { Notice::Default } else { Notice::Pedantic }
-}
-
-/// Whether the context is in a loop inside the step: over samples, layers, losses.
-fn is_repeated_within_step(program: &Program, context: ContextId) -> bool {
-    let is_step = |frame, trains| frame == Frame::Loop(LoopKind::Plain) && trains;
-    let outwards = program.notes.contexts.outwards(context);
-    outwards
-        .take_while(|(_, around)| !is_step(around.frame, around.trains))
-        .any(|(_, around)| matches!(around.frame, Frame::Loop(_)))
 }
 
 /// Whether this is a plain function that nothing in the files calls or passes on: hot by its name alone.

@@ -8,12 +8,14 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 use super::asked::Asked;
 use super::classes::{ClassFacts, OnlyMethods, is_left_open};
 use super::context::{Context, ContextId, Contexts, Frame, LoopKind, Nested, StepFrequency};
+use super::effects::{self, Effect, Owner};
 use super::file::SourceFile;
 use super::resolve::ModuleIndex;
 use super::settings::Settings;
 use super::symbols::{ClassId, FileId, Function, FunctionId, Symbols};
 use super::topics::Groups;
 use super::value::{LoaderId, SiteId, Value};
+use super::vocabulary::{self, Role};
 
 pub struct Program<'a> {
     pub sources: Sources<'a>,
@@ -238,11 +240,9 @@ impl Loader<'_> {
             Some(value) if value.known_bool().is_some() => value.known_bool() == Some(true),
             Some(Value::Bool(None)) => true,
             Some(_) => {
-                let written = self.node.arguments.find_keyword("pin_memory").map(|keyword| &keyword.value);
-                let speaks = |name: &&str| {
-                    let lower = name.to_ascii_lowercase();
-                    ["cuda", "gpu", "device"].iter().any(|word| lower.contains(word))
-                };
+                let written =
+                    self.node.arguments.find_keyword(vocabulary::word(Role::PinOption)).map(|keyword| &keyword.value);
+                let speaks = |name: &&str| vocabulary::is(Role::PlaceName, &name.to_ascii_lowercase());
                 written.is_some_and(|written| crate::names_in(written).iter().any(speaks))
             }
             None => false,
@@ -307,7 +307,7 @@ impl<'a> Program<'a> {
     pub fn index_calls(&mut self) {
         let place = |call: &Call| (self.file_of(call.context), call.node.range());
         let calls = self.notes.calls.iter().enumerate().map(|(index, call)| (place(call), index)).collect();
-        let items = self.notes.calls.iter().filter(|call| call.name == "item");
+        let items = self.notes.calls.iter().filter(|call| effects::of(Owner::Tensor, call.name) == Effect::Number);
         let receivers =
             items.filter_map(|call| Some((self.file_of(call.context), call.receiver_expression()?.range())));
         self.places = Places { item_receivers: receivers.collect(), call_by_range: calls, ..self.index_places() };
@@ -327,7 +327,7 @@ impl<'a> Program<'a> {
     /// The innermost enclosing loop whose iterations are steps.
     pub fn step_loop(&self, context: ContextId) -> Option<ContextId> {
         let mut outwards = self.notes.contexts.outwards(context);
-        outwards.find(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain) && around.trains).map(|(id, _)| id)
+        outwards.find(|(_, around)| around.is_step_loop()).map(|(id, _)| id)
     }
 
     fn index_places(&self) -> Places {
@@ -351,7 +351,9 @@ impl<'a> Program<'a> {
             let callee = match call.callee {
                 Callee::Function(callee) => Some(callee),
                 // Instantiating a class runs its `__init__`.
-                Callee::Class(class) => self.sources.symbols.classes[class].methods.get("__init__").copied(),
+                Callee::Class(class) => {
+                    self.sources.symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)).copied()
+                }
                 _ => None,
             };
             if let Some(callee) = callee {

@@ -9,6 +9,7 @@ use super::context::Frame;
 use super::program::{Call, Program};
 use super::reads::asks_for_type;
 use super::symbols::FunctionId;
+use super::syntax::last_name;
 use super::uses::uses_of;
 use super::vocabulary::{self, Role};
 
@@ -89,20 +90,12 @@ fn of_surroundings(
 }
 
 fn of_argument(call: &ExprCall, inner: TextRange) -> Option<ReadbackUse> {
-    let name = match &*call.func {
-        Expr::Attribute(attribute) => attribute.attr.as_str(),
-        Expr::Name(name) => name.id.as_str(),
-        _ => "",
-    };
+    let name = last_name(&call.func).unwrap_or_default();
     if vocabulary::is(Role::TakesSize, name) {
         return Some(ReadbackUse::Needed);
     }
-    if name == "dict" {
-        return Some(ReadbackUse::Log);
-    }
     // `losses.append(x)` and `meter.update(x)` store it; `math.log(x)` passes it on.
-    let is_statement_like = matches!(name, "append" | "extend");
-    if is_statement_like || is_logging_call(call, name, inner) {
+    if vocabulary::is(Role::Stores, name) || is_logging_call(call, name, inner) {
         return Some(ReadbackUse::Log);
     }
     if vocabulary::is(Role::HandsOn, name) { None } else { Some(ReadbackUse::Other) }
@@ -115,10 +108,12 @@ fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
         Expr::Attribute(attribute) => super::names_in(&attribute.value).first().copied().unwrap_or_default(),
         _ => "",
     };
-    let is_mathematics = matches!(owner, "math" | "torch" | "np" | "numpy" | "F");
-    let is_named =
-        call.arguments.find_keyword("loss").is_some_and(|keyword| keyword.value.range().contains_range(inner));
-    !is_mathematics && vocabulary::is(Role::Records, &lower) || is_named && lower.contains("post")
+    let is_mathematics = vocabulary::is(Role::Mathematics, owner);
+    let is_named = call
+        .arguments
+        .find_keyword(vocabulary::word(Role::LossOption))
+        .is_some_and(|keyword| keyword.value.range().contains_range(inner));
+    !is_mathematics && vocabulary::is(Role::Records, &lower) || is_named && vocabulary::is(Role::Posts, &lower)
 }
 
 fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> ReadbackUse {
@@ -231,10 +226,8 @@ fn of_branch(test: &Expr, body: &[Stmt]) -> ReadbackUse {
 
 /// `x[mask] = 0`, `x = x.masked_fill(mask, 0)`, `total += x`: the device could do it regardless of the answer.
 fn writes_under_mask(statement: &Stmt) -> bool {
-    let masks = |expression: &Expr| {
-        const NAMES: [&str; 6] = ["masked_fill", "masked_fill_", "where", "clamp", "clip", "nan_to_num"];
-        super::names_in(expression).iter().any(|name| NAMES.contains(name))
-    };
+    let masks =
+        |expression: &Expr| super::names_in(expression).iter().any(|name| vocabulary::is(Role::WritesUnderMask, name));
     match statement {
         Stmt::Assign(assign) => masks(&assign.value) || assign.targets.iter().all(Expr::is_subscript_expr),
         Stmt::AugAssign(_) => true,

@@ -3,8 +3,10 @@
 use ruff_python_ast::{Expr, Stmt};
 
 use super::context::{Frame, Guard};
+use super::effects::{self, Effect, Owner};
 use super::program::{Call, Callee, FunctionKind, Loader, Loop, Program};
 use super::value::{LoaderId, Value};
+use super::vocabulary::{self, Role};
 
 /// Whether a loop over the loader trains; `None` where no loop over it is visible.
 pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
@@ -32,7 +34,7 @@ pub fn named(loader: &Loader) -> String {
 /// Whether the loader is for evaluation, by its name, its dataset's name, or the function that constructs it.
 pub fn evaluates(program: &Program, loader: &Loader) -> bool {
     let name = named(loader);
-    let data = loader.node.arguments.find_argument_value("dataset", 0);
+    let data = loader.node.arguments.find_argument_value(vocabulary::word(Role::DatasetOption), 0);
     let data = data.map(crate::names_in).unwrap_or_default();
     let by_name = match phase_of(&name) {
         Some(phase) => phase == Phase::Evaluation,
@@ -69,7 +71,9 @@ fn is_zipped_into_steps(program: &Program, id: LoaderId) -> bool {
         around.loaders.len() > 1
             && around.loaders.contains(&id)
             && trains(program, around)
-            && around.iterated.is_some_and(|iterated| crate::names_in(iterated).contains(&"zip"))
+            && around.iterated.is_some_and(|iterated| {
+                crate::names_in(iterated).iter().any(|name| effects::of(Owner::Builtin, name) == Effect::Zips)
+            })
     })
 }
 
@@ -87,11 +91,12 @@ fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> 
     let leaves = |call: &Call| {
         let is_in_sight = match &call.callee {
             Callee::Function(_) | Callee::Class(_) => true,
-            Callee::External(dotted) => dotted.starts_with("builtins.") || dotted.starts_with("tqdm"),
+            Callee::External(dotted) => {
+                matches!(effects::of_part(Owner::Library, dotted), Effect::Builtins | Effect::First)
+            }
             _ => false,
         };
-        let draws = matches!(call.external(), Some("builtins.iter" | "builtins.next"));
-        (!is_in_sight || draws) && call.argument_values().any(|value| may_be(program, value, id))
+        (!is_in_sight || draws(call)) && call.argument_values().any(|value| may_be(program, value, id))
     };
     if program.notes.calls.iter().any(leaves) {
         return false;
@@ -112,13 +117,14 @@ fn is_read_by_evaluations(program: &Program, id: LoaderId) -> bool {
             && !program.notes.contexts.get(around.context).trains
             && !program.is_hot(around.context)
     };
-    // `batches = iter(loader)`, then `next(batches)`: draws without a loop.
-    let draws = |call: &Call| {
-        let is_it = || is_loader(program, call, id);
-        let is_drawn = matches!(call.external(), Some("builtins.iter" | "builtins.next"));
-        is_drawn && is_it() && !program.is_evaluation(call.context)
-    };
-    loops.peek().is_some() && loops.all(measures) && !program.notes.calls.iter().any(draws)
+    let trains = |call: &Call| draws(call) && is_loader(program, call, id) && !program.is_evaluation(call.context);
+    loops.peek().is_some() && loops.all(measures) && !program.notes.calls.iter().any(trains)
+}
+
+/// `batches = iter(loader)`, then `next(batches)`: draws without a loop.
+fn draws(call: &Call) -> bool {
+    call.external().is_some_and(|dotted| vocabulary::is(Role::OfPython, dotted))
+        && matches!(effects::of(Owner::Builtin, call.name), Effect::Iterates | Effect::Element)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,21 +144,16 @@ pub fn phase_of(name: &str) -> Option<Phase> {
         }
         spread.push(letter.to_ascii_lowercase());
     }
-    let is_data = ["loader", "data", "set"].iter().any(|word| spread.contains(word));
+    let is_data = vocabulary::is(Role::DataKind, &spread);
     // The first word that matches decides: `val_train_loader` is the part of the training data that an evaluation sees.
     for word in spread.split('_') {
-        let bare = ["dataloader", "loader", "dataset", "set", "data", "iterator", "iter", "dl", "ds"]
-            .iter()
-            .find_map(|ending| word.strip_suffix(ending).filter(|rest| !rest.is_empty()))
-            .unwrap_or(word);
-        match bare {
-            _ if bare.starts_with("train") => return Some(Phase::Training),
-            "val" | "valid" | "validation" | "test" | "testing" | "eval" | "evaluation" | "dev" => {
-                return Some(Phase::Evaluation);
-            }
-            // Cross-validation, if the name is about data.
-            "cv" if is_data => return Some(Phase::Evaluation),
-            _ => {}
+        let bare = vocabulary::without_end(Role::DataEnding, word);
+        if vocabulary::is(Role::TrainBegin, bare) {
+            return Some(Phase::Training);
+        }
+        // Cross-validation, if the name is about data.
+        if vocabulary::is(Role::EvaluationData, bare) || is_data && vocabulary::is(Role::CrossValidation, bare) {
+            return Some(Phase::Evaluation);
         }
     }
     None

@@ -4,14 +4,12 @@ use rustc_hash::FxHashMap;
 
 use ruff_python_ast::Expr;
 
+use super::api;
 use super::symbols::{ClassId, FileId, FunctionId, Symbols};
+use super::vocabulary::{self, Role};
 
 /// Re-exports are followed this many hops.
 const MOST_HOPS: usize = 6;
-
-/// Libraries that are never looked up among the given files, even if a folder has their name.
-pub const FOREIGN: &[&str] =
-    &["torch", "numpy", "torchvision", "transformers", "lightning", "pytorch_lightning", "tensorflow"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Symbol<'a> {
@@ -48,7 +46,7 @@ impl ModuleIndex {
 
     /// The file that `import parts` in `from` means: its path ends with the name, and the nearest one wins.
     pub fn find(&self, from: FileId, parts: &[&str]) -> Option<FileId> {
-        if parts.first().is_none_or(|first| FOREIGN.contains(first)) {
+        if parts.first().is_none_or(|first| vocabulary::is(Role::Foreign, first)) {
             return None;
         }
         let here = &self.modules[from];
@@ -101,7 +99,7 @@ fn look_up_within<'a>(
                     return found;
                 }
             }
-            None if module.starts_with("torch") => return Some(Symbol::External(format!("{module}.{name}"))),
+            None if api::is_of_torch(module) => return Some(Symbol::External(format!("{module}.{name}"))),
             None => {}
         }
     }

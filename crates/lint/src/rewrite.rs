@@ -13,6 +13,7 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 use super::edits::blocks_of;
 use super::file::SourceFile;
 use super::fix::{Edit, apply};
+use super::syntax::last_name;
 use crate::rewrite::arguments::Argument;
 
 pub mod arguments;
@@ -317,14 +318,6 @@ impl Rewrite {
             }
         }
         Err(Refusal::NoLine(line))
-    }
-}
-
-fn last_name(function: &Expr) -> Option<&str> {
-    match function {
-        Expr::Name(name) => Some(name.id.as_str()),
-        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
-        _ => None,
     }
 }
 

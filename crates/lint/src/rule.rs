@@ -179,7 +179,6 @@ impl<'p, 'a> Check<'p, 'a> {
 }
 
 fn calls_per_step(program: &Program, context: ContextId) -> CallsPerStep {
-    use super::context::{Frame, LoopKind};
     use super::program::FunctionKind;
     if !program.is_hot(context) {
         return CallsPerStep::Unknown;
@@ -187,15 +186,9 @@ fn calls_per_step(program: &Program, context: ContextId) -> CallsPerStep {
     if program.is_in_parameter_loop(context) {
         return CallsPerStep::PerParameter;
     }
-    let inner_loop = program
-        .notes
-        .contexts
-        .outwards(context)
-        .take_while(|(_, around)| !(around.frame == Frame::Loop(LoopKind::Plain) && around.trains))
-        .any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
     let function = program.notes.contexts.get(context).function;
     match program.functions[function].kind {
-        _ if inner_loop => CallsPerStep::Several,
+        _ if program.is_repeated_within_step(context) => CallsPerStep::Several,
         FunctionKind::Step => CallsPerStep::PerLayer,
         _ if program.step_loop(context).is_some() => CallsPerStep::Once,
         _ => CallsPerStep::Several,

@@ -45,7 +45,7 @@ mod zero_not_none;
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::context::{ContextId, Frame, Guard};
 use super::edits::{after_imports, set_keyword};
 use super::fix::Edit;
 use super::program::{Call, Callee, Loader, Loop, Program};
@@ -117,11 +117,7 @@ fn short(text: &str) -> String {
 
 /// The last word of the called name: `Linear` in `nn.Linear(…)`.
 fn called_name(call: &ExprCall) -> &str {
-    match &*call.func {
-        Expr::Attribute(attribute) => attribute.attr.as_str(),
-        Expr::Name(name) => name.id.as_str(),
-        _ => "",
-    }
+    crate::syntax::last_name(&call.func).unwrap_or_default()
 }
 
 /// `.to(device)`, `.cuda()`, `.type_as(other)` of something that is not a module.
@@ -343,12 +339,7 @@ fn at_entry(program: &Program, file: FileId, line: &str) -> Vec<Edit> {
 
 /// Whether a branch inside the step decides whether the line runs.
 fn is_guarded(program: &Program, context: ContextId) -> bool {
-    let mut inside = program
-        .notes
-        .contexts
-        .outwards(context)
-        .take_while(|(_, around)| !(around.frame == Frame::Loop(LoopKind::Plain) && around.trains));
-    inside.any(|(_, around)| matches!(around.frame, Frame::Guard(_)))
+    program.within_step(context).any(|around| matches!(around.frame, Frame::Guard(_)))
 }
 
 /// Training calls, with opt-in ones last.

@@ -60,9 +60,8 @@ impl Program<'_> {
     /// epoch.
     fn is_of_metric(&self, context: ContextId) -> bool {
         let (_, folders) = self.source(context).module.split_last().unwrap_or((&String::new(), &[]));
-        let is_word = |name: &str| matches!(name, "metric" | "metrics");
-        folders.iter().any(|folder| is_word(&folder.to_ascii_lowercase()))
-            || self.function_of(context).qualified.split('.').any(|part| part.ends_with("Metric"))
+        folders.iter().any(|folder| vocabulary::is(Role::MetricFolder, &folder.to_ascii_lowercase()))
+            || self.function_of(context).qualified.split('.').any(|part| vocabulary::is(Role::MetricClass, part))
     }
 }
 
@@ -74,25 +73,24 @@ fn is_example(parts: &[String]) -> bool {
 
 /// A well-known library deep inside a package of another name: vendored, and rarely trained there.
 fn is_copied_library(parts: &[String]) -> bool {
-    const LIBRARIES: &[&str] = &["mmcv", "mmseg", "mmdet", "mmpose", "detectron2", "fairseq", "apex"];
     let folders = parts.len().saturating_sub(1);
-    parts[..folders].iter().skip(2).any(|folder| LIBRARIES.contains(&folder.as_str()))
+    parts[..folders].iter().skip(2).any(|folder| vocabulary::is(Role::CopiedLibrary, folder))
 }
 
 /// Adapters are merged into weights when a model is saved or served.
 fn is_merge(function: &str) -> bool {
-    matches!(function, "merge" | "unmerge" | "merge_and_unload" | "unmerge_adapter" | "merge_adapter")
+    vocabulary::is(Role::Merges, function)
 }
 
 /// `test_step`, `TestLoader`, `LoaderTest`: names that test runners collect.
 fn is_test_name(name: &str) -> bool {
-    name.starts_with("test_") || name.starts_with("Test") || name.ends_with("Test") || name.ends_with("TestCase")
+    vocabulary::is(Role::TestName, name)
 }
 
 /// The scope from the parts of the module's name: its folders and the file's own name.
 fn of_module(parts: &[String]) -> Option<Scope> {
     let (stem, folders) = parts.split_last()?;
-    let by_name = if stem == "test" { None } else { of_words(stem) };
+    let by_name = if vocabulary::is(Role::TestScript, stem) { None } else { of_words(stem) };
     let known: Vec<Scope> = by_name.into_iter().chain(folders.iter().filter_map(|folder| of_words(folder))).collect();
     WORDS.iter().map(|(scope, _)| *scope).find(|scope| known.contains(scope))
 }
@@ -100,7 +98,7 @@ fn of_module(parts: &[String]) -> Option<Scope> {
 fn of_words(name: &str) -> Option<Scope> {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(['_', '-', '.']).filter(|word| !word.is_empty()).collect();
-    let trains = words.iter().any(|word| word.starts_with("train") || word.starts_with("finetun") || *word == "fit");
+    let trains = words.iter().any(|word| vocabulary::is(Role::TrainingFile, word));
     let (scope, _) = WORDS.iter().find(|(_, role)| words.iter().any(|word| vocabulary::is(*role, word)))?;
     (!trains || *scope == Scope::Test).then_some(*scope)
 }

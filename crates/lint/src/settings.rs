@@ -7,6 +7,7 @@ use ruff_python_ast::{Expr, Stmt, StmtClassDef};
 
 use super::file::SourceFile;
 use super::ids::FileId;
+use super::syntax::{called_name, last_name};
 use super::value::Value;
 use super::vocabulary::{self, Role};
 
@@ -220,23 +221,12 @@ impl<'a> Visitor<'a> for Collector {
 
 /// Constructors of settings objects, by their usual names.
 fn holds_settings(call: &ruff_python_ast::ExprCall) -> bool {
-    let name = match &*call.func {
-        Expr::Name(name) => name.id.as_str(),
-        Expr::Attribute(attribute) => attribute.attr.as_str(),
-        _ => return false,
-    };
+    let Some(name) = last_name(&call.func) else { return false };
     matches!(name, "HParams" | "Namespace" | "SimpleNamespace" | "AttrDict" | "EasyDict" | "edict" | "ConfigDict")
 }
 
 fn is_plain_dataclass(class: &StmtClassDef) -> bool {
-    class.decorator_list.iter().any(|decorator| {
-        let mut at = &decorator.expression;
-        if let Expr::Call(call) = at {
-            at = &call.func;
-        }
-        matches!(at, Expr::Name(name) if name.id.as_str() == "dataclass")
-            || matches!(at, Expr::Attribute(attribute) if attribute.attr.as_str() == "dataclass")
-    })
+    class.decorator_list.iter().any(|decorator| called_name(&decorator.expression) == Some("dataclass"))
 }
 
 pub fn text_of(expression: &Expr) -> Option<&str> {

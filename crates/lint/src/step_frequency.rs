@@ -1,18 +1,16 @@
 //! Finds the code that runs once per optimizer step.
 //!
 //! A loop is a loop of steps when a backward pass or an optimizer step is reached inside it and not through an inner
-//! loop. Code that such a loop, a `forward` or a loss calls is hot too, five calls deep. A guard around the training
-//! call itself does not make its branch cold.
+//! loop. Code that such a loop, a `forward` or a loss calls is hot too, and so is what that code calls. A guard around
+//! the training call itself does not make its branch cold.
 
 use super::classes::{ClassKind, is_left_open};
 use super::context::{ContextId, Frame, Guard, LoopKind, Part, StepFrequency};
 use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
-use super::program::{Call, Callee, FunctionKind, Program};
+use super::program::{Call, Callee, FunctionFacts, FunctionKind, Program};
 use super::symbols::FunctionId;
 use super::value::Value;
 use super::vocabulary::{self, Role};
-
-const MOST_CALLS_DEEP: u8 = 5;
 
 pub fn measure(program: &mut Program) {
     let calls = calls_by_function(program);
@@ -31,31 +29,35 @@ pub fn measure(program: &mut Program) {
             facts.kind = FunctionKind::Plain;
         }
     }
-    let mut entries = hot_entries(program, &calls, &steps, &passes);
-    while take_for_parts_of_steps(program, &entries) {
-        entries = hot_entries(program, &calls, &steps, &passes);
+    let mut entries = step_entries(program, &steps, &passes);
+    let mut entered = reached(program, &calls, &entries);
+    while take_for_parts_of_steps(program, &entered) {
+        entries = step_entries(program, &steps, &passes);
+        entered = reached(program, &calls, &entries);
     }
     let evaluated = evaluated_functions(program);
     let contexts: Vec<ContextId> = program.notes.contexts.iter().map(|(id, _)| id).collect();
     let function_of = |id: ContextId| program.notes.contexts.get(id).function;
+    let steps: Vec<bool> = (0..entries.len()).map(|function| entries[function] && is_step(program, function)).collect();
     program.frequency = StepFrequency {
-        hot: contexts.iter().map(|id| is_hot(program, *id, entries[function_of(*id)].is_some())).collect(),
-        steps: (0..entries.len()).filter(|function| is_step(program, *function, entries[*function])).collect(),
+        hot: contexts.iter().map(|id| is_hot(program, *id, entered[function_of(*id)])).collect(),
+        driven: reached(program, &calls, &steps),
+        steps: (0..steps.len()).filter(|function| steps[*function]).collect(),
         evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
         training_calls,
-        driven: Vec::new(),
     };
-    program.frequency.driven = driven(program, &calls);
 }
 
 /// `sample_noise`, `eval_metrics`: their names suggest sampling and measuring, but they are part of a step where a step
 /// calls them. Returns whether any were new.
-fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> bool {
+fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
     let mut found = false;
     // `self.model(x)`, `model.eval()`
     let mut runs_models = vec![false; program.functions.len()];
     for call in &program.notes.calls {
-        let runs = call.name == "eval" || matches!(call.receiver, Value::Model(_)) || is_model_name(call.name);
+        let runs = vocabulary::is(Role::EvalMethod, call.name)
+            || matches!(call.receiver, Value::Model(_))
+            || is_model_name(call.name);
         runs_models[program.notes.contexts.get(call.context).function] |= runs;
     }
     for (function, facts) in program.functions.iter_mut().enumerate() {
@@ -71,9 +73,10 @@ fn take_for_parts_of_steps(program: &mut Program, entries: &[Option<u8>]) -> boo
         let measures = is_free && is_handed_tensors() && !facts.passed.iter().any(runs_model);
         // `self._validate(emissions, mask)` in a `forward`: checks the step's inputs.
         let is_of_module = symbol.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
-        let checks = is_of_module && !runs_models[function] && name.trim_start_matches('_').starts_with("validate");
+        let checks =
+            is_of_module && !runs_models[function] && vocabulary::is(Role::Validates, name.trim_start_matches('_'));
         let is_part = is_drawing_name(name) || measures || checks;
-        if facts.kind == FunctionKind::Evaluation && entries[function].is_some() && is_part {
+        if facts.kind == FunctionKind::Evaluation && entered[function] && is_part {
             facts.kind = FunctionKind::Plain;
             found = true;
         }
@@ -97,7 +100,7 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
         }
         let is_around = |frame: Frame| matches!(frame, Frame::Loop(LoopKind::Plain) | Frame::Body);
         let around = contexts.outwards(id).find(|(_, around)| is_around(around.frame))?.0;
-        let is_backward = |name: &str| name.ends_with("backward");
+        let is_backward = |name: &str| vocabulary::is(Role::BackwardName, name);
         let goes_back = calls.iter().any(|(call, name)| is_backward(name) && is_within(*call, id));
         let always_runs = |call: ContextId| {
             let mut guards = contexts.outwards(call).filter(|(_, over)| matches!(over.frame, Frame::Guard(_)));
@@ -106,7 +109,7 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
         let mut beside = [false, false];
         for (_, name) in calls.iter().filter(|(call, _)| always_runs(*call)) {
             // A function that is a step by itself does both.
-            let is_whole = !is_backward(name) && !matches!(*name, "step" | "optimizer_step");
+            let is_whole = !is_backward(name) && !vocabulary::is(Role::UpdateCall, name);
             beside[0] |= is_backward(name) || is_whole;
             beside[1] |= !is_backward(name);
         }
@@ -134,12 +137,12 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         let call = &program.notes.calls[*index];
         let context = call.context;
         // A step by name only, called for its result: `with torch.no_grad(): stats = model.train_step(x)`.
-        let is_named = !call.name.ends_with("backward") && !matches!(call.name, "step" | "optimizer_step");
+        let is_named = !goes_back(call) && !vocabulary::is(Role::UpdateCall, call.name);
         if is_named && is_without_gradients(program, context) {
             continue;
         }
         let function = program.notes.contexts.get(context).function;
-        let part = if program.notes.calls[*index].name.ends_with("backward") { Part::Backward } else { Part::Update };
+        let part = if goes_back(call) { Part::Backward } else { Part::Update };
         if program.notes.contexts.mark_training(context, part) {
             steps[function] = true;
         }
@@ -184,9 +187,9 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
     let moves = |call: &Call| {
         let function = program.notes.contexts.get(call.context).function;
         let name = call.receiver_expression().and_then(last_name)?.to_ascii_lowercase();
-        let is_environment = name.contains("env") && !name.contains("eval") && !name.contains("test");
+        let is_environment = vocabulary::is(Role::Environment, &name) && !vocabulary::is(Role::NotEnvironment, &name);
         let trains = passes[function].backward && passes[function].update;
-        (call.name == "step" && is_environment && trains).then_some(call.context)
+        (vocabulary::is(Role::StepMethod, call.name) && is_environment && trains).then_some(call.context)
     };
     let found: Vec<ContextId> = program.notes.calls.iter().filter_map(moves).collect();
     for context in found {
@@ -203,14 +206,16 @@ fn is_without_gradients(program: &Program, id: ContextId) -> bool {
     let mut outwards = program.notes.contexts.outwards(id);
     outwards.any(|(_, around)| {
         let source = &program.sources.files[program.sources.symbols.functions[around.function].file].text;
-        let is_block = || source.get(usize::from(around.range.start())..).is_some_and(|text| text.starts_with("with"));
+        let is_block =
+            || source.get(usize::from(around.range.start())..).is_some_and(|text| vocabulary::is(Role::With, text));
         matches!(around.frame, Frame::WithoutGraph | Frame::Evaluation) && is_block()
     })
 }
 
 /// Functions passed to an optimizer to run in its step. Calls of them elsewhere only look at the result.
 fn closures(program: &Program) -> Vec<FunctionId> {
-    let steps = program.notes.calls.iter().filter(|call| call.name == "step" && is_training_call(call));
+    let steps =
+        program.notes.calls.iter().filter(|call| vocabulary::is(Role::StepMethod, call.name) && is_training_call(call));
     steps.flat_map(Call::argument_values).flat_map(Value::functions).copied().collect()
 }
 
@@ -223,15 +228,16 @@ fn is_called(call: &Call, function: FunctionId) -> bool {
 /// receiver.
 fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) -> bool {
     let symbol = &program.sources.symbols.functions[function];
-    let is_step =
-        symbol.definition.is_some() && !program.functions[function].is_called && !symbol.name.starts_with("test");
+    let is_step = symbol.definition.is_some()
+        && !program.functions[function].is_called
+        && !vocabulary::is(Role::TestBegin, symbol.name);
     is_step && passes[function].backward && passes[function].update
 }
 
-/// Whether the function is a step by itself: a trainer's hook, or one whole step.
-fn is_step(program: &Program, function: FunctionId, entry: Option<u8>) -> bool {
-    let is_hook = !matches!(program.sources.symbols.functions[function].name, "forward" | "backward" | "forward_train");
-    entry == Some(0) && is_hook && program.functions[function].kind != FunctionKind::Loss
+/// Whether an entry is a step by itself: a trainer's hook, or one whole step.
+fn is_step(program: &Program, function: FunctionId) -> bool {
+    let is_hook = !vocabulary::is(Role::Pass, program.sources.symbols.functions[function].name);
+    is_hook && program.functions[function].kind != FunctionKind::Loss
 }
 
 /// Whether the function is private to its file and unused there.
@@ -261,7 +267,7 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
             for call in calls.iter().map(|index| &program.notes.calls[*index]) {
                 let own = &mut passes[function];
                 if is_training_call(call) {
-                    let is_backward = call.name.ends_with("backward");
+                    let is_backward = goes_back(call);
                     own.backward |= is_backward;
                     own.update |= !is_backward;
                 } else if clears_gradients(call) {
@@ -283,14 +289,14 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
 /// `optimizer.zero_grad()`: code that clears the gradients goes on to a step, perhaps elsewhere.
 fn clears_gradients(call: &Call) -> bool {
     let is_named = || call.receiver_expression().and_then(last_name).is_some_and(is_optimizer_name);
-    call.name == "zero_grad" && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
+    vocabulary::is(Role::ClearsGradients, call.name) && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
 }
 
 /// Functions that contain a loop of steps: their other code runs once, even in a `forward`.
 fn functions_with_step_loops(program: &Program) -> Vec<bool> {
     let mut found = vec![false; program.functions.len()];
     for (_, context) in program.notes.contexts.iter() {
-        found[context.function] |= context.frame == Frame::Loop(LoopKind::Plain) && context.trains;
+        found[context.function] |= context.is_step_loop();
     }
     found
 }
@@ -309,7 +315,7 @@ fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = Fun
         Callee::Function(function) => Some(function),
         // Instantiating a plain class runs its `__init__`.
         Callee::Class(class) if program.sources.classes[class].kind == ClassKind::Other => {
-            program.sources.symbols.classes[class].methods.get("__init__").copied()
+            program.sources.symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)).copied()
         }
         _ => None,
     };
@@ -318,25 +324,24 @@ fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = Fun
     called.into_iter().chain(below.iter().copied()).chain(handed)
 }
 
+fn goes_back(call: &Call) -> bool {
+    vocabulary::is(Role::BackwardName, call.name)
+}
+
 pub fn is_training_call(call: &Call) -> bool {
+    let is = |role: Role| vocabulary::is(role, call.name);
     let last_name = call.receiver_expression().and_then(last_name);
-    match (&call.callee, call.name) {
-        (Callee::Function(_) | Callee::Class(_), _) => false,
-        (Callee::External(dotted), "backward") => dotted.starts_with("torch.autograd"),
-        (_, "backward" | "manual_backward") => true,
-        (_, "step") => {
+    match &call.callee {
+        Callee::Function(_) | Callee::Class(_) => false,
+        Callee::External(dotted) if is(Role::Backward) => vocabulary::is(Role::AutogradCall, dotted),
+        _ if is(Role::BackwardCall) || is(Role::OptimizerStep) => true,
+        _ if is(Role::StepMethod) => {
             matches!(call.receiver, Value::Optimizer(_) | Value::Scaler(_))
                 || call.receiver != Value::Scheduler
-                    && last_name.is_some_and(|name| is_optimizer_name(name) || name.ends_with("scaler"))
+                    && last_name.is_some_and(|name| is_optimizer_name(name) || vocabulary::is(Role::Scaler, name))
         }
-        (_, "optimizer_step") => true,
-        (
-            Callee::Method | Callee::Value,
-            "optimize_parameters" | "train_step" | "training_step" | "train_on_batch" | "train_batch" | "train_iter",
-        ) => true,
-        (Callee::Value, name) => {
-            name.ends_with("scaler") && call.arguments.iter().any(|value| matches!(value, Value::Optimizer(_)))
-        }
+        Callee::Method | Callee::Value if is(Role::StepByName) => true,
+        Callee::Value => is(Role::Scaler) && call.arguments.iter().any(|value| matches!(value, Value::Optimizer(_))),
         _ => false,
     }
 }
@@ -361,58 +366,42 @@ fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
     calls
 }
 
-/// For every function, its distance from a step in calls; `None` where no step reaches it.
-fn hot_entries(program: &Program, calls: &[Vec<usize>], steps: &[bool], passes: &[Passes]) -> Vec<Option<u8>> {
+/// Functions that are entered once per step, whoever calls them.
+fn step_entries(program: &Program, steps: &[bool], passes: &[Passes]) -> Vec<bool> {
     let loops = functions_with_step_loops(program);
-    let mut entries: Vec<Option<u8>> = program
-        .functions
-        .iter()
-        .enumerate()
-        .map(|(function, facts)| match facts.kind {
-            FunctionKind::Step if !loops[function] => Some(0),
-            FunctionKind::Plain if steps[function] && is_uncalled_step(program, function, passes) => Some(0),
-            FunctionKind::Plain
-                if !facts.is_called
-                    && !loops[function]
-                    && is_step_name(program.sources.symbols.functions[function].name) =>
-            {
-                Some(0)
-            }
-            FunctionKind::Loss if !facts.is_called && !facts.is_handed_over && !is_left_over(program, function) => {
-                Some(0)
-            }
-            _ => None,
-        })
-        .collect();
-    let mut properties: Vec<Vec<(ContextId, FunctionId)>> = vec![Vec::new(); entries.len()];
+    let is_entry = |(function, facts): (FunctionId, &FunctionFacts)| match facts.kind {
+        FunctionKind::Step => !loops[function],
+        FunctionKind::Plain => {
+            let is_named = || is_step_name(program.sources.symbols.functions[function].name);
+            steps[function] && is_uncalled_step(program, function, passes)
+                || !facts.is_called && !loops[function] && is_named()
+        }
+        FunctionKind::Loss => !facts.is_called && !facts.is_handed_over && !is_left_over(program, function),
+        _ => false,
+    };
+    program.functions.iter().enumerate().map(is_entry).collect()
+}
+
+/// The entries, and all functions that they or loops of steps reach through calls made at every step, however many.
+fn reached(program: &Program, calls: &[Vec<usize>], entries: &[bool]) -> Vec<bool> {
+    let mut found = entries.to_vec();
+    let mut properties: Vec<Vec<(ContextId, FunctionId)>> = vec![Vec::new(); found.len()];
     for read in &program.notes.property_reads {
         properties[program.notes.contexts.get(read.0).function].push(*read);
     }
-    // Starts with the callees of step loops, then their callees.
-    let mut queue: Vec<FunctionId> = (0..entries.len()).collect();
-    for _ in 0..=MOST_CALLS_DEEP {
-        let mut next = Vec::new();
-        for function in queue {
-            let depth = entries[function];
-            let called = calls[function].iter().map(|index| &program.notes.calls[*index]);
-            let called = called.flat_map(|call| callees(program, call).map(move |callee| (call.context, callee)));
-            for (context, callee) in called.chain(properties[function].iter().copied()) {
-                let from_loop = is_hot(program, context, false);
-                let depth = match (from_loop, depth) {
-                    (true, _) => 0,
-                    (false, Some(depth)) if is_hot(program, context, true) => depth,
-                    _ => continue,
-                };
-                let is_better = entries[callee].is_none_or(|known| known > depth + 1);
-                if depth < MOST_CALLS_DEEP && is_better {
-                    entries[callee] = Some(depth + 1);
-                    next.push(callee);
-                }
+    // Each function is looked at first for its loops, and again where it turns out to be entered at every step.
+    let mut queue: Vec<FunctionId> = (0..found.len()).collect();
+    while let Some(function) = queue.pop() {
+        let called = calls[function].iter().map(|index| &program.notes.calls[*index]);
+        let called = called.flat_map(|call| callees(program, call).map(move |callee| (call.context, callee)));
+        for (context, callee) in called.chain(properties[function].iter().copied()) {
+            if !found[callee] && is_hot(program, context, found[function]) {
+                found[callee] = true;
+                queue.push(callee);
             }
         }
-        queue = next;
     }
-    entries
+    found
 }
 
 /// Whether a context runs once per step, given whether its function is entered once per step.
@@ -438,30 +427,6 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
         }
     }
     false
-}
-
-/// Functions that a loop of steps or a trainer's hook reaches through calls made at every step.
-fn driven(program: &Program, calls: &[Vec<usize>]) -> Vec<bool> {
-    let mut found = vec![false; calls.len()];
-    let mut is_step = vec![false; calls.len()];
-    program.frequency.steps.iter().for_each(|function| is_step[*function] = true);
-    let mut queue: Vec<FunctionId> = (0..calls.len()).collect();
-    for _ in 0..=MOST_CALLS_DEEP {
-        let mut next = Vec::new();
-        for function in queue {
-            let is_all = found[function] || is_step[function];
-            for call in calls[function].iter().map(|index| &program.notes.calls[*index]) {
-                let runs = is_all && program.frequency.is_hot(call.context) || is_hot(program, call.context, false);
-                for callee in callees(program, call).filter(|_| runs) {
-                    if !std::mem::replace(&mut found[callee], true) {
-                        next.push(callee);
-                    }
-                }
-            }
-        }
-        queue = next;
-    }
-    found
 }
 
 fn holds_evaluation(program: &Program, id: ContextId) -> bool {

@@ -26,7 +26,7 @@ impl Switches {
     pub fn name(&mut self, word: &str) {
         self.state = match self.state {
             // An annotation: `amp: bool = False`.
-            State::Given if word == "bool" => State::Named,
+            State::Given if vocabulary::is(Role::TruthType, word) => State::Named,
             State::Option => State::Option,
             _ if vocabulary::is(Role::PrecisionSwitch, word) => State::Named,
             _ => State::Outside,
@@ -36,7 +36,7 @@ impl Switches {
     pub fn text(&mut self, text: &str) -> bool {
         let name = text.trim_start_matches('-').replace('-', "_");
         let is_switch = vocabulary::is(Role::PrecisionSwitch, &name);
-        if self.state == State::Option && text == "store_true" {
+        if self.state == State::Option && vocabulary::is(Role::StoresTrue, text) {
             self.state = State::Outside;
             return true;
         }

@@ -2,9 +2,10 @@
 
 use rustc_hash::FxHashMap;
 
-use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef};
+use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef, StmtImportFrom};
 
 use super::file::SourceFile;
+use super::vocabulary::{self, Role};
 
 pub use super::ids::{ClassId, FileId, FunctionId};
 
@@ -88,30 +89,12 @@ fn collect_statement<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, statement
         Stmt::Import(import) => {
             for alias in &import.names {
                 let name = alias.name.as_str();
-                let (local, stands_for) = match &alias.asname {
-                    Some(local) => (local.as_str(), name),
-                    None => {
-                        let first = name.split('.').next().unwrap_or(name);
-                        (first, first)
-                    }
-                };
+                let first = name.split('.').next().unwrap_or(name);
+                let (local, stands_for) = alias.asname.as_ref().map_or((first, first), |local| (local.as_str(), name));
                 add_import(symbols, scope, local, stands_for.to_string());
             }
         }
-        Stmt::ImportFrom(import) => {
-            let module = import.module.as_ref().map_or("", |module| module.as_str());
-            let base = absolute(scope.source, import.level, module);
-            for alias in &import.names {
-                if alias.name.as_str() == "*" {
-                    symbols.files[scope.file].star_imports.push(base.clone());
-                    continue;
-                }
-                let local = alias.asname.as_ref().unwrap_or(&alias.name).as_str();
-                let dotted =
-                    if base.is_empty() { alias.name.to_string() } else { format!("{base}.{}", alias.name.as_str()) };
-                add_import(symbols, scope, local, dotted);
-            }
-        }
+        Stmt::ImportFrom(import) => collect_names_from(symbols, scope, import),
         Stmt::Assign(assign) if at_top => {
             for target in &assign.targets {
                 add_constant(symbols, scope.file, target, &assign.value);
@@ -144,6 +127,21 @@ fn collect_statement<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, statement
         }
         Stmt::While(repeat) => collect_body(symbols, scope, &repeat.body),
         _ => {}
+    }
+}
+
+fn collect_names_from<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, import: &'a StmtImportFrom) {
+    let module = import.module.as_ref().map_or("", |module| module.as_str());
+    let base = absolute(scope.source, import.level, module);
+    for alias in &import.names {
+        let name = alias.name.as_str();
+        if name == "*" {
+            symbols.files[scope.file].star_imports.push(base.clone());
+            continue;
+        }
+        let local = alias.asname.as_ref().unwrap_or(&alias.name).as_str();
+        let dotted = if base.is_empty() { name.to_string() } else { format!("{base}.{name}") };
+        add_import(symbols, scope, local, dotted);
     }
 }
 
@@ -184,7 +182,7 @@ fn collect_function<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition
     });
     // `@rate.setter` under `@property` of the same name: a read runs the getter.
     let is_setter = definition.decorator_list.iter().any(|decorator| {
-        matches!(&decorator.expression, Expr::Attribute(part) if matches!(part.attr.as_str(), "setter" | "deleter"))
+        matches!(&decorator.expression, Expr::Attribute(part) if vocabulary::is(Role::Setter, part.attr.as_str()))
     });
     if let Some(class) = scope.class {
         let methods = &mut symbols.classes[class].methods;
@@ -214,7 +212,7 @@ fn absolute(source: &SourceFile, level: u32, module: &str) -> String {
     if level == 0 {
         return module.to_string();
     }
-    let is_package = source.path.ends_with("__init__.py");
+    let is_package = vocabulary::is(Role::PackageFile, &source.path);
     let up = level as usize - usize::from(is_package);
     let keep = source.module.len().saturating_sub(up);
     let mut parts: Vec<&str> = source.module[..keep].iter().map(String::as_str).collect();

@@ -140,18 +140,20 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
             TokenKind::Name => {
                 let word = slice(token.range());
                 let known = bits.get(word).copied().unwrap_or(0);
-                match (word, before.last) {
+                match before.last {
                     // A trainer defined in the file is not a library's.
-                    ("Trainer", Some(TokenKind::Class)) => has_own_trainer = true,
-                    ("Trainer", _) if before.imports_own() => has_own_trainer = true,
-                    ("Trainer", _) => of_trainer |= known,
+                    Some(TokenKind::Class) if vocabulary::is(Role::TrainerClass, word) => has_own_trainer = true,
+                    _ if vocabulary::is(Role::TrainerClass, word) => match before.imports_own() {
+                        true => has_own_trainer = true,
+                        false => of_trainer |= known,
+                    },
                     // `half` of a width is not a precision.
-                    ("half", last) if last != Some(TokenKind::Dot) => {}
+                    last if vocabulary::is(Role::HalfMethod, word) && last != Some(TokenKind::Dot) => {}
                     _ => mask |= known,
                 }
                 switches.name(word);
                 // `self._device`, `main_device`
-                if word.ends_with("device") {
+                if vocabulary::is(Role::DeviceWord, word) {
                     mask |= bit(Topic::SomeDevice);
                 }
             }
@@ -160,11 +162,11 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                 is_off |= switches.text(text.trim_matches(|quote| matches!(quote, '"' | '\'')));
                 if text.len() < 40 {
                     let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
-                    if inner.starts_with("cuda") || matches!(inner, "mps" | "xpu" | "nccl" | "gpu") {
+                    if vocabulary::is(Role::DeviceText, inner) {
                         mask |= bit(Topic::Device);
-                    } else if inner == "cpu" {
+                    } else if vocabulary::is(Role::HostDevice, inner) {
                         mask |= before.means_of_cpu();
-                    } else if matches!(inner, "fp16" | "bf16" | "float16" | "bfloat16" | "16-mixed" | "bf16-mixed") {
+                    } else if vocabulary::is(Role::PrecisionText, inner) {
                         mask |= bit(Topic::ReducedPrecision);
                     }
                 }
@@ -241,7 +243,7 @@ impl Before {
         }
         let opens = matches!(self.last, Some(TokenKind::Lpar | TokenKind::Comma));
         match (kind, self.head) {
-            (TokenKind::Name, Some(1)) if opens => self.in_device_parameter = text == "device",
+            (TokenKind::Name, Some(1)) if opens => self.in_device_parameter = vocabulary::is(Role::DeviceOption, text),
             (TokenKind::Comma | TokenKind::Rpar, Some(1)) | (_, None) => self.in_device_parameter = false,
             _ => {}
         }
@@ -254,9 +256,10 @@ impl Before {
             (_, head) => head,
         };
         let fetches = kind == TokenKind::Lpar && self.after_dot_cpu;
-        self.after_dot_cpu = kind == TokenKind::Name && text == "cpu" && self.last == Some(TokenKind::Dot);
+        self.after_dot_cpu =
+            kind == TokenKind::Name && vocabulary::is(Role::HostDevice, text) && self.last == Some(TokenKind::Dot);
         self.after_device = self.last_is_device;
-        self.last_is_device = kind == TokenKind::Name && text.ends_with("device");
+        self.last_is_device = kind == TokenKind::Name && vocabulary::is(Role::DeviceWord, text);
         self.last = Some(kind);
         match (is_default, fetches) {
             (true, _) => bit(Topic::Device),

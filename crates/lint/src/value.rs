@@ -347,7 +347,7 @@ impl Value {
 /// Library names for fixed values: `torch.float32`, `math.inf`.
 fn is_constant_name(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
-    matches!(last, "inf" | "pi" | "nan" | "e") || is_dtype_name(last)
+    vocabulary::is(vocabulary::Role::Constant, last) || is_dtype_name(last)
 }
 
 pub fn is_dtype_name(last: &str) -> bool {

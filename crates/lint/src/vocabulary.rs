@@ -121,6 +121,28 @@ roles! {
     OfTrainer,
     OfModels,
     OfPlacedBatches,
+    // Names that say themselves what they mean.
+    AddsToMeter, AnyTensorType, AskedNumber, AsksEnvironment, AsksPresence, AsksSupport, AsksTensor, AsksType,
+    Autograd, AutogradCall, Averages, Backward, BackwardCall, BackwardName, BatchIndex, BatchSizeOption, Caches,
+    CallMethod, ClassMethod, ClearsGradients, CollateOption, ComputesLoss, Constant, Constructor, ContainerMethod,
+    CopiedLibrary, Counted, CounterBegin, Counting, CrossValidation, DataAttribute, DataEnding, DataKind, DataName,
+    DatasetOption, DecodingClass, DefaultOption, Described, Device, DeviceFlag, DeviceModule, DeviceName,
+    DeviceOption, DeviceText, DeviceType, DeviceWord, Distributions, DrawsData, DrawsFrom, DrawsSample, DropLayer,
+    DtypeName, DtypeOption, Dunder, EndOption, Environment, EpochName, EvalMethod, EvaluationClass, EvaluationData,
+    Exits, FactoryOption, FewThings, FirstParameter, FloatType, Foreign, Formats, Forward, ForwardInTraining, Freezes,
+    Getter, GradientFlag, GradientText, GraphOff, GraphSwitch, GroupParameters, HalfMethod, HostDevice, Index,
+    InputOption, IterMethod, LengthsOption, LightningOption, Loaded, Loads, LoggingName, Logs, LogsScalar, LossClass,
+    LossFunction, LossName, LossOption, Makes, Mathematics, MayAnswer, Measured, Merges, MeterClass, MeterName,
+    Metric, MetricClass, MetricFolder, ModelBegin, ModelOption, ModuleOption, NamesAttribute, Next, NotEnvironment,
+    NotOptimizer, NotPretrained, OfLoader, OfPython, OfSelf, OnlyReads, Optimizer, OptimizerPart, OptimizerStep,
+    OutOfMemory, PackageFile, ParameterGroups, Pass, PassesOn, PersistentOption, PinOption, PlaceName, Posts,
+    PrecisionText, PretrainedLibrary, ProductFunction, Property, Question, RandomName, Range, Reader, Reference,
+    Saves, Says, ScalarSink, Scaler, Scales, Scheduler, SelfName, Setter, ShortCount, ShortLength, Sink, SoftmaxLayer,
+    StartOption, StateMethod, StaticMethod, StepByName, StepMethod, StepNumber, StepOfClass, Stores, StoresTrue,
+    Stream, Super, Synchronizes, TakesAxes, Target, TensorContainer, TensorDataset, TensorType, TestBegin, TestName,
+    TestScript, TextKey, TorchText, Tracker, Tracks, TrainBegin, TrainMethod, TrainerClass, TrainerStep,
+    TrainingFile, TrainingText, TrainingWord, TruthType, TurnCount, TypeName, TypeOnDevice, UpdateCall, Validates,
+    Version, VersionClass, Warns, With, WorkersOption, WritesUnderMask,
 }
 
 /// How a word matches a name.
@@ -170,6 +192,23 @@ pub fn is(role: Role, name: &str) -> bool {
         || words.ends.iter().any(|word| name.ends_with(word))
         || words.within.iter().any(|word| name.contains(word))
         || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
+}
+
+/// The only word of a role.
+pub fn word(role: Role) -> &'static str {
+    let words = &WORDS[role as usize];
+    words.is.iter().chain(&words.begins).next().copied().unwrap_or_default()
+}
+
+/// The rest after a word of this role at the begin of the name.
+pub fn rest_of(role: Role, name: &str) -> Option<&str> {
+    WORDS[role as usize].begins.iter().find_map(|word| name.strip_prefix(word))
+}
+
+/// The name without a word of this role at its end, unless nothing is left.
+pub fn without_end(role: Role, name: &str) -> &str {
+    let mut rests = WORDS[role as usize].ends.iter().filter_map(|word| name.strip_suffix(word));
+    rests.find(|rest| !rest.is_empty()).unwrap_or(name)
 }
 
 /// The words of a role that match whole names.

@@ -24,8 +24,8 @@ use crate::settings::Settings;
 use crate::workspace::Question;
 use crate::{Ending, lint_within, session};
 
-/// A loop with one finding that only a human can fix, and one with a safe fix.
-pub const SCRIPT: &str = "import torch\n\n\ndef train(model, loader, optimizer, criterion):\n    total = 0.0\n    for step, (x, y) in enumerate(loader):\n        loss = criterion(model(x.cuda()), y.cuda())\n        optimizer.zero_grad(set_to_none=False)\n        loss.backward()\n        optimizer.step()\n        total += loss.item()\n        if step % 10 == 0:\n            print(total)\n";
+/// A loop with findings whose fixes may change results, and one with a safe fix.
+pub const SCRIPT: &str = "import torch\n\n\ndef train(model, loader, optimizer, criterion):\n    total = 0.0\n    for step, (x, y) in enumerate(loader):\n        loss = criterion(model(x.cuda()), y.cuda())\n        optimizer.zero_grad(set_to_none=False); mask = torch.zeros(8).to(\"cuda\")\n        loss.backward()\n        optimizer.step()\n        total += loss.item()\n        if step % 10 == 0:\n            print(total)\n";
 
 /// Far longer than any wait here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -298,7 +298,7 @@ fn write_scripts_to_fix(place: &Place) -> Result<()> {
 }
 
 fn fix(_: &Place) -> String {
-    "lint --fix --no-config scripts".to_string()
+    "lint --fix --unsafe-fixes --select TP501 --no-config scripts".to_string()
 }
 
 fn is_fixed(text: &str) -> bool {

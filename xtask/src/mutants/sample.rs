@@ -53,7 +53,8 @@ pub fn run(arguments: &Arguments, folder: &Path, count: usize) -> Result<Counts>
     // In file order: neighbours share compiled artifacts.
     drawn.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     println!("{} of {} faults drawn by seed {}", drawn.len(), listed.len(), arguments.seed);
-    let place = folder.join(format!("sample-{count}-seed-{}{}", arguments.seed, super::suffix(&arguments.file)));
+    let kind = if arguments.rows { "rows" } else { "sample" };
+    let place = folder.join(format!("{kind}-{count}-seed-{}{}", arguments.seed, super::suffix(&arguments.file)));
     let state = place.join("state");
     let is_same = fs::read_to_string(&state).is_ok_and(|kept| kept == tree.digest.to_string());
     if place.exists() && !is_same {
@@ -77,6 +78,10 @@ pub fn run(arguments: &Arguments, folder: &Path, count: usize) -> Result<Counts>
 
 /// Every fault of the crate in the files asked for.
 fn listed(arguments: &Arguments, tree: &Tree) -> Result<Vec<Fault>> {
+    let asked_for = |fault: &Fault| is_in(&fault.file, &arguments.file);
+    if arguments.rows {
+        return Ok(rows(arguments, tree)?.into_iter().filter(asked_for).collect());
+    }
     let mut command = cargo(&["mutants", "--list", "--json", "--package", &arguments.package_name()]);
     command.current_dir(&tree.folder);
     let output = command.output().with_context(|| format!("cannot start `{}`", spell(&command)))?;
@@ -86,8 +91,38 @@ fn listed(arguments: &Arguments, tree: &Tree) -> Result<Vec<Fault>> {
     let list: Vec<Value> = serde_json::from_slice(&output.stdout).context("a list of faults is JSON")?;
     let faults = list.iter().map(|fault| parsed(fault).with_context(|| format!("not a fault as known here: {fault}")));
     let faults: Vec<Fault> = faults.collect::<Result<_>>()?;
-    let asked_for = |fault: &Fault| is_in(&fault.file, &arguments.file);
     Ok(faults.into_iter().filter(asked_for).collect())
+}
+
+/// Every row of the crate's tables as a fault: the table without it.
+fn rows(arguments: &Arguments, tree: &Tree) -> Result<Vec<Fault>> {
+    let folder = format!("crates/{}/src/tables", arguments.package);
+    let place = tree.folder.join(&folder);
+    let entries = fs::read_dir(&place).with_context(|| format!("cannot read {}", place.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("cannot read {}", place.display()))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.ends_with(".tsv") {
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            found.extend(rows_of(&format!("{folder}/{name}"), &text));
+        }
+    }
+    Ok(found)
+}
+
+/// The rows of one table, below its comments and its head.
+fn rows_of(file: &str, text: &str) -> Vec<Fault> {
+    let rows = (1..).zip(text.lines()).skip_while(|(_, line)| line.starts_with('#')).skip(1);
+    let fault = |(line, row): (usize, &str)| Fault {
+        name: format!("{file}:{line}:1: without {}", row.replace('\t', " ")),
+        file: file.to_string(),
+        start: (line, 1),
+        // Behind the line's end.
+        end: (line, row.chars().count() + 2),
+        replacement: String::new(),
+    };
+    rows.map(fault).collect()
 }
 
 fn parsed(fault: &Value) -> Option<Fault> {
@@ -295,6 +330,17 @@ mod tests {
         assert_eq!(drawn(&listed, 30, 7)[..20], first);
         assert_eq!(drawn(&listed, 500, 7).len(), 100);
         assert!(drawn(&[], 5, 7).is_empty());
+    }
+
+    #[test]
+    fn a_row_is_taken_out_with_its_line_and_the_head_stays() {
+        let table = "# versions\nname\twaits\na\tno\nß\tyes\n";
+        let faults = rows_of("t.tsv", table);
+        let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).collect();
+        assert_eq!(names, ["t.tsv:3:1: without a no", "t.tsv:4:1: without ß yes"]);
+        assert_eq!(planted(table, &faults[0]).as_deref(), Some("# versions\nname\twaits\nß\tyes\n"));
+        assert_eq!(planted(table, &faults[1]).as_deref(), Some("# versions\nname\twaits\na\tno\n"));
+        assert!(rows_of("t.tsv", "role\tword\n").is_empty());
     }
 
     #[test]

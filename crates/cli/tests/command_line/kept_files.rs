@@ -49,10 +49,10 @@ fn a_registry_that_is_deleted_during_a_run_is_told_and_gets_the_run_again() {
 
 /// A script that `--fix` changes.
 const SCRIPT: &str = "import torch\n\n\ndef train(model, loader, optimizer):\n    for x in loader:\n        \
-                      optimizer.zero_grad(set_to_none=False)\n        model(x).backward()\n        optimizer.step()\n";
+                      mask = torch.zeros(8).to(\"cuda\")\n        model(x).backward()\n        optimizer.step()\n";
 
 fn is_fixed(text: &[u8]) -> bool {
-    text == SCRIPT.replace("set_to_none=False", "set_to_none=True").as_bytes()
+    text == SCRIPT.replace("zeros(8).to(\"cuda\")", "zeros(8, device=\"cuda\")").as_bytes()
 }
 
 #[test]

@@ -16,7 +16,7 @@ const COMMANDS: [&str; 17] = [
     "lint train.py",
     "lint train.py --format json",
     "lint train.py --format sarif",
-    "lint train.py --diff",
+    "lint train.py --diff --unsafe-fixes",
     "lint - --fix < train.py",
     "explain",
     "explain TP101",

@@ -21,13 +21,13 @@ fn findings_are_1_unread_files_2_and_both_can_be_chosen() {
         (&["lint", "broken.py", "--exit-zero"], 2),
         (&["lint", "broken.py", "--fail-on", "never"], 2),
         (&["lint", "absent.py", "clean.py"], 2),
-        (&["lint", "train.py", "--diff", "--select", "TP501"], 1),
-        (&["lint", "train.py", "--diff", "--select", "TP501", "--exit-zero"], 0),
+        (&["lint", "train.py", "--diff", "--unsafe-fixes", "--select", "TP501"], 1),
+        (&["lint", "train.py", "--diff", "--unsafe-fixes", "--select", "TP501", "--exit-zero"], 0),
         (&["lint", "clean.py", "--diff"], 0),
         (&["lint", "broken.py", "--diff"], 2),
         (&["lint", "train.py", "--exit-non-zero-on-fix"], 2),
-        (&["lint", "train.py", "--fix", "--select", "TP501", "--exit-non-zero-on-fix"], 1),
-        (&["lint", "train.py", "--fix", "--select", "TP501", "--exit-non-zero-on-fix"], 0),
+        (&["lint", "train.py", "--fix", "--unsafe-fixes", "--select", "TP501", "--exit-non-zero-on-fix"], 1),
+        (&["lint", "train.py", "--fix", "--unsafe-fixes", "--select", "TP501", "--exit-non-zero-on-fix"], 0),
     ] {
         assert_eq!(code(arguments), Some(want), "{arguments:?}");
     }
@@ -85,7 +85,9 @@ fn results_go_to_a_file_and_fixes_that_wait_are_counted() {
         assert_eq!(fs::read_to_string(&real).unwrap(), written);
         assert_eq!(headroom(folder.path(), &["lint", "train.py", "-o", "/dev/full"]).status.code(), Some(2));
     }
-    let fixed = headroom(folder.path(), &["lint", "train.py", "--fix", "--select", "TP101,TP501"]);
+    let safe = SCRIPT.replace("optimizer.zero_grad(set_to_none=False)", "mask = torch.zeros(8).to(\"cuda\")");
+    fs::write(folder.path().join("train.py"), safe).unwrap();
+    let fixed = headroom(folder.path(), &["lint", "train.py", "--fix", "--select", "TP101,TP202"]);
     let said = String::from_utf8_lossy(&fixed.stderr).into_owned();
     assert_eq!(said.trim(), "1 fixed in 1 file; 1 more with --unsafe-fixes");
 }
@@ -96,7 +98,7 @@ fn statistics_count_by_rule() {
     let shown = headroom(folder.path(), &["lint", "train.py", "--statistics", "--select", "TP101,TP501"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("1  TP101  item-per-step (1 by --unsafe-fixes)\n"), "{shown}");
-    assert!(shown.contains("1  TP501  zero-not-none (1 by --fix)\n"), "{shown}");
+    assert!(shown.contains("1  TP501  zero-not-none (1 by --unsafe-fixes)\n"), "{shown}");
     let json = headroom(folder.path(), &["lint", "train.py", "--statistics", "--format", "json", "--select", "TP101"]);
     let rows: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((rows[0]["code"].as_str(), rows[0]["count"].as_u64()), (Some("TP101"), Some(1)));

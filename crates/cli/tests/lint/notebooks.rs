@@ -57,7 +57,7 @@ fn fixes_change_their_lines_and_nothing_else_of_the_json() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("study.ipynb");
     fs::write(&path, NOTEBOOK).unwrap();
-    headroom(folder.path(), &["lint", "study.ipynb", "--fix", "--select", "TP501"]);
+    headroom(folder.path(), &["lint", "study.ipynb", "--fix", "--unsafe-fixes", "--select", "TP501"]);
     let fixed = NOTEBOOK.replace("set_to_none=False", "set_to_none=True");
     assert_eq!(fs::read_to_string(&path).unwrap(), fixed);
     headroom(folder.path(), &["lint", "study.ipynb", "--add-noqa", "--select", "TP101"]);

@@ -3,7 +3,8 @@
 use ruff_python_ast::{Expr, Operator};
 
 use super::Interpreter;
-use super::names;
+use crate::effects::{self, Effect, Owner};
+use crate::syntax::last_name;
 use crate::value::Value;
 
 impl Interpreter<'_, '_> {
@@ -13,31 +14,26 @@ impl Interpreter<'_, '_> {
     }
 
     fn by_annotation(&self, annotation: &Expr, depth: usize) -> Option<Value> {
-        if let Some(known) = names::by_annotation(Some(annotation)) {
-            return Some(known);
-        }
         match annotation {
-            Expr::Name(name) => self.of_class(name.id.as_str()),
+            Expr::Name(_) | Expr::Attribute(_) => {
+                let name = last_name(annotation)?;
+                let known = effects::of(Owner::Annotation, name).value();
+                known.or_else(|| annotation.is_name_expr().then(|| self.of_class(name)).flatten())
+            }
             // `"Node"`: a class defined further down.
-            Expr::StringLiteral(text) => self.of_class(text.value.to_str()),
+            Expr::StringLiteral(text) => {
+                let name = text.value.to_str();
+                effects::of(Owner::Annotation, name).value().or_else(|| self.of_class(name))
+            }
             Expr::BinOp(union) if union.op == Operator::BitOr && union.right.is_none_literal_expr() => {
                 self.by_annotation(&union.left, depth)
             }
             Expr::Subscript(subscript) if depth > 0 => {
-                let outer = match &*subscript.value {
-                    Expr::Name(name) => name.id.as_str(),
-                    Expr::Attribute(attribute) => attribute.attr.as_str(),
-                    _ => return None,
-                };
                 let inner = |expression: &Expr| self.by_annotation(expression, depth - 1);
-                match (outer, &*subscript.slice) {
-                    ("Optional", inside) => inner(inside),
-                    ("List" | "list" | "Sequence" | "Iterable" | "Set" | "set" | "Iterator" | "Collection", inside) => {
-                        Some(Value::list(inner(inside)?))
-                    }
-                    ("Dict" | "dict" | "Mapping" | "OrderedDict" | "defaultdict", Expr::Tuple(pair)) => {
-                        Some(Value::dict(Vec::new(), inner(pair.elts.get(1)?)?))
-                    }
+                match (effects::of(Owner::Annotation, last_name(&subscript.value)?), &*subscript.slice) {
+                    (Effect::First, inside) => inner(inside),
+                    (Effect::Collects, inside) => Some(Value::list(inner(inside)?)),
+                    (Effect::Dictionary, Expr::Tuple(pair)) => Some(Value::dict(Vec::new(), inner(pair.elts.get(1)?)?)),
                     _ => None,
                 }
             }

@@ -7,6 +7,7 @@ use crate::program::FunctionKind;
 use crate::settings::literal;
 use crate::symbols::FunctionId;
 use crate::value::Value;
+use crate::vocabulary::{self, Role};
 
 /// The argument values of a call, in source order.
 pub(super) struct Arguments<'a> {
@@ -82,7 +83,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         // A file that does not train only tries out its definitions, which says nothing about other callers.
         let caller = &self.program.sources.symbols.functions[self.function];
         let tries = caller.definition.is_none()
-            && !self.program.sources.files[caller.file].text.contains("backward(")
+            && !vocabulary::is(Role::TrainingText, &self.program.sources.files[caller.file].text)
             && self.program.functions[callee].kind == FunctionKind::Loss;
         if !tries {
             self.outcome.called.insert(callee);

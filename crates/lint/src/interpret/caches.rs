@@ -3,7 +3,9 @@
 use ruff_python_ast::{CmpOp, Expr, Stmt, StmtIf, UnaryOp};
 
 use crate::classes::dotted_name;
+use crate::effects::{self, Effect, Owner};
 use crate::settings::{literal, text_of};
+use crate::vocabulary::{self, Role};
 
 /// A branch that fills the cache it tests: `if self.mask is None: self.mask = …`, `if first: first = False`. A local
 /// name is a cache only where a loop keeps it from one iteration to the next.
@@ -46,9 +48,11 @@ pub(super) fn returns_cache_filled_below(branch: &StmtIf, rest: &[Stmt]) -> bool
             ([CmpOp::In], [cache]) => dotted_name(cache),
             _ => None,
         },
-        Expr::Call(call) => has_attribute_of(call)
-            .or_else(|| call.arguments.args.first().and_then(dotted_name))
-            .filter(|_| dotted_name(&call.func).is_some_and(|name| matches!(name.as_str(), "hasattr" | "exists"))),
+        Expr::Call(call) => {
+            has_attribute_of(call).or_else(|| call.arguments.args.first().and_then(dotted_name)).filter(
+                |_| matches!(&*call.func, Expr::Name(name) if vocabulary::is(Role::AsksPresence, name.id.as_str())),
+            )
+        }
         _ => None,
     };
     let asked: Vec<String> = found.into_iter().filter_map(is_there).filter(|name| name.contains('.')).collect();
@@ -102,8 +106,10 @@ fn asked_names(test: &Expr) -> Vec<String> {
 
 /// `hasattr(self, "mask")`, `getattr(self, "mask", None)` as `self.mask`.
 fn has_attribute_of(call: &ruff_python_ast::ExprCall) -> Option<String> {
-    let name = dotted_name(&call.func)?;
-    let ("hasattr" | "getattr", [owner, attribute, ..]) = (name.as_str(), &*call.arguments.args) else { return None };
+    let (Expr::Name(name), [owner, attribute, ..]) = (&*call.func, &*call.arguments.args) else { return None };
+    if !vocabulary::is(Role::NamesAttribute, name.id.as_str()) {
+        return None;
+    }
     Some(format!("{}.{}", dotted_name(owner)?, text_of(attribute)?))
 }
 
@@ -111,14 +117,16 @@ fn has_attribute_of(call: &ruff_python_ast::ExprCall) -> Option<String> {
 fn size_owner(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Subscript(subscript) => size_owner(&subscript.value),
-        Expr::Attribute(attribute) if matches!(attribute.attr.as_str(), "shape" | "device" | "dtype") => {
-            dotted_name(&attribute.value).filter(|name| name.starts_with("self."))
+        Expr::Attribute(attribute) if vocabulary::is(Role::Described, attribute.attr.as_str()) => {
+            cached_number(&attribute.value)
         }
         Expr::Call(call) => match &*call.func {
-            Expr::Attribute(attribute) if matches!(attribute.attr.as_str(), "size" | "numel" | "nelement") => {
-                dotted_name(&attribute.value).filter(|name| name.starts_with("self."))
+            Expr::Attribute(attribute) if vocabulary::is(Role::Measured, attribute.attr.as_str()) => {
+                cached_number(&attribute.value)
             }
-            Expr::Name(name) if name.id.as_str() == "len" => dotted_name(call.arguments.args.first()?),
+            Expr::Name(name) if effects::of(Owner::Builtin, name.id.as_str()) == Effect::Size => {
+                dotted_name(call.arguments.args.first()?)
+            }
             _ => None,
         },
         _ => None,
@@ -127,7 +135,7 @@ fn size_owner(expression: &Expr) -> Option<String> {
 
 /// `self.max_seq_cached` in `seq_len > self.max_seq_cached`.
 fn cached_number(expression: &Expr) -> Option<String> {
-    dotted_name(expression).filter(|name| name.starts_with("self."))
+    dotted_name(expression).filter(|name| vocabulary::is(Role::OfSelf, name))
 }
 
 /// `first = False`.
@@ -155,14 +163,17 @@ fn stored_names(statement: &Stmt) -> Vec<String> {
         Stmt::AnnAssign(assign) => of_target(&assign.target).into_iter().collect(),
         Stmt::Expr(inner) => match &*inner.value {
             Expr::Call(call) => match &*call.func {
-                Expr::Attribute(attribute) if attribute.attr.as_str() == "register_buffer" => call
-                    .arguments
-                    .args
-                    .first()
-                    .and_then(text_of)
-                    .map(|name| format!("self.{name}"))
-                    .into_iter()
-                    .collect(),
+                Expr::Attribute(attribute)
+                    if effects::of(Owner::Module, attribute.attr.as_str()) == Effect::RegistersBuffer =>
+                {
+                    call.arguments
+                        .args
+                        .first()
+                        .and_then(text_of)
+                        .map(|name| format!("self.{name}"))
+                        .into_iter()
+                        .collect()
+                }
                 _ => Vec::new(),
             },
             _ => Vec::new(),

@@ -5,6 +5,7 @@ use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
 use super::names;
 use crate::classes::dotted_name;
 use crate::settings::{literal, text_of};
+use crate::syntax::last_name;
 use crate::vocabulary::{self, Role};
 
 /// `log_now`, `should_print`, `is_log_step`.
@@ -56,17 +57,17 @@ pub(super) fn first_text(expression: &Expr) -> Option<&str> {
 }
 
 pub(super) fn is_random_draw(expression: &Expr) -> bool {
-    matches!(expression, Expr::Call(call) if dotted_name(&call.func).is_some_and(|name| name.contains("random")))
+    matches!(expression, Expr::Call(call) if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::RandomName, &name)))
 }
 
 pub(super) fn mentions_version(expression: &Expr) -> bool {
     match expression {
-        Expr::Name(name) => name.id.as_str().to_ascii_lowercase().contains("version"),
-        Expr::Attribute(attribute) => attribute.attr.as_str().to_ascii_lowercase().contains("version"),
+        Expr::Name(_) | Expr::Attribute(_) => {
+            last_name(expression).is_some_and(|name| vocabulary::is(Role::Version, &names::lowered(name)))
+        }
         Expr::Call(call) => {
-            call.arguments.args.iter().any(mentions_version)
-                || dotted_name(&call.func)
-                    .is_some_and(|name| name.ends_with("LooseVersion") || name.ends_with("version.parse"))
+            let makes = |name: String| vocabulary::is(Role::VersionClass, &name);
+            call.arguments.args.iter().any(mentions_version) || dotted_name(&call.func).is_some_and(makes)
         }
         Expr::Subscript(subscript) => mentions_version(&subscript.value),
         _ => false,
@@ -77,12 +78,12 @@ pub(super) fn mentions_version(expression: &Expr) -> bool {
 pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
     let Expr::Compare(compare) = test else { return false };
     let is_asked = |side: &Expr| match side {
-        Expr::Call(call) => matches!(last_part(call), "item" | "min" | "max" | "any" | "sum"),
+        Expr::Call(call) => vocabulary::is(Role::AskedNumber, last_part(call)),
         _ => false,
     };
     let is_bound = |side: &Expr| side.is_number_literal_expr() || side.is_unary_op_expr();
     let says = matches!(body.first(), Some(Stmt::Expr(first)) if matches!(&*first.value, Expr::Call(call)
-        if matches!(last_part(call), "print" | "warn" | "warning" | "error" | "info")));
+        if vocabulary::is(Role::Says, last_part(call))));
     says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
 }
 
@@ -93,23 +94,10 @@ pub(super) fn is_decoding_name(name: &str) -> bool {
 
 /// The last part of the called name, without its owner.
 pub(super) fn last_part(call: &ExprCall) -> &str {
-    match &*call.func {
-        Expr::Attribute(attribute) => attribute.attr.as_str(),
-        Expr::Name(name) => name.id.as_str(),
-        _ => "",
-    }
+    last_name(&call.func).unwrap_or_default()
 }
 
 /// `rank`, `is_main_process`: selects which process runs the branch. One of them does.
 pub(super) fn speaks_of_rank(name: &str) -> bool {
     vocabulary::is(Role::Rank, &name.to_ascii_lowercase())
-}
-
-/// The last name in an expression.
-pub(super) fn last_name(expression: &Expr) -> Option<&str> {
-    match expression {
-        Expr::Name(name) => Some(name.id.as_str()),
-        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
-        _ => None,
-    }
 }

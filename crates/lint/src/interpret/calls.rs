@@ -7,13 +7,16 @@ use super::Interpreter;
 use super::arguments::Arguments;
 use super::fixpoint::Fact;
 use super::names;
-use super::placement::placement_named;
+use super::placement::{device_argument, placement_named};
 use crate::classes::lineage;
 use crate::context::{Frame, Guard, LoopKind};
+use crate::effects::{self, Effect, Owner};
 use crate::program::{Call, Callee, FunctionKind, Loader};
 use crate::symbols::ClassId;
+use crate::syntax::last_name;
 use crate::topics;
 use crate::value::{Evidence, Origin, Placement, Tensor, Value};
+use crate::vocabulary::{self, Role};
 
 enum Target {
     /// A value that is called itself.
@@ -37,10 +40,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let Expr::Attribute(method) = &*node.func else { return None };
         let Expr::Name(owner) = &*method.value else { return None };
         let Some(Value::Argument { index, .. }) = self.names.get(owner.id.as_str()) else { return None };
-        let placed = match method.attr.as_str() {
-            "cuda" => Placement::Device,
-            "cpu" => Placement::Host,
-            "to" => placement_named(node.arguments.find_argument_value("device", 0)?, None)?,
+        let placed = match effects::of(Owner::Tensor, method.attr.as_str()) {
+            Effect::ToDevice => Placement::Device,
+            Effect::ToHost => Placement::Host,
+            Effect::Moves => placement_named(device_argument(node)?, None)?,
             _ => return None,
         };
         Some(Value::Argument { index: *index, placed: Some(placed), known: Box::new(value.clone()) })
@@ -48,7 +51,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn run_call(&mut self, node: &'a ExprCall) -> Value {
         let (target, receiver, name) = self.target(node);
-        if matches!(name, "backward" | "manual_backward") {
+        if vocabulary::is(Role::BackwardCall, name) {
             self.note_trained(node);
         }
         let arguments = self.arguments(node);
@@ -58,7 +61,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let mut others = Vec::new();
         let (callee, result) = match target {
             Target::Bound(function) => {
-                let bound = usize::from(!self.is_decorated(function, "staticmethod"));
+                let bound = usize::from(!self.is_decorated(function, Role::StaticMethod));
                 self.pass(function, &arguments, bound);
                 (Callee::Function(function), self.returned(function, &arguments, bound))
             }
@@ -68,36 +71,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 (Callee::Function(function), self.returned(function, &arguments, bound))
             }
             Target::Called(Value::Functions(all)) => {
-                let mut results = Vec::with_capacity(all.len());
-                // Matched by name only, they may be someone else's methods, so this does not prove that they are
-                // called.
-                let is_told = matches!(receiver, Value::Unknown | Value::Model(None))
-                    && matches!(&*node.func, Expr::Attribute(_))
-                    && (all.len() > 1 || receiver == Value::Unknown);
-                for function in &all {
-                    let is_method = self.program.sources.symbols.functions[*function].class.is_some();
-                    let bound = match receiver {
-                        Value::Instances(_) | Value::Instance(_) | Value::Model(_) | Value::Unknown
-                            if is_method && matches!(&*node.func, Expr::Attribute(_)) =>
-                        {
-                            usize::from(!self.is_decorated(*function, "staticmethod"))
-                        }
-                        _ => self.bound_by(node, *function),
-                    };
-                    match is_told {
-                        true => self.pass_values(*function, &arguments, bound),
-                        false => self.pass(*function, &arguments, bound),
-                    }
-                    results.push(self.returned(*function, &arguments, bound));
-                }
                 others = all[1..].to_vec();
-                let result = Value::any_of(&results);
-                self.note_either(&result);
-                (Callee::Function(all[0]), result)
+                (Callee::Function(all[0]), self.call_any(node, &receiver, &all, &arguments))
             }
             Target::Called(Value::Class(class)) => (Callee::Class(class), self.construct(node, class, &arguments)),
-            Target::Called(Value::Model(Some(class))) => self.call_instance(class, "forward", &arguments),
-            Target::Called(Value::Instance(class)) => self.call_instance(class, "__call__", &arguments),
+            Target::Called(Value::Model(Some(class))) => self.call_instance(class, Role::Forward, &arguments),
+            Target::Called(Value::Instance(class)) => self.call_instance(class, Role::CallMethod, &arguments),
             Target::Called(Value::Model(None)) => (Callee::Value, self.layer_call(node, name, &arguments)),
             Target::Called(Value::External(dotted)) => {
                 let result = self.library_call(node, &dotted, &arguments);
@@ -129,12 +108,41 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         result
     }
 
+    /// Calls one of several functions.
+    fn call_any(&mut self, node: &'a ExprCall, receiver: &Value, all: &[usize], arguments: &Arguments<'a>) -> Value {
+        let is_attribute = node.func.is_attribute_expr();
+        // Matched by name only, they may be someone else's methods, so this does not prove that they are called.
+        let is_told = matches!(receiver, Value::Unknown | Value::Model(None))
+            && is_attribute
+            && (all.len() > 1 || *receiver == Value::Unknown);
+        let mut results = Vec::with_capacity(all.len());
+        for function in all {
+            let is_method = self.program.sources.symbols.functions[*function].class.is_some();
+            let bound = match receiver {
+                Value::Instances(_) | Value::Instance(_) | Value::Model(_) | Value::Unknown
+                    if is_method && is_attribute =>
+                {
+                    usize::from(!self.is_decorated(*function, Role::StaticMethod))
+                }
+                _ => self.bound_by(node, *function),
+            };
+            match is_told {
+                true => self.pass_values(*function, arguments, bound),
+                false => self.pass(*function, arguments, bound),
+            }
+            results.push(self.returned(*function, arguments, bound));
+        }
+        let result = Value::any_of(&results);
+        self.note_either(&result);
+        result
+    }
+
     /// The number of parameters bound before the call: `step = self.step; step(batch)`.
     fn bound_by(&self, node: &ExprCall, function: usize) -> usize {
         let of_instance = !matches!(&*node.func, Expr::Attribute(_))
             && self.program.sources.symbols.functions[function].class.is_some()
-            && !self.is_decorated(function, "staticmethod");
-        usize::from(of_instance || self.is_decorated(function, "classmethod"))
+            && !self.is_decorated(function, Role::StaticMethod);
+        usize::from(of_instance || self.is_decorated(function, Role::ClassMethod))
     }
 
     /// `partial(f, a)`: the function with some arguments already bound.
@@ -143,7 +151,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return Value::Unknown;
         };
         let is_method = self.program.sources.symbols.functions[*function].class.is_some()
-            && !self.is_decorated(*function, "staticmethod");
+            && !self.is_decorated(*function, Role::StaticMethod);
         let rest = Arguments { positional: rest.to_vec(), keywords: arguments.keywords.clone(), has_unknown: true };
         self.pass(*function, &rest, usize::from(is_method));
         given.clone()
@@ -167,10 +175,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn target(&mut self, node: &'a ExprCall) -> (Target, Value, &'a str) {
         let Expr::Attribute(attribute) = &*node.func else {
-            let name = match &*node.func {
-                Expr::Name(name) => name.id.as_str(),
-                _ => "",
-            };
+            let name = last_name(&node.func).unwrap_or_default();
             let value = self.evaluate(&node.func);
             let value = match value {
                 Value::Unknown if names::is_criterion_name(name) || names::is_model_name(name) => Value::Model(None),
@@ -199,7 +204,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None if self.program.sources.classes[*class].below.contains_key(name) => {
                     Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
                 }
-                _ if names::is_criterion_name(name) || (names::is_model_name(name) && !name.starts_with("get")) => {
+                _ if names::is_criterion_name(name)
+                    || (names::is_model_name(name) && !vocabulary::is(Role::Getter, name)) =>
+                {
                     Target::Called(Value::Model(None))
                 }
                 _ => Target::Method(receiver.clone()),
@@ -233,7 +240,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The method that `super().name` means.
     fn above(&self, receiver: &Expr, name: &str) -> Option<usize> {
         let Expr::Call(call) = receiver else { return None };
-        let is_super = matches!(&*call.func, Expr::Name(function) if function.id.as_str() == "super");
+        let is_super = matches!(&*call.func, Expr::Name(function) if vocabulary::is(Role::Super, function.id.as_str()));
         let class = self.program.sources.symbols.functions[self.function].class.filter(|_| is_super)?;
         let mut bases = lineage(&self.program.sources.classes, class).into_iter().skip(1);
         bases.find_map(|base| self.program.sources.symbols.classes[base].methods.get(name).copied())
@@ -288,7 +295,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn construct(&mut self, node: &'a ExprCall, class: ClassId, arguments: &Arguments<'a>) -> Value {
-        if let Some(Value::Function(function)) = self.member(class, "__init__") {
+        if let Some(Value::Function(function)) = self.member(class, vocabulary::word(Role::Constructor)) {
             self.pass(function, arguments, 1);
         }
         use crate::classes::ClassKind;
@@ -300,18 +307,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
     }
 
-    fn call_instance(&mut self, class: ClassId, method: &str, arguments: &Arguments<'a>) -> (Callee, Value) {
-        match self.member(class, method) {
+    fn call_instance(&mut self, class: ClassId, method: Role, arguments: &Arguments<'a>) -> (Callee, Value) {
+        match self.member(class, vocabulary::word(method)) {
             Some(Value::Function(function)) => {
                 self.pass(function, arguments, 1);
                 let returned = self.summary(function, arguments, 1).reading();
                 let result = match method {
-                    "forward" => self.as_here(tensors_for_unknown(returned)),
+                    Role::Forward => self.as_here(tensors_for_unknown(returned)),
                     _ => returned,
                 };
                 (Callee::Function(function), result)
             }
-            _ if method == "forward" => (Callee::Value, self.tensor(Tensor::WITH_GRAPH)),
+            _ if method == Role::Forward => (Callee::Value, self.tensor(Tensor::WITH_GRAPH)),
             _ => (Callee::Value, self.unknown_call("", arguments)),
         }
     }
@@ -324,8 +331,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let lower = made.to_ascii_lowercase();
         match arguments.first() {
-            Value::Tensor(tensor) if lower.contains("drop") => self.tensor(tensor),
-            Value::Tensor(tensor) if lower.contains("softmax") => self.softmax(tensor, node),
+            Value::Tensor(tensor) if vocabulary::is(Role::DropLayer, &lower) => self.tensor(tensor),
+            Value::Tensor(tensor) if vocabulary::is(Role::SoftmaxLayer, &lower) => self.softmax(tensor, node),
             _ => self.tensor(Tensor::WITH_GRAPH),
         }
     }
@@ -334,13 +341,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
         // A class of another library makes an object, not a tensor.
         if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-            return if name.ends_with("Meter") { Value::Meter } else { Value::Unknown };
+            return if vocabulary::is(Role::MeterClass, name) { Value::Meter } else { Value::Unknown };
         }
         if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
             return loader.clone();
         }
         // `exists(mask)`, `is_main_process()`: answered by the host.
-        if name == "exists" || names::is_question(name) {
+        if names::is_question(name) {
             return Value::Bool(None);
         }
         if arguments.all().any(Value::holds_device) {
@@ -399,20 +406,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => {}
         }
         let names = crate::names_in(iterated);
-        let few = |name: &&str| {
-            let lower = name.to_ascii_lowercase();
-            ["optim", "losses", "layers", "blocks", "scheduler", "scalers", "param_groups", "heads"]
-                .iter()
-                .any(|part| lower.contains(part))
-                || matches!(lower.as_str(), "opts" | "models" | "nets" | "params" | "parameters")
-        };
+        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &names::lowered(name)));
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
-            _ if names.iter().any(|name| matches!(*name, "range" | "trange")) && names.iter().any(counts_turns) => {
-                LoopKind::Plain
-            }
-            _ if names.iter().any(few) && !names.iter().any(|name| names::is_loader_name(name)) => LoopKind::WithinStep,
+            _ if is(Role::Range) && is(Role::TurnCount) => LoopKind::Plain,
+            _ if is(Role::FewThings) && !names.iter().any(|name| names::is_loader_name(name)) => LoopKind::WithinStep,
             _ => LoopKind::Plain,
         }
     }
@@ -423,16 +422,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 }
 
-/// `n_epochs`, `max_iter`, `num_steps`: names of iteration counts.
-fn counts_turns(name: &&str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    ["epoch", "iter", "step"].iter().any(|word| lower.contains(word))
-}
-
 /// `warnings.warn(…)`, `logger.error(…)`: called when something is wrong, not at every step.
 fn is_warning(node: &ExprCall) -> bool {
-    let Expr::Attribute(attribute) = &*node.func else { return false };
-    matches!(attribute.attr.as_str(), "warn" | "warning" | "warning_once" | "error" | "critical" | "exception")
+    matches!(&*node.func, Expr::Attribute(attribute) if vocabulary::is(Role::Warns, attribute.attr.as_str()))
 }
 
 fn is_generator(interpreter: &Interpreter, function: usize) -> bool {

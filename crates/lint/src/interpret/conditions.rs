@@ -7,6 +7,7 @@ use super::Interpreter;
 use crate::context::{Frame, Guard};
 use crate::program::Test;
 use crate::value::Value;
+use crate::vocabulary::{self, Role};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// Evaluates a condition and records every value whose truth it needs.
@@ -68,10 +69,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let Some(Expr::Name(asked)) = call.arguments.args.first() else { return None };
-    let named = |expression: &Expr| crate::names_in(expression).first().is_some_and(|name| *name == "Tensor");
+    let named = |expression: &Expr| {
+        crate::names_in(expression).first().is_some_and(|name| vocabulary::is(Role::TensorType, name))
+    };
     let is_asked = match (&*call.func, call.arguments.args.get(1)) {
-        (Expr::Name(function), Some(types)) => function.id.as_str() == "isinstance" && named(types),
-        (Expr::Attribute(function), None) => function.attr.as_str() == "is_tensor",
+        (Expr::Name(function), Some(types)) => vocabulary::is(Role::AsksType, function.id.as_str()) && named(types),
+        (Expr::Attribute(function), None) => vocabulary::is(Role::AsksTensor, function.attr.as_str()),
         _ => false,
     };
     is_asked.then(|| asked.id.as_str())
@@ -81,8 +84,8 @@ pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
 fn asked_for_another_type(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let ([Expr::Name(asked), types], Expr::Name(function)) = (&*call.arguments.args, &*call.func) else { return None };
-    let is_tensor = crate::names_in(types).iter().any(|name| name.ends_with("Tensor"));
-    (function.id.as_str() == "isinstance" && !is_tensor).then(|| asked.id.as_str())
+    let is_tensor = crate::names_in(types).iter().any(|name| vocabulary::is(Role::AnyTensorType, name));
+    (vocabulary::is(Role::AsksType, function.id.as_str()) && !is_tensor).then(|| asked.id.as_str())
 }
 
 fn asks_for_nothing(test: &Expr) -> bool {

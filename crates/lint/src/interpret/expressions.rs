@@ -1,6 +1,7 @@
 //! Evaluates expressions, recording what rules look at.
 
-use ruff_python_ast::{CmpOp, Comprehension, Expr, ExprCompare, ExprSubscript, Operator, UnaryOp};
+use ruff_python_ast::{CmpOp, Comprehension, Expr, ExprCompare, ExprIf, ExprSubscript, Operator, UnaryOp};
+use ruff_python_ast::{ExprGenerator, ExprListComp, ExprSetComp};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
@@ -8,6 +9,7 @@ use crate::context::{Frame, LoopKind};
 use crate::program::{Loop, Product, Shown, Speed, Subscript};
 use crate::settings::literal;
 use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
+use crate::vocabulary::{self, Role as Word};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// The expression's value, as one.
@@ -24,93 +26,48 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let value = self.call(call);
                 self.moved_argument(call, &value).unwrap_or(value)
             }
-            Expr::BinOp(_) => {
-                // A long sum is nested as deeply as it is long, to the left.
-                let mut sums = Vec::new();
-                let mut first = expression;
-                while let Expr::BinOp(operation) = first {
-                    sums.push((first, operation));
-                    first = &operation.left;
-                }
-                let first = self.evaluate(first);
-                sums.into_iter().rev().fold(first, |left, (whole, operation)| {
-                    let right = self.evaluate(&operation.right);
-                    self.binary(whole, operation.op, &operation.right, left, right).reading()
-                })
-            }
+            Expr::BinOp(_) => self.sum(expression),
             Expr::Compare(compare) => self.compare(compare),
             Expr::BoolOp(operation) => self.in_order(operation.op, &operation.values, Self::evaluate),
             Expr::UnaryOp(operation) => match operation.op {
-                UnaryOp::Not => {
-                    let value = self.test(&operation.operand);
-                    if value == Value::Cadence {
-                        Value::Bool(None)
-                    } else {
-                        Value::Bool(value.known_bool().map(|on| !on))
-                    }
-                }
+                UnaryOp::Not => match self.test(&operation.operand) {
+                    Value::Cadence => Value::Bool(None),
+                    value => Value::Bool(value.known_bool().map(|on| !on)),
+                },
                 UnaryOp::USub => match self.evaluate(&operation.operand) {
                     Value::Number { known, sized } => Value::Number { known: known.and_then(i64::checked_neg), sized },
                     value => value,
                 },
                 _ => self.evaluate(&operation.operand),
             },
-            Expr::If(choice) => {
-                let branches = self.quietly(|quiet| quiet.classify(&choice.test, &[]));
-                self.test(&choice.test);
-                let (body, orelse) = (&*choice.body, &*choice.orelse);
-                let one = self.within(Frame::Guard(branches.when_true), body.range(), |inside| inside.may_be(body));
-                let other =
-                    self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.may_be(orelse));
-                let both = one.join(&other);
-                self.note_either(&both);
-                match (one.reading(), other.reading()) {
-                    // `args.workers if posix else 0`: either one.
-                    (Value::Unknown, Value::Number { sized, .. }) | (Value::Number { sized, .. }, Value::Unknown) => {
-                        Value::Number { known: None, sized }
-                    }
-                    _ => both,
-                }
-            }
+            Expr::If(choice) => self.choice(choice),
             Expr::Subscript(subscript) => self.subscript(subscript),
-            Expr::Tuple(tuple) => {
-                let elements = tuple.elts.iter().map(|element| self.may_be(element)).collect();
-                Value::tuple(elements)
-            }
-            Expr::List(list) => {
-                let elements: Vec<Value> = list.elts.iter().map(|one| self.evaluate(one)).collect();
-                // `[generator, critic]`, `[train_loader, eval_loader]`: a few values that are tracked separately.
-                let is_own =
-                    |value: &Value| matches!(value, Value::Model(_) | Value::Loader(_) | Value::Optimizer(Some(_)));
-                if elements.len() > 1 && elements.iter().any(is_own) {
-                    return Value::tuple(elements);
-                }
-                Value::list(Value::any_of(&elements))
-            }
+            Expr::Tuple(tuple) => Value::tuple(tuple.elts.iter().map(|element| self.may_be(element)).collect()),
+            Expr::List(list) => self.list(&list.elts),
             Expr::Set(set) => {
                 let elements: Vec<Value> = set.elts.iter().map(|one| self.evaluate(one)).collect();
                 Value::list(Value::any_of(&elements))
             }
             Expr::Dict(dict) => self.dictionary(dict),
-            Expr::ListComp(all) => {
-                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
-            }
-            Expr::SetComp(all) => {
-                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
-            }
-            Expr::Generator(all) => {
-                self.comprehension(&all.generators, all.range, |inside| Value::list(inside.evaluate(&all.elt)))
+            Expr::ListComp(ExprListComp { elt, generators, range, .. })
+            | Expr::SetComp(ExprSetComp { elt, generators, range, .. })
+            | Expr::Generator(ExprGenerator { elt, generators, range, .. }) => {
+                self.comprehension(generators, *range, |inside| Value::list(inside.evaluate(elt)))
             }
             Expr::DictComp(all) => self.comprehension(&all.generators, all.range, |inside| {
-                if let Some(key) = &all.key {
-                    inside.evaluate(key);
-                }
+                all.key.iter().for_each(|key| drop(inside.evaluate(key)));
                 match inside.evaluate(&all.value) {
                     // Neither its keys nor its values are known.
                     Value::Unknown => Value::Unknown,
                     element => Value::dict(Vec::new(), element),
                 }
             }),
+            _ => self.other_expression(expression),
+        }
+    }
+
+    fn other_expression(&mut self, expression: &'a Expr) -> Value {
+        match expression {
             Expr::FString(text) => {
                 for element in text.value.elements() {
                     if let Some(part) = element.as_interpolation() {
@@ -148,6 +105,47 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Bool(None)
             }
             _ => literal(expression),
+        }
+    }
+
+    /// A long sum is nested as deeply as it is long, to the left.
+    fn sum(&mut self, expression: &'a Expr) -> Value {
+        let (mut sums, mut first) = (Vec::new(), expression);
+        while let Expr::BinOp(operation) = first {
+            sums.push((first, operation));
+            first = &operation.left;
+        }
+        let first = self.evaluate(first);
+        sums.into_iter().rev().fold(first, |left, (whole, operation)| {
+            let right = self.evaluate(&operation.right);
+            self.binary(whole, operation.op, &operation.right, left, right).reading()
+        })
+    }
+
+    fn choice(&mut self, choice: &'a ExprIf) -> Value {
+        let branches = self.quietly(|quiet| quiet.classify(&choice.test, &[]));
+        self.test(&choice.test);
+        let (body, orelse) = (&*choice.body, &*choice.orelse);
+        let one = self.within(Frame::Guard(branches.when_true), body.range(), |inside| inside.may_be(body));
+        let other = self.within(Frame::Guard(branches.when_false), orelse.range(), |inside| inside.may_be(orelse));
+        let both = one.join(&other);
+        self.note_either(&both);
+        match (one.reading(), other.reading()) {
+            // `args.workers if posix else 0`: either one.
+            (Value::Unknown, Value::Number { sized, .. }) | (Value::Number { sized, .. }, Value::Unknown) => {
+                Value::Number { known: None, sized }
+            }
+            _ => both,
+        }
+    }
+
+    fn list(&mut self, elements: &'a [Expr]) -> Value {
+        let elements: Vec<Value> = elements.iter().map(|one| self.evaluate(one)).collect();
+        // `[generator, critic]`, `[train_loader, eval_loader]`: a few values that are tracked separately.
+        let is_own = |value: &Value| matches!(value, Value::Model(_) | Value::Loader(_) | Value::Optimizer(Some(_)));
+        match elements.len() > 1 && elements.iter().any(is_own) {
+            true => Value::tuple(elements),
+            false => Value::list(Value::any_of(&elements)),
         }
     }
 
@@ -242,7 +240,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::List(_), _) => left.clone(),
             (Value::Text(_), _) => Value::Text(None),
             (Value::Tuple(one), Value::Tuple(two)) => Value::tuple(one.iter().chain(two).cloned().collect()),
-            (Value::External(name), other) | (other, Value::External(name)) if name.starts_with("builtins") => {
+            (Value::External(name), other) | (other, Value::External(name)) if vocabulary::is(Word::OfPython, name) => {
                 other.clone()
             }
             _ => left.join(right),
@@ -469,8 +467,5 @@ fn is_parameter(value: &Value) -> bool {
 /// Keys whose last word means text.
 fn names_text(key: &str) -> bool {
     let last = key.rsplit(['_', '-', '.', '/']).next().unwrap_or_default().to_ascii_lowercase();
-    matches!(
-        last.trim_end_matches('s'),
-        "name" | "type" | "path" | "file" | "filename" | "text" | "caption" | "prompt" | "url" | "split" | "sentence"
-    )
+    vocabulary::is(Word::TextKey, last.trim_end_matches('s'))
 }

@@ -6,14 +6,18 @@ use ruff_text_size::Ranged;
 use super::Interpreter;
 use super::arguments::Arguments;
 use crate::api;
+use crate::syntax::last_name;
 use crate::value::{Origin, Placement, Tensor, Value};
+use crate::vocabulary::{self, Role};
 
-/// Functions that take tensors as distribution parameters, and may also make a new tensor of numbers.
-const DRAWS_FROM: &[&str] = &["normal", "bernoulli", "multinomial"];
+/// Whether the function takes tensors as distribution parameters, and may also make a new tensor of numbers.
+fn draws_from(rest: &str) -> bool {
+    vocabulary::is(Role::DrawsFrom, rest)
+}
 
 /// Whether a function of torch makes a new tensor from sizes: `rest` is its name without `torch.`.
 pub(super) fn is_factory(rest: &str) -> bool {
-    DRAWS_FROM.contains(&rest) || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
+    draws_from(rest) || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -34,7 +38,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `torch.FloatTensor(rows, columns)` allocates that size; `torch.FloatTensor(rows)` holds its argument.
     pub(super) fn typed_tensor(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
-        let placement = if rest.starts_with("cuda.") { Placement::Device } else { Placement::Host };
+        let placement = if vocabulary::is(Role::DeviceModule, rest) { Placement::Device } else { Placement::Host };
         let range = node.range();
         let is_size = |argument: &Expr, value: &Value| match argument {
             Expr::Starred(_) => true,
@@ -57,8 +61,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Where `device=` puts a new tensor; `None` where it is not given.
     pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
-        let keyword = node.arguments.find_keyword("device")?;
-        let value = arguments.keyword("device");
+        let keyword = node.arguments.find_keyword(vocabulary::word(Role::DeviceOption))?;
+        let value = arguments.keyword(vocabulary::word(Role::DeviceOption));
         Some(super::placement::placement_named(&keyword.value, value).unwrap_or(Placement::Device))
     }
 
@@ -67,26 +71,25 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(placement) => placement,
             // Without `device=` the tensor is made on the host, unless it draws from a device tensor. Sizes do not
             // matter.
-            None if DRAWS_FROM.contains(&rest) && arguments.all().any(Value::is_on_device) => Placement::Device,
+            None if draws_from(rest) && arguments.all().any(Value::is_on_device) => Placement::Device,
             None => Placement::Host,
         };
         let is_random = api::torch_function(rest).is_some_and(|row| row.draws);
         let shapes_only = !arguments.has_unknown
             && arguments.keywords.iter().all(|(name, value)| match name {
-                Some("device" | "dtype" | "requires_grad" | "layout" | "out" | "pin_memory" | "generator") => true,
-                Some(_) => value.is_sized(),
+                Some(name) => vocabulary::is(Role::FactoryOption, name) || value.is_sized(),
                 None => false,
             })
             && (arguments.positional.iter().all(Value::is_sized)
                 || !is_random && node.arguments.args.iter().all(|argument| self.is_size(argument)));
         let range = node.range();
         // `arange` from a fixed start always gives a prefix of the same sequence.
-        let is_row = rest == "arange"
+        let is_row = vocabulary::is(Role::Counting, rest)
             && !arguments.has_unknown
-            && match (arguments.positional.as_slice(), arguments.keyword("start")) {
+            && match (arguments.positional.as_slice(), arguments.keyword(vocabulary::word(Role::StartOption))) {
                 ([_], _) => true,
                 ([start, ..], _) | ([], Some(start)) => start.known_integer().is_some(),
-                ([], None) => arguments.keyword("end").is_some(),
+                ([], None) => arguments.keyword(vocabulary::word(Role::EndOption)).is_some(),
             };
         let is_constant = is_row || shapes_only && !is_random;
         let origin = if is_constant { Origin::Constant(range) } else { Origin::Factory(range) };
@@ -104,9 +107,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::List(list) => list.elts.iter().all(|element| self.is_size(element)),
             _ => {
                 let of_self = matches!(expression, Expr::Attribute(attribute)
-                    if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self")
+                    if matches!(&*attribute.value, Expr::Name(owner) if vocabulary::is(Role::SelfName, owner.id.as_str()))
                         && !super::names::counts_steps(attribute.attr.as_str())
-                        && !attribute.attr.as_str().contains("epoch"));
+                        && !vocabulary::is(Role::EpochName, attribute.attr.as_str()));
                 let value = self.quietly(|quiet| quiet.evaluate(expression));
                 value.is_sized() || (of_self && value == Value::Unknown)
             }
@@ -133,9 +136,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 /// `dtype=torch.bool`.
 pub(super) fn makes_mask(node: &ExprCall) -> bool {
-    match node.arguments.find_keyword("dtype").map(|keyword| &keyword.value) {
-        Some(Expr::Attribute(dtype)) => dtype.attr.as_str() == "bool",
-        Some(Expr::Name(dtype)) => dtype.id.as_str() == "bool",
-        _ => false,
-    }
+    let dtype = node.arguments.find_keyword(vocabulary::word(Role::DtypeOption));
+    dtype.and_then(|dtype| last_name(&dtype.value)).is_some_and(|name| vocabulary::is(Role::TruthType, name))
 }

@@ -16,7 +16,9 @@ use super::statements::Names;
 use super::visit;
 use crate::program::{Notes, Program};
 use crate::symbols::{ClassId, FunctionId};
+use crate::syntax::last_name;
 use crate::value::Value;
+use crate::vocabulary::{self, Role};
 
 /// From this visit on a function's outcome only grows. Facts that take turns (a guess where nothing is known, and what
 /// the guess leads to) settle there.
@@ -147,7 +149,7 @@ fn stage_of(program: &Program, function: FunctionId, called: &FxHashSet<&str>) -
     let symbol = &program.sources.symbols.functions[function];
     match (symbol.definition, symbol.name) {
         (None, _) => 0,
-        (_, "__init__") => 1,
+        (_, name) if vocabulary::is(Role::Constructor, name) => 1,
         (_, name) if !called.contains(name) => 2,
         _ => LAST_STAGE,
     }
@@ -159,11 +161,7 @@ fn called_names<'a>(program: &Program<'a>) -> FxHashSet<&'a str> {
     impl<'a> Visitor<'a> for Called<'a> {
         fn visit_expr(&mut self, expression: &'a Expr) {
             if let Expr::Call(call) = expression {
-                self.0.extend(match &*call.func {
-                    Expr::Name(name) => Some(name.id.as_str()),
-                    Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
-                    _ => None,
-                });
+                self.0.extend(last_name(&call.func));
             }
             walk_expr(self, expression);
         }

@@ -5,15 +5,18 @@ use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt
 use super::Interpreter;
 use super::caches::{fills_tested_cache, resets_own_counter};
 use super::cadence::{
-    counts_steps, first_text, holds_keys, is_decoding_name, is_one, is_random_draw, last_name, last_part,
-    mentions_version, modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
+    counts_steps, first_text, holds_keys, is_decoding_name, is_one, is_random_draw, last_part, mentions_version,
+    modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
 };
 use super::conditions::asked_for_tensor;
+use super::names::lowered;
 use crate::classes::dotted_name;
 use crate::context::{Frame, Guard, LoopKind};
+use crate::effects::{self, Effect, Owner};
 use crate::program::FunctionKind;
 use crate::settings::{is_settings_name, literal, text_of};
 use crate::symbols::ClassId;
+use crate::syntax::{called_name, last_name};
 use crate::value::Value;
 use crate::vocabulary::{self, Role};
 
@@ -64,31 +67,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::BoolOp(operation) => {
                 let parts: Vec<Branches> = operation.values.iter().map(|value| self.classify_test(value)).collect();
-                // `and`: one cold operand makes the body cold, all together make the `else` cold. `or`: the reverse.
-                let any = |pick: fn(&Branches) -> Guard| parts.iter().map(pick).find(|guard| guard.cools());
-                let every = |pick: fn(&Branches) -> Guard| {
-                    if parts.iter().all(|part| pick(part).cools()) { any(pick) } else { None }
-                };
-                let (taken, other): (fn(&Branches) -> Guard, fn(&Branches) -> Guard) =
-                    (|part| part.when_true, |part| part.when_false);
-                let (when_true, when_false) = match operation.op {
-                    BoolOp::And => (any(taken), every(other)),
-                    // `step % 100 == 0 or is_last`: still now and then.
-                    BoolOp::Or if parts.iter().any(|part| part.when_true == Guard::Cadence) => {
-                        (Some(Guard::Cadence), any(other))
-                    }
-                    BoolOp::Or => (every(taken), any(other)),
-                };
-                let is_taken = |pick: fn(&Branches) -> Guard, one_suffices: bool| match one_suffices {
-                    true => parts.iter().any(|part| pick(part) == Guard::Taken),
-                    false => parts.iter().all(|part| pick(part) == Guard::Taken),
-                };
-                let open = |is_taken: bool| if is_taken { Guard::Taken } else { Guard::Open };
-                let is_or = operation.op == BoolOp::Or;
-                Branches {
-                    when_true: when_true.unwrap_or_else(|| open(is_taken(taken, is_or))),
-                    when_false: when_false.unwrap_or_else(|| open(is_taken(other, !is_or))),
-                }
+                combined(operation.op, &parts)
             }
             Expr::Compare(compare) => self.classify_compare(compare),
             Expr::BinOp(operation) if operation.op == Operator::Mod => {
@@ -98,31 +77,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     when_false(Guard::Cadence)
                 }
             }
-            Expr::Call(call) => {
-                let name = dotted_name(&call.func).unwrap_or_default();
-                match last_part(call) {
-                    "hasattr" => when_false(Guard::Fallback),
-                    "is_grad_enabled" => when_false(Guard::Evaluation),
-                    "is_in_onnx_export" => when_true(Guard::Fallback),
-                    last if ["is_tracing", "is_scripting", "is_exporting", "is_compiling"]
-                        .iter()
-                        .any(|end| last.ends_with(end)) =>
-                    {
-                        when_true(Guard::Fallback)
-                    }
-                    "getenv" => when_true(Guard::OptIn),
-                    _ if asked_for_tensor(test).is_some() => TAKEN,
-                    last if speaks_of_rank(last) => TAKEN,
-                    "get" if name.contains("environ") => when_true(Guard::OptIn),
-                    last if says_cadence(last) => when_true(Guard::Cadence),
-                    // A NaN or an infinity ends a run or spoils a step: it does not last.
-                    "isnan" | "isinf" => when_true(Guard::Once),
-                    "isfinite" => when_false(Guard::Once),
-                    "any" | "all" => self.classify_inner(call),
-                    last if last.contains("available") || last.contains("supports") => when_false(Guard::Fallback),
-                    _ => self.classify_value(test),
-                }
-            }
+            Expr::Call(call) => self.classify_call(test, call),
             Expr::Name(_) | Expr::Attribute(_) => self.classify_flag(test),
             Expr::Subscript(subscript) if text_of(&subscript.slice).is_some_and(says_cadence) => {
                 when_true(Guard::Cadence)
@@ -138,6 +93,24 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             },
             Expr::Named(named) => self.classify_test(&named.value),
             _ => OPEN,
+        }
+    }
+
+    fn classify_call(&mut self, test: &'a Expr, call: &'a ExprCall) -> Branches {
+        let last = last_part(call);
+        let effect = effects::of(Owner::TestedCall, last).or_else(|| effects::of_part(Owner::TestedCall, last));
+        if let Some(branches) = branches_of(effect) {
+            return branches;
+        }
+        match last {
+            _ if asked_for_tensor(test).is_some() || speaks_of_rank(last) => TAKEN,
+            _ if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::AsksEnvironment, &name)) => {
+                when_true(Guard::OptIn)
+            }
+            _ if says_cadence(last) => when_true(Guard::Cadence),
+            _ if effect == Effect::Element => self.classify_inner(call),
+            _ if vocabulary::is(Role::AsksSupport, last) => when_false(Guard::Fallback),
+            _ => self.classify_value(test),
         }
     }
 
@@ -169,11 +142,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if by_value != OPEN {
             return by_value;
         }
-        let name = match test {
-            Expr::Name(name) => name.id.as_str(),
-            Expr::Attribute(attribute) => attribute.attr.as_str(),
-            _ => return OPEN,
-        };
+        let Some(name) = last_name(test) else { return OPEN };
         let lower = name.to_ascii_lowercase();
         if vocabulary::is(Role::TrainingFlag, &lower) {
             return when_false(Guard::Evaluation);
@@ -185,13 +154,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return when_true(Guard::Cadence);
         }
         // `if args.cuda: x = x.cuda()`: training runs have a device.
-        if speaks_of_rank(&lower) || lower.split('_').any(|word| matches!(word, "cuda" | "gpu" | "gpus")) {
+        if speaks_of_rank(&lower) || vocabulary::is(Role::DeviceFlag, &lower) {
             return TAKEN;
         }
         if is_decoding_name(&lower) {
             return when_true(Guard::Evaluation);
         }
-        if lower.split('_').any(|word| word == "oom") {
+        if vocabulary::is(Role::OutOfMemory, &lower) {
             return when_true(Guard::Once);
         }
         if self.is_off_unless_asked(test) { when_true(Guard::OptIn) } else { OPEN }
@@ -208,12 +177,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         // `if targets is not None:` in a model that computes its own loss: training code passes them. Gradients exist
         // after a backward pass.
-        let is_target = last_name(left).is_some_and(|name| {
-            let lower = name.to_ascii_lowercase();
-            let mut words = lower.split('_');
-            words.any(|word| matches!(word.trim_end_matches('s'), "target" | "label" | "loss" | "losse" | "grad"))
-        });
-        if is_target && matches!(operator, CmpOp::IsNot) && matches!(right, Expr::NoneLiteral(_)) {
+        let is_target = last_name(left).is_some_and(|name| vocabulary::is(Role::Target, &lowered(name)));
+        if is_target && matches!(operator, CmpOp::IsNot) && right.is_none_literal_expr() {
             return TAKEN;
         }
         let (left_value, right_value) = self.quietly(|quiet| (quiet.evaluate(left), quiet.evaluate(right)));
@@ -221,10 +186,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return OPEN;
         }
         if let Some(divisor) = modulo_of(left).or_else(|| modulo_of(right)) {
-            if is_one(divisor) {
-                return OPEN;
-            }
             return match operator {
+                _ if is_one(divisor) => OPEN,
                 CmpOp::NotEq => when_false(Guard::Cadence),
                 _ => when_true(Guard::Cadence),
             };
@@ -236,73 +199,61 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => when_false(Guard::Cadence),
             };
         }
-        let asks_for_key = matches!(operator, CmpOp::In | CmpOp::NotIn) && last_name(right).is_some_and(holds_keys);
-        let phase = text_of(right).or_else(|| text_of(left)).or_else(|| first_text(right));
-        if let Some(phase) = phase.filter(|_| !asks_for_key) {
-            let branches = match phase.to_ascii_lowercase().as_str() {
-                "train" | "training" => when_false(Guard::Evaluation),
-                "val" | "valid" | "validation" | "test" | "eval" | "dev" | "evaluate" | "inference" => {
-                    when_true(Guard::Evaluation)
-                }
-                // Workarounds for devices that lack a feature.
-                "mps" | "npu" | "xla" | "cpu" | "meta" | "onnx" => when_true(Guard::Fallback),
-                "cuda" | "gpu" => when_false(Guard::Fallback),
-                _ => OPEN,
-            };
+        if let Some(phase) = tested_phase(*operator, left, right) {
             return match operator {
-                CmpOp::Eq | CmpOp::In => branches,
-                CmpOp::NotEq | CmpOp::NotIn => branches.swapped(),
+                CmpOp::Eq | CmpOp::In | CmpOp::Is => phase,
+                CmpOp::NotEq | CmpOp::NotIn | CmpOp::IsNot => phase.swapped(),
                 _ => OPEN,
             };
         }
-        if let Some(phase) = phase_of(right).or_else(|| phase_of(left)) {
-            return match operator {
-                CmpOp::Eq | CmpOp::Is => phase,
-                CmpOp::NotEq | CmpOp::IsNot => phase.swapped(),
-                _ => OPEN,
-            };
-        }
-        let is_first_rank = last_name(left).is_some_and(speaks_of_rank)
-            || matches!(left, Expr::Call(call) if speaks_of_rank(last_part(call)));
+        let is_first_rank = called_name(left).is_some_and(speaks_of_rank);
         if is_first_rank && matches!(operator, CmpOp::Eq | CmpOp::In | CmpOp::LtE) {
             return TAKEN;
         }
-        let decodes = last_name(left).is_some_and(is_decoding_name) && matches!(right, Expr::NoneLiteral(_));
+        if right.is_none_literal_expr() {
+            return self.classify_presence(*operator, left);
+        }
         // `n = boxes.shape[0]`: a size, although step counters have the same name.
         let is_size = |side: &Expr, value: &Value| {
-            *value == Value::SIZE && last_name(side).is_some_and(|name| matches!(name, "n" | "b" | "t" | "k"))
+            *value == Value::SIZE && last_name(side).is_some_and(|name| vocabulary::is(Role::ShortCount, name))
         };
-        let counts_steps =
-            |side: &Expr| counts_steps(side) && !is_size(left, &left_value) && !is_size(right, &right_value);
+        let counts = |side: &Expr| counts_steps(side) && !is_size(left, &left_value) && !is_size(right, &right_value);
+        self.classify_counter(*operator, left, right, &right_value, counts(left), counts(right))
+    }
+
+    /// `cache is not None`, which only decoding or an option provides.
+    fn classify_presence(&mut self, operator: CmpOp, left: &'a Expr) -> Branches {
+        let branches = match last_name(left).is_some_and(is_decoding_name) {
+            true => when_true(Guard::Evaluation),
+            false if self.is_missing_unless_asked(left) => when_true(Guard::OptIn),
+            false => OPEN,
+        };
         match operator {
-            CmpOp::IsNot if decodes => when_true(Guard::Evaluation),
-            CmpOp::Is if decodes => when_false(Guard::Evaluation),
-            CmpOp::IsNot if matches!(right, Expr::NoneLiteral(_)) => {
-                if self.is_missing_unless_asked(left) {
-                    when_true(Guard::OptIn)
-                } else {
-                    OPEN
-                }
-            }
-            CmpOp::Is if matches!(right, Expr::NoneLiteral(_)) => {
-                if self.is_missing_unless_asked(left) {
-                    when_false(Guard::OptIn)
-                } else {
-                    OPEN
-                }
-            }
-            CmpOp::Eq if counts_steps(left) || counts_steps(right) => when_true(Guard::Cadence),
-            CmpOp::NotEq if counts_steps(left) || counts_steps(right) => when_false(Guard::Cadence),
-            CmpOp::In if counts_steps(left) && !matches!(right, Expr::Call(_)) => when_true(Guard::Cadence),
-            CmpOp::Lt | CmpOp::LtE if counts_steps(left) && matches!(right, Expr::NumberLiteral(_)) => {
-                when_true(Guard::Cadence)
-            }
+            CmpOp::IsNot => branches,
+            CmpOp::Is => branches.swapped(),
+            _ => OPEN,
+        }
+    }
+
+    /// `step == 0`, `step in milestones`, `args.timing == 1`.
+    fn classify_counter(
+        &mut self,
+        operator: CmpOp,
+        left: &'a Expr,
+        right: &'a Expr,
+        right_value: &Value,
+        left_counts: bool,
+        right_counts: bool,
+    ) -> Branches {
+        match operator {
+            CmpOp::Eq if left_counts || right_counts => when_true(Guard::Cadence),
+            CmpOp::NotEq if left_counts || right_counts => when_false(Guard::Cadence),
+            CmpOp::In if left_counts && !right.is_call_expr() => when_true(Guard::Cadence),
+            CmpOp::Lt | CmpOp::LtE if left_counts && right.is_number_literal_expr() => when_true(Guard::Cadence),
             CmpOp::Lt | CmpOp::LtE if is_random_draw(left) => when_true(Guard::Cadence),
-            CmpOp::Is | CmpOp::Eq if matches!(right, Expr::BooleanLiteral(flag) if flag.value) => {
-                self.classify_test(left)
-            }
-            CmpOp::Is | CmpOp::Eq if matches!(right, Expr::BooleanLiteral(flag) if !flag.value) => {
-                self.classify_test(left).swapped()
+            CmpOp::Is | CmpOp::Eq if right.is_boolean_literal_expr() => {
+                let branches = self.classify_test(left);
+                if right_value.known_bool() == Some(true) { branches } else { branches.swapped() }
             }
             // `args.timing == 1`, which is 0 by default.
             CmpOp::Eq if right_value.known_integer() > Some(0) && self.is_off_unless_asked(left) => {
@@ -326,7 +277,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn is_off_unless_asked(&mut self, expression: &Expr) -> bool {
         let speaks_of_debugging = |name: &str| vocabulary::is(Role::Debugging, &name.to_ascii_lowercase());
         // `return_loss=False`: training code asks for it.
-        let asks_for_loss = |name: &str| name.contains("loss");
+        let asks_for_loss = |name: &str| vocabulary::is(Role::LossName, name);
         match expression {
             Expr::Name(name) if asks_for_loss(name.id.as_str()) => false,
             Expr::Name(name) => {
@@ -354,11 +305,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::Attribute(attribute) => {
                 let name = attribute.attr.as_str();
-                let owner = match &*attribute.value {
-                    Expr::Name(owner) => owner.id.as_str(),
-                    Expr::Attribute(owner) => owner.attr.as_str(),
-                    _ => return false,
-                };
+                let Some(owner) = last_name(&attribute.value) else { return false };
                 if is_settings_name(owner) {
                     return match self.program.sources.settings.default_of(self.file(), name).map(Value::known_bool) {
                         Some(Some(on)) => !on,
@@ -366,7 +313,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         None => speaks_of_debugging(name),
                     };
                 }
-                speaks_of_debugging(name) || (owner == "self" && self.is_off_when_made(name))
+                speaks_of_debugging(name) || vocabulary::is(Role::SelfName, owner) && self.is_off_when_made(name)
             }
             Expr::Subscript(subscript) => text_of(&subscript.slice).is_some_and(speaks_of_debugging),
             _ => false,
@@ -383,11 +330,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 is_missing && passed.is_none_or(|passed| *passed == Value::Nothing)
             }
             Expr::Attribute(attribute) => {
-                let owner = match &*attribute.value {
-                    Expr::Name(owner) => owner.id.as_str(),
-                    Expr::Attribute(owner) => owner.attr.as_str(),
-                    _ => return false,
-                };
+                let Some(owner) = last_name(&attribute.value) else { return false };
                 let name = attribute.attr.as_str();
                 is_settings_name(owner)
                     && self.program.sources.settings.default_of(self.file(), name) == Some(&Value::Nothing)
@@ -402,13 +345,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         // Options of a module define the model.
         let is_other = |class: &ClassId| !self.program.sources.classes[*class].kind.is_module();
         let class = symbols.functions[self.function].class.filter(is_other);
-        let made = class.and_then(|class| symbols.classes[class].methods.get("__init__"));
+        let made = class.and_then(|class| symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)));
         let definition = made.and_then(|made| symbols.functions[*made].definition);
         let parameter = definition.and_then(|definition| definition.parameters.find(name));
         parameter
             .and_then(|parameter| parameter.default())
             .is_some_and(|default| matches!(default, Expr::BooleanLiteral(literal) if !literal.value))
-            && !name.contains("loss")
+            && !vocabulary::is(Role::LossName, name)
     }
 
     fn parameter_default(&self, name: &str) -> Option<Value> {
@@ -424,7 +367,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(Stmt::Raise(_)) => true,
             Some(Stmt::Break(_) | Stmt::Return(_)) => in_loop,
             Some(Stmt::Expr(inner)) => matches!(&*inner.value, Expr::Call(call)
-                if dotted_name(&call.func).is_some_and(|name| matches!(name.as_str(), "exit" | "quit" | "sys.exit" | "os._exit"))),
+                if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::Exits, &name))),
             _ => false,
         }
     }
@@ -448,14 +391,60 @@ pub fn ends_turn(body: &[Stmt]) -> bool {
     matches!(body.last(), Some(Stmt::Continue(_) | Stmt::Return(_) | Stmt::Break(_) | Stmt::Raise(_)))
 }
 
-/// `Stage.TRAIN`, `sb.Stage.VALID`: a constant that names a phase.
-fn phase_of(expression: &Expr) -> Option<Branches> {
-    let Expr::Attribute(attribute) = expression else { return None };
-    match attribute.attr.as_str() {
-        "TRAIN" | "TRAINING" => Some(when_false(Guard::Evaluation)),
-        "VAL" | "VALID" | "VALIDATION" | "VALIDATE" | "TEST" | "EVAL" | "PREDICT" | "INFERENCE" => {
-            Some(when_true(Guard::Evaluation))
-        }
-        _ => None,
+/// `and`: one cold operand makes the body cold, all together make the `else` cold. `or`: the reverse.
+fn combined(operator: BoolOp, parts: &[Branches]) -> Branches {
+    let any = |pick: fn(&Branches) -> Guard| parts.iter().map(pick).find(|guard| guard.cools());
+    let every =
+        |pick: fn(&Branches) -> Guard| if parts.iter().all(|part| pick(part).cools()) { any(pick) } else { None };
+    let (taken, other): (fn(&Branches) -> Guard, fn(&Branches) -> Guard) =
+        (|part| part.when_true, |part| part.when_false);
+    let (when_true, when_false) = match operator {
+        BoolOp::And => (any(taken), every(other)),
+        // `step % 100 == 0 or is_last`: still now and then.
+        BoolOp::Or if parts.iter().any(|part| part.when_true == Guard::Cadence) => (Some(Guard::Cadence), any(other)),
+        BoolOp::Or => (every(taken), any(other)),
+    };
+    let is_taken = |pick: fn(&Branches) -> Guard, one_suffices: bool| match one_suffices {
+        true => parts.iter().any(|part| pick(part) == Guard::Taken),
+        false => parts.iter().all(|part| pick(part) == Guard::Taken),
+    };
+    let open = |is_taken: bool| if is_taken { Guard::Taken } else { Guard::Open };
+    let is_or = operator == BoolOp::Or;
+    Branches {
+        when_true: when_true.unwrap_or_else(|| open(is_taken(taken, is_or))),
+        when_false: when_false.unwrap_or_else(|| open(is_taken(other, !is_or))),
     }
+}
+
+/// The branches of a test whose name alone decides.
+fn branches_of(effect: Effect) -> Option<Branches> {
+    Some(match effect {
+        Effect::EvaluationIf => when_true(Guard::Evaluation),
+        Effect::EvaluationUnless => when_false(Guard::Evaluation),
+        Effect::FallbackIf => when_true(Guard::Fallback),
+        Effect::FallbackUnless => when_false(Guard::Fallback),
+        // A NaN or an infinity ends a run or spoils a step: it does not last.
+        Effect::OnceIf => when_true(Guard::Once),
+        Effect::OnceUnless => when_false(Guard::Once),
+        Effect::OptInIf => when_true(Guard::OptIn),
+        _ => return None,
+    })
+}
+
+/// The branches of a comparison with a phase or a device: `mode == "train"`, `stage is Stage.VALID`,
+/// `device.type in {"mps", "npu"}`. A text decides even where nothing is known of it.
+fn tested_phase(operator: CmpOp, left: &Expr, right: &Expr) -> Option<Branches> {
+    let asks_for_key = matches!(operator, CmpOp::In | CmpOp::NotIn) && last_name(right).is_some_and(holds_keys);
+    let text = text_of(right).or_else(|| text_of(left)).or_else(|| first_text(right)).filter(|_| !asks_for_key);
+    let is_by_identity = matches!(operator, CmpOp::Is | CmpOp::IsNot);
+    if let Some(text) = text {
+        let branches = branches_of(effects::of(Owner::TestedText, &lowered(text)));
+        return Some(branches.filter(|_| !is_by_identity).unwrap_or(OPEN));
+    }
+    let of_constant = |side: &Expr| match side {
+        Expr::Attribute(constant) => branches_of(effects::of(Owner::TestedPhase, constant.attr.as_str())),
+        _ => None,
+    };
+    let branches = of_constant(right).or_else(|| of_constant(left))?;
+    Some(if matches!(operator, CmpOp::In | CmpOp::NotIn) { OPEN } else { branches })
 }

@@ -9,8 +9,9 @@ use super::expressions::made_of;
 use super::factories::is_factory;
 use super::operations::is_boolean_operation;
 use crate::api;
+use crate::effects::{self, Effect, Owner};
 use crate::value::{Origin, Placement, Role, Tensor, Value};
-use crate::vocabulary;
+use crate::vocabulary::{self, Role as Word};
 
 /// Marks a distribution whose parameters are plain numbers.
 const DRAWN: &str = "of_numbers";
@@ -19,57 +20,36 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn library_call(&mut self, node: &'a ExprCall, dotted: &str, arguments: &Arguments<'a>) -> Value {
         let (library, rest) = dotted.split_once('.').unwrap_or((dotted, ""));
         let last = dotted.rsplit('.').next().unwrap_or(dotted);
-        match library {
-            "builtins" => self.builtin_call(last, arguments),
-            "torch" => self.torch_call(node, rest, last, arguments),
-            "numpy" => match arguments.first() {
-                _ if matches!(last, "prod" | "sqrt" | "log" | "ceil" | "floor")
-                    && arguments.all().all(Value::is_sized) =>
-                {
-                    Value::SIZE
-                }
-                _ => Value::Numpy,
-            },
-            "math" => Value::Number { known: None, sized: arguments.all().all(Value::is_sized) },
-            "time" => match last {
-                "time" | "perf_counter" | "monotonic" | "process_time" | "time_ns" => Value::Clock,
-                _ => Value::Nothing,
-            },
-            "timeit" if last == "default_timer" => Value::Clock,
-            "datetime" if last == "now" => Value::Clock,
-            "os" if last == "cpu_count" => Value::SIZE,
-            "random" => Value::NUMBER,
-            "tqdm" | "rich" => arguments.first(),
-            "itertools" => match arguments.first() {
-                _ if last == "product" => Value::Unknown,
-                Value::Loader(id) => Value::Loader(id),
-                Value::Parameters { named } => Value::Parameters { named },
+        // The modules between a library and its function do not matter.
+        let effect = effects::of(Owner::Library, &format!("{library}.{last}"));
+        let effect = effect.or_else(|| effects::of_part(Owner::Library, dotted));
+        let is_sized = || arguments.all().all(Value::is_sized);
+        match effect {
+            Effect::Builtins => self.builtin_call(last, arguments),
+            Effect::Torch => self.torch_call(node, rest, last, arguments),
+            Effect::SizedArray if is_sized() => Value::SIZE,
+            Effect::SizedArray => Value::Numpy,
+            Effect::Sized => Value::Number { known: None, sized: is_sized() },
+            Effect::First => arguments.first(),
+            Effect::Iterates => match arguments.first() {
+                same @ (Value::Loader(_) | Value::Parameters { .. }) => same,
                 other => Value::list(self.element_of(&other)),
             },
-            "copy" => arguments.first(),
-            "functools" if last == "partial" => self.partial(arguments),
-            "deepspeed" if last == "initialize" => {
-                let model = arguments.keyword("model").cloned().unwrap_or(Value::Model(None));
-                let model = if model == Value::Unknown { Value::Model(None) } else { model };
+            Effect::Partial => self.partial(arguments),
+            Effect::Deepspeed => {
+                let model = arguments.keyword(vocabulary::word(Word::ModelOption)).cloned();
+                let model = model.filter(|model| *model != Value::Unknown).unwrap_or(Value::Model(None));
                 Value::Tuple(vec![model, Value::Optimizer(None), Value::Loader(None), Value::Scheduler])
             }
-            "einops" | "torch_scatter" | "torch_sparse" | "xformers" | "flash_attn" => self.tensor_of(arguments),
-            "timm" if last == "create_model" => Value::Model(None),
-            "torchvision" if rest.starts_with("models") => Value::Model(None),
-            "transformers" if last.starts_with("get_") && last.contains("schedule") => Value::Scheduler,
-            "transformers" if rest.contains("AdamW") || last.contains("Adafactor") => Value::Optimizer(None),
-            "torch_geometric" if last == "DataLoader" => self.make_loader(node, arguments),
-            "torch_geometric" if last.contains("Loader") => Value::Loader(None),
-            "torch_geometric" if rest.starts_with("nn.") => self.model_or_tensor(last, arguments),
-            _ if last == "from_pretrained" || last == "from_config" => {
-                let is_model = !["Token", "Processor", "Config", "Extractor", "Scheduler", "Pipeline"]
-                    .iter()
-                    .any(|part| dotted.contains(part));
-                if is_model { Value::Model(None) } else { Value::Unknown }
-            }
-            _ if vocabulary::is(vocabulary::Role::HostLibrary, library) => Value::Unknown,
-            _ if last == "tqdm" || last == "trange" => arguments.first(),
-            _ => self.unknown_call(last, arguments),
+            Effect::TensorOf => self.tensor_of(arguments),
+            Effect::MakesLoader => self.make_loader(node, arguments),
+            Effect::ModelOrTensor => self.model_or_tensor(last, arguments),
+            Effect::Pretrained if vocabulary::is(Word::NotPretrained, dotted) => Value::Unknown,
+            Effect::Pretrained => Value::Model(None),
+            _ => effect.value().unwrap_or_else(|| match vocabulary::is(Word::HostLibrary, library) {
+                true => Value::Unknown,
+                false => self.unknown_call(last, arguments),
+            }),
         }
     }
 
@@ -91,291 +71,183 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn builtin_call(&mut self, name: &str, arguments: &Arguments<'a>) -> Value {
         let first = arguments.first();
-        match name {
-            "len" => Value::SIZE,
-            "int" | "float" | "round" | "abs" | "pow" => match first {
-                Value::Number { known, sized } if name == "int" => Value::Number { known, sized },
-                Value::Tensor(tensor) if matches!(name, "abs" | "pow" | "round") => Value::Tensor(tensor),
-                value => Value::Number { known: None, sized: value.is_sized() },
-            },
-            "bool" | "isinstance" | "hasattr" | "any" | "all" | "callable" => {
-                if name == "hasattr" {
-                    Value::Capability
-                } else {
-                    Value::Bool(None)
-                }
+        let effect = effects::of(Owner::Builtin, name);
+        match (effect, first) {
+            (Effect::Integer, number @ Value::Number { .. }) => number,
+            (Effect::Rounds, tensor @ Value::Tensor(_)) => tensor,
+            (Effect::Integer | Effect::Rounds | Effect::Sized, value) => {
+                Value::Number { known: None, sized: value.is_sized() }
             }
-            "str" | "repr" | "format" | "type" => Value::Text(None),
-            "range" => Value::list(Value::NUMBER),
-            "enumerate" => {
-                let element = self.element_of(&first);
-                Value::list(Value::tuple(vec![Value::NUMBER, element]))
-            }
-            "zip" => {
+            (Effect::Enumerates, first) => Value::list(Value::tuple(vec![Value::NUMBER, self.element_of(&first)])),
+            (Effect::Zips, _) => {
                 let elements = arguments.positional.iter().map(|value| self.element_of(value)).collect();
                 Value::list(Value::tuple(elements))
             }
-            "list" | "tuple" | "set" | "sorted" | "reversed" | "iter" => match first {
-                Value::Loader(id) if name == "iter" => Value::Loader(id),
-                value @ (Value::Parameters { .. } | Value::Tuple(_)) => value,
-                value => {
-                    let element = self.element_of(&value);
-                    Value::list(element)
-                }
-            },
-            "next" => self.element_of(&first),
-            "filter" => match arguments.positional.get(1) {
+            (Effect::Iterates, loader @ Value::Loader(_)) => loader,
+            (Effect::Iterates | Effect::Collects, same @ (Value::Parameters { .. } | Value::Tuple(_))) => same,
+            (Effect::Iterates | Effect::Collects, value) => Value::list(self.element_of(&value)),
+            (Effect::Element, first) => self.element_of(&first),
+            (Effect::Filters, _) => match arguments.positional.get(1) {
                 Some(value @ Value::Parameters { .. }) => value.clone(),
                 Some(value) => Value::list(self.element_of(value)),
                 None => Value::Unknown,
             },
-            "map" => Value::list(Value::Unknown),
-            "sum" | "max" | "min" => match arguments.positional.len() {
-                1 => match self.element_of(&first) {
-                    Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor }),
-                    value @ Value::Number { .. } => value,
-                    _ => Value::Unknown,
-                },
-                _ => {
-                    let sized = arguments.all().all(Value::is_sized);
-                    match arguments.all().find(|value| value.holds_device()) {
-                        Some(value) => value.clone(),
-                        None => Value::Number { known: None, sized },
-                    }
-                }
-            },
-            "dict" => {
-                let mut entries: Vec<(String, Value)> = match first {
-                    Value::Dict { entries, .. } => entries,
-                    _ => Vec::new(),
-                };
-                let mut element = Value::Unknown;
-                for (keyword, value) in &arguments.keywords {
-                    match (keyword, value) {
-                        (Some(keyword), value) => entries.push((keyword.to_string(), value.clone())),
-                        (None, Value::Dict { entries: more, .. }) => entries.extend(more.clone()),
-                        (None, value) => element = element.join(value),
-                    }
-                }
-                Value::dict(entries, element)
-            }
-            "open" | "print" => Value::Unknown,
-            "getattr" => match (&arguments.positional.get(1), first) {
-                (Some(Value::Text(Some(name))), Value::Instance(class) | Value::Model(Some(class))) => {
-                    self.member(class, name).unwrap_or(Value::Unknown)
-                }
-                // `getattr(metrics, name)`: one of the file's functions.
-                (_, Value::Module(file)) => self.one_of(file),
-                // `getattr(np, name)(values)` is some function of numpy.
-                (Some(Value::Text(_)), Value::External(library)) => Value::External(format!("{library}.getattr")),
+            (Effect::Reduces, first) if arguments.positional.len() == 1 => match self.element_of(&first) {
+                Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor }),
+                value @ Value::Number { .. } => value,
                 _ => Value::Unknown,
             },
+            (Effect::Reduces, _) => match arguments.all().find(|value| value.holds_device()) {
+                Some(value) => value.clone(),
+                None => Value::Number { known: None, sized: arguments.all().all(Value::is_sized) },
+            },
+            (Effect::Dictionary, first) => dictionary_of(first, arguments),
+            (Effect::GetsAttribute, owner) => self.named_attribute(owner, arguments.positional.get(1)),
+            (effect, _) => effect.value().unwrap_or(Value::Unknown),
+        }
+    }
+
+    /// `getattr(owner, name)`.
+    fn named_attribute(&mut self, owner: Value, name: Option<&Value>) -> Value {
+        match (name, owner) {
+            (Some(Value::Text(Some(name))), Value::Instance(class) | Value::Model(Some(class))) => {
+                self.member(class, name).unwrap_or(Value::Unknown)
+            }
+            // `getattr(metrics, name)`: one of the file's functions.
+            (_, Value::Module(file)) => self.one_of(file),
+            // `getattr(np, name)(values)` is some function of numpy.
+            (Some(Value::Text(_)), Value::External(library)) => Value::External(format!("{library}.getattr")),
             _ => Value::Unknown,
         }
     }
 
     fn torch_call(&mut self, node: &'a ExprCall, rest: &str, last: &str, arguments: &Arguments<'a>) -> Value {
-        if rest == "utils.data.DataLoader" || rest == "utils.data.dataloader.DataLoader" {
-            return self.make_loader(node, arguments);
+        if let Some(value) = self.distribution(node, rest, last, arguments) {
+            return value;
         }
-        match rest {
-            "utils.data.random_split" | "utils.data.dataset.random_split" => {
-                let (dataset, cuts) = (arguments.first(), arguments.get("lengths", 1).cloned());
-                return match cuts {
-                    Some(Value::Tuple(cuts)) => Value::tuple(vec![dataset; cuts.len()]),
-                    _ => Value::list(dataset),
-                };
-            }
-            "utils.data.Subset" | "utils.data.dataset.Subset" => return arguments.first(),
-            // A dataset of device tensors counts as a device tensor; otherwise it is a dataset like any other.
-            "utils.data.TensorDataset" | "utils.data.dataset.TensorDataset"
-                if arguments.all().any(Value::holds_device) =>
-            {
-                return Value::DEVICE;
-            }
-            "utils.data.TensorDataset" | "utils.data.dataset.TensorDataset" => {
-                return Value::External("torch.utils.data.TensorDataset".to_string());
-            }
-            _ if rest.starts_with("utils.data.") => return Value::Unknown,
-            _ => {}
-        }
-        // `Beta(a, a).sample()`: with plain numbers as parameters, it draws on the host.
-        if let Some(name) = rest.strip_prefix("distributions.") {
-            if name.starts_with(DRAWN) && matches!(last, "sample" | "rsample") {
-                let origin = Origin::Factory(node.range());
-                return Value::Tensor(Tensor { origin, ..Tensor::ON_HOST });
-            }
-            let is_class = last.starts_with(|first: char| first.is_ascii_uppercase());
-            let is_host = |value: &Value| {
-                value.is_sized()
-                    || matches!(value, Value::Tensor(tensor) if tensor.placement == Placement::Host && !tensor.is_assumed())
-            };
-            if is_class && arguments.all().next().is_some() && arguments.all().all(is_host) {
-                return Value::External(format!("torch.distributions.{DRAWN}"));
-            }
-        }
-        if rest.starts_with("optim.lr_scheduler") {
-            return Value::Scheduler;
-        }
-        if rest.starts_with("optim.") && !rest.contains("swa_utils") {
-            return Value::Optimizer(Some(self.make_site(node)));
-        }
+        let effect = effects::of(Owner::Torch, rest).or_else(|| effects::of(Owner::Torch, last));
         let answers = || api::torch_function(rest).is_some_and(|row| row.returns == api::Kinds::BOOL);
-        if super::names::is_question(last) || answers() {
+        if effect == Effect::Other && (super::names::is_question(last) || answers()) {
             return Value::Bool(None);
         }
-        match last {
-            "GradScaler" | "ShardedGradScaler" => return Value::Scaler(Some(self.make_site(node))),
-            "DistributedDataParallel"
-            | "DataParallel"
-            | "FullyShardedDataParallel"
-            | "compile"
-            | "convert_sync_batchnorm"
-            | "script"
-            | "AveragedModel"
-            | "checkpoint_wrapper" => {
-                return match arguments.first() {
-                    Value::Unknown => arguments.keyword("module").cloned().unwrap_or(Value::Model(None)),
-                    value => value,
-                };
+        match (effect.or_else(|| effects::of_part(Owner::Torch, rest)), arguments.first()) {
+            (Effect::MakesLoader, _) => self.make_loader(node, arguments),
+            (Effect::Splits, dataset) => match arguments.get(vocabulary::word(Word::LengthsOption), 1) {
+                Some(Value::Tuple(cuts)) => Value::tuple(vec![dataset; cuts.len()]),
+                _ => Value::list(dataset),
+            },
+            // A dataset of device tensors counts as a device tensor; otherwise it is a dataset like any other.
+            (Effect::TensorDataset, _) if arguments.all().any(Value::holds_device) => Value::DEVICE,
+            (Effect::TensorDataset, _) => Value::External(vocabulary::word(Word::TensorDataset).to_string()),
+            (Effect::MakesOptimizer, _) => Value::Optimizer(Some(self.make_site(node))),
+            (Effect::MakesScaler, _) => Value::Scaler(Some(self.make_site(node))),
+            (Effect::Wraps, Value::Unknown) => {
+                arguments.keyword(vocabulary::word(Word::ModuleOption)).cloned().unwrap_or(Value::Model(None))
             }
             // Modules in a list keep their class.
-            "ModuleList" => {
-                if let Value::List(element) = arguments.first()
-                    && matches!(*element, Value::Model(Some(_)))
-                {
-                    return Value::List(element);
-                }
+            (Effect::ModuleList, Value::List(element)) if matches!(*element, Value::Model(Some(_))) => {
+                Value::List(element)
             }
+            (Effect::ModuleList, _) => Value::Model(None),
             // The host, selected by name.
-            "device" if matches!(arguments.first(), Value::Text(Some(name)) if name == "cpu") => {
-                return arguments.first();
+            (Effect::DeviceName, Value::Text(Some(name))) if vocabulary::is(Word::HostDevice, &name) => {
+                Value::Text(Some(name))
             }
-            "device" => return Value::Device,
+            (Effect::HostData, _) => self.host_data_to_tensor(node, arguments),
+            (Effect::TypedTensor, _) => self.typed_tensor(node, rest, arguments),
+            (Effect::ModelOrTensor, _) => self.model_or_tensor(last, arguments),
             // Once wrapped a tensor, now returns it.
-            "Variable" if rest == "autograd.Variable" => {
-                return match arguments.first() {
-                    Value::Unknown => self.tensor_function(node, last, arguments),
-                    value => value,
-                };
-            }
-            "Parameter" => return Value::Tensor(Tensor::PARAMETER),
-            "tensor" | "as_tensor" | "from_numpy" | "frombuffer" => {
-                return self.host_data_to_tensor(node, arguments);
-            }
-            "Tensor" | "FloatTensor" | "LongTensor" | "IntTensor" | "BoolTensor" | "ByteTensor" | "HalfTensor"
-            | "DoubleTensor" => {
-                return self.typed_tensor(node, rest, arguments);
-            }
-            "Size" => return Value::list(Value::SIZE),
-            "load" | "hub" | "finfo" | "iinfo" | "get_default_dtype" | "Generator" => return Value::Unknown,
-            _ => {}
+            (Effect::Same, Value::Unknown) => self.tensor_function(node, last, arguments),
+            (Effect::Wraps | Effect::Same | Effect::First, first) => first,
+            (effect, _) => match effect.value() {
+                Some(value) => value,
+                None if is_factory(rest) => self.factory(node, rest, arguments),
+                None => self.tensor_function(node, last, arguments),
+            },
         }
-        if rest.starts_with("cuda.") || rest.starts_with("distributed.get_") || rest.starts_with("backends") {
-            return Value::NUMBER;
+    }
+
+    /// `Beta(a, a).sample()`: with plain numbers as parameters, it draws on the host.
+    fn distribution(&mut self, node: &'a ExprCall, rest: &str, last: &str, arguments: &Arguments<'a>) -> Option<Value> {
+        let name = vocabulary::rest_of(Word::Distributions, rest)?;
+        if name.starts_with(DRAWN) && vocabulary::is(Word::DrawsSample, last) {
+            return Some(Value::Tensor(Tensor { origin: Origin::Factory(node.range()), ..Tensor::ON_HOST }));
         }
-        if rest.starts_with("nn.") && !rest.starts_with("nn.functional") && !rest.starts_with("nn.utils") {
-            return self.model_or_tensor(last, arguments);
-        }
-        if rest.starts_with("nn.utils") {
-            return match last {
-                "clip_grad_norm_" | "get_total_norm" | "clip_grad_norm" => Value::DEVICE,
-                "parameters_to_vector" => Value::DEVICE,
-                _ => arguments.first(),
-            };
-        }
-        if is_factory(rest) {
-            return self.factory(node, rest, arguments);
-        }
-        self.tensor_function(node, last, arguments)
+        let is_class = last.starts_with(|first: char| first.is_ascii_uppercase());
+        let is_host = |value: &Value| {
+            let is_there = |tensor: &Tensor| tensor.placement == Placement::Host && !tensor.is_assumed();
+            value.is_sized() || value.tensor().is_some_and(is_there)
+        };
+        let of_numbers = is_class && arguments.all().next().is_some() && arguments.all().all(is_host);
+        of_numbers.then(|| Value::External(format!("torch.{}{DRAWN}", vocabulary::word(Word::Distributions))))
     }
 
     fn tensor_function(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
-        let first = arguments.first();
-        let subject = match &first {
-            Value::Unknown => arguments.keyword("input").cloned().unwrap_or(Value::Unknown),
-            value => value.clone(),
+        let subject = match arguments.first() {
+            Value::Unknown => arguments.keyword(vocabulary::word(Word::InputOption)).cloned().unwrap_or(Value::Unknown),
+            value => value,
         };
-        match last {
-            "matmul" | "bmm" => {
+        let shaped = effects::of(Owner::Tensor, last);
+        let effect = effects::of(Owner::Torch, last).or_else(|| shaped);
+        match (effect, &subject) {
+            (Effect::Product, subject) => {
                 let right = arguments.positional.get(1).cloned().unwrap_or(Value::Unknown);
-                let whole = self.whole(node);
-                return match whole {
-                    Some(whole) => self.product(whole, &subject, &right),
+                return match self.whole(node) {
+                    Some(whole) => self.product(whole, subject, &right),
                     None => self.tensor_of(arguments),
                 };
             }
-            "triu" | "tril" => {
-                if let Value::Tensor(tensor) = subject {
-                    let origin = match tensor.origin {
-                        Origin::Constant(_) => Origin::Constant(node.range()),
-                        _ => Origin::Data,
-                    };
-                    return Value::Tensor(Tensor { origin, ..tensor });
-                }
+            (Effect::Triangle | Effect::Transposes | Effect::Softmax, Value::Tensor(tensor)) => {
+                return self.transformed(node, effect, tensor.clone(), &Value::Unknown);
             }
-            "ones_like" | "zeros_like" | "full_like" if subject == Value::Unknown => return Value::DEVICE,
+            (Effect::Like, Value::Unknown) => return Value::DEVICE,
             // Only the shape of the argument matters.
-            "ones_like" | "zeros_like" | "full_like" => {
-                if let Value::Tensor(tensor) = subject {
-                    let constant = arguments.positional.iter().skip(1).all(Value::is_sized);
-                    let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
-                    let boolean = super::factories::makes_mask(node);
-                    return Value::Tensor(Tensor { placement: tensor.placement, origin, boolean, ..Tensor::ON_DEVICE });
-                }
+            (Effect::Like, Value::Tensor(tensor)) => {
+                let constant = arguments.positional.iter().skip(1).all(Value::is_sized);
+                let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
+                let boolean = super::factories::makes_mask(node);
+                return Value::Tensor(Tensor { placement: tensor.placement, origin, boolean, ..Tensor::ON_DEVICE });
             }
-            "stack" | "cat" | "concat" | "hstack" | "vstack" => {
-                let element = self.element_of(&subject);
-                return match element {
-                    Value::Tensor(tensor) => {
-                        // A tensor assembled from pinned parts is new and not pinned.
-                        let placement =
-                            if tensor.placement == Placement::Pinned { Placement::Host } else { tensor.placement };
-                        let origin = match tensor.origin {
-                            Origin::Data if placement == Placement::Host => {
-                                self.made_part(node).unwrap_or(Origin::Data)
-                            }
-                            origin => origin,
-                        };
-                        self.tensor(Tensor { role: Role::Plain, placement, origin, ..tensor })
-                    }
-                    Value::Number { .. } => Value::HOST,
-                    _ => self.tensor_of(arguments),
-                };
-            }
-            "transpose" | "permute" | "swapaxes" => {
-                if let Value::Tensor(tensor) = subject {
-                    return Value::Tensor(Tensor { role: Role::Transposed, ..tensor });
-                }
-            }
-            "softmax" | "log_softmax" => {
-                if let Value::Tensor(tensor) = subject {
-                    return self.softmax(tensor, node);
-                }
-            }
-            "where" => {
-                let kept =
-                    arguments.all().filter_map(Value::tensor).find(|tensor| matches!(tensor.role, Role::Scores(_)));
+            (Effect::Joins, subject) => return self.joined(node, subject, arguments),
+            (Effect::Chooses, _) => {
+                let is_scores = |tensor: &&Tensor| matches!(tensor.role, Role::Scores(_));
+                let kept = arguments.all().filter_map(Value::tensor).find(is_scores);
                 if let (Some(kept), Value::Tensor(tensor)) = (kept.map(|tensor| tensor.role), self.tensor_of(arguments))
                 {
                     return Value::Tensor(Tensor { role: kept, ..tensor });
                 }
             }
-            "einsum" => {
+            (Effect::Einsum, _) => {
                 if let Some(value) = self.einsum(node, arguments) {
                     return value;
                 }
             }
-            "dropout" => {
-                if let Value::Tensor(tensor) = subject {
-                    return Value::Tensor(tensor);
-                }
-            }
-            "save" | "manual_seed" | "set_default_dtype" => return Value::Nothing,
+            (Effect::Keeps, Value::Tensor(_)) if shaped == Effect::Other => return subject,
             _ => {}
         }
+        self.function_of_tensors(last, &subject, arguments)
+    }
+
+    /// `torch.cat([a, b])`: new memory, even if its parts are pinned.
+    fn joined(&mut self, node: &'a ExprCall, parts: &Value, arguments: &Arguments<'a>) -> Value {
+        match self.element_of(parts) {
+            Value::Tensor(tensor) => {
+                let placement = if tensor.placement == Placement::Pinned { Placement::Host } else { tensor.placement };
+                let origin = match tensor.origin {
+                    Origin::Data if placement == Placement::Host => self.made_part(node).unwrap_or(Origin::Data),
+                    origin => origin,
+                };
+                self.tensor(Tensor { role: Role::Plain, placement, origin, ..tensor })
+            }
+            Value::Number { .. } => Value::HOST,
+            _ => self.tensor_of(arguments),
+        }
+    }
+
+    /// The result of any other function.
+    fn function_of_tensors(&mut self, last: &str, subject: &Value, arguments: &Arguments<'a>) -> Value {
         let boolean = is_boolean_operation(last);
-        if let Value::Tensor(tensor) = &subject
+        if let Value::Tensor(tensor) = subject
             && matches!(tensor.origin, Origin::Constant(_))
             && arguments.all().all(Value::is_sized)
         {
@@ -428,6 +300,23 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn whole(&self, node: &'a ExprCall) -> Option<&'a ruff_python_ast::Expr> {
         crate::find_expression(self.statement?, node.range())
     }
+}
+
+/// `dict(other, key=value, **more)`.
+fn dictionary_of(first: Value, arguments: &Arguments) -> Value {
+    let mut entries = match first {
+        Value::Dict { entries, .. } => entries,
+        _ => Vec::new(),
+    };
+    let mut element = Value::Unknown;
+    for (keyword, value) in &arguments.keywords {
+        match (keyword, value) {
+            (Some(keyword), value) => entries.push((keyword.to_string(), value.clone())),
+            (None, Value::Dict { entries: more, .. }) => entries.extend(more.clone()),
+            (None, value) => element = element.join(value),
+        }
+    }
+    Value::dict(entries, element)
 }
 
 fn tensors_in(value: &Value) -> Vec<&Tensor> {

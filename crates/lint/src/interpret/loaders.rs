@@ -11,6 +11,7 @@ use crate::program::Loader;
 use crate::settings::literal;
 use crate::symbols::ClassId;
 use crate::value::{LoaderId, Value};
+use crate::vocabulary::{Role, word};
 
 /// Loader options that rules look at.
 struct Options {
@@ -23,12 +24,12 @@ struct Options {
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn make_loader(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
         let loader = Options {
-            workers: arguments.get("num_workers", 5).cloned(),
-            pin_memory: arguments.get("pin_memory", 7).cloned(),
-            persistent: arguments.get("persistent_workers", usize::MAX).cloned(),
+            workers: arguments.get(word(Role::WorkersOption), 5).cloned(),
+            pin_memory: arguments.get(word(Role::PinOption), 7).cloned(),
+            persistent: arguments.get(word(Role::PersistentOption), usize::MAX).cloned(),
             has_unknown: arguments.has_unknown,
         };
-        let batch_size = arguments.get("batch_size", 1).cloned();
+        let batch_size = arguments.get(word(Role::BatchSizeOption), 1).cloned();
         self.note_loader(node, arguments, loader, batch_size)
     }
 
@@ -40,7 +41,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         class: ClassId,
         arguments: &Arguments<'a>,
     ) -> Value {
-        let own = self.program.sources.symbols.classes[class].methods.get("__init__").copied();
+        let own = self.program.sources.symbols.classes[class].methods.get(word(Role::Constructor)).copied();
         let Some(definition) = own.and_then(|own| self.program.sources.symbols.functions[own].definition) else {
             return self.make_loader(node, arguments);
         };
@@ -49,12 +50,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let default = || parameters.find(name).and_then(|parameter| parameter.default()).map(literal);
             arguments.get(name, usize::MAX).cloned().or_else(default)
         };
-        let (workers, pin_memory) = (get("num_workers"), get("pin_memory"));
+        let (workers, pin_memory) = (get(word(Role::WorkersOption)), get(word(Role::PinOption)));
         // Without `**kwargs`, it may set these options itself.
         let is_closed = parameters.kwarg.is_none() && (workers.is_none() || pin_memory.is_none());
         let has_unknown = arguments.has_unknown || is_closed;
-        let options = Options { workers, pin_memory, persistent: get("persistent_workers"), has_unknown };
-        let batch_size = get("batch_size");
+        let options = Options { workers, pin_memory, persistent: get(word(Role::PersistentOption)), has_unknown };
+        let batch_size = get(word(Role::BatchSizeOption));
         self.note_loader(node, arguments, options, batch_size)
     }
 
@@ -77,8 +78,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             pin_memory: options.pin_memory,
             persistent: options.persistent,
             batch_size,
-            dataset: get("dataset", 0).unwrap_or(Value::Unknown),
-            collate: get("collate_fn", 6).unwrap_or(Value::Unknown),
+            dataset: get(word(Role::DatasetOption), 0).unwrap_or(Value::Unknown),
+            collate: get(word(Role::CollateOption), 6).unwrap_or(Value::Unknown),
             has_unknown_keywords: options.has_unknown,
         };
         // Ids stay the same from visit to visit: parameters may still hold them.
@@ -191,7 +192,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The loaders that iterating over an object with its own `__iter__` goes through.
     fn handed_out_by(&self, class: ClassId) -> Vec<LoaderId> {
         self.depends_on(Fact::Attributes(class));
-        if self.member(class, "__iter__").is_none() {
+        if self.member(class, word(Role::IterMethod)).is_none() {
             return Vec::new();
         }
         let lineage = crate::classes::lineage(&self.program.sources.classes, class);

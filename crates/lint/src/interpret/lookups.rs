@@ -5,10 +5,14 @@ use ruff_python_ast::{Expr, ExprAttribute, Stmt};
 use super::Interpreter;
 use super::fixpoint::Fact;
 use super::names;
+use crate::api;
 use crate::classes::lineage;
+use crate::effects::{self, Effect, Owner};
 use crate::resolve::{Symbol, look_up};
 use crate::settings::{is_loader_option, is_settings_name};
+use crate::syntax::last_name;
 use crate::value::{Evidence, Role, Tensor, Value, is_dtype_name};
+use crate::vocabulary::{self, Role as Word};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn name_value(&mut self, name: &str) -> Value {
@@ -37,7 +41,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(Symbol::Module(module)) if is_assigned() => self.at_top(file, name).unwrap_or(Value::Module(module)),
             Some(Symbol::Module(module)) => Value::Module(module),
             // A star import does not hide Python's builtins: `from torch.distributed import *`.
-            Some(Symbol::External(dotted)) if names::is_builtin(name) && dotted.starts_with("torch.") => {
+            Some(Symbol::External(dotted)) if names::is_builtin(name) && api::is_of_torch(&dotted) => {
                 Value::External(format!("builtins.{name}"))
             }
             Some(Symbol::External(dotted)) => {
@@ -68,47 +72,39 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return default;
         }
         match owner {
-            Value::External(dotted) if dotted.starts_with("torch") && is_dtype_name(name) => Value::Dtype,
+            Value::External(dotted) if api::is_of_torch(&dotted) && is_dtype_name(name) => Value::Dtype,
             Value::External(dotted) => Value::External(format!("{dotted}.{name}")),
             Value::Module(file) => self.global_value(file, name),
             Value::Tensor(tensor) => tensor_attribute(tensor, name),
-            Value::Model(Some(class)) | Value::Instance(class) => {
-                let is_model = matches!(self.program.sources.classes[class].kind, kind if kind.is_module());
-                match self.member(class, name) {
-                    Some(Value::Function(function)) if self.is_decorated(function, "property") => {
-                        self.property(function)
-                    }
-                    Some(value) if value != Value::Unknown => value,
-                    _ if self.field(class, name).is_some() => self.field(class, name).unwrap_or(Value::Unknown),
-                    _ if name == "device" || name.ends_with("_device") => Value::Device,
-                    _ if is_settings_name(name) => Value::Unknown,
-                    _ if is_model && name == "module" => Value::Model(Some(class)),
-                    _ => names::by_name(name),
-                }
+            Value::Model(Some(class)) | Value::Instance(class) => self.attribute_of_class(class, name),
+            Value::Model(None) => {
+                effects::of(Owner::ModuleAttribute, name).value().unwrap_or_else(|| names::by_name(name))
             }
-            Value::Model(None) => match name {
-                "module" => Value::Model(None),
-                "device" => Value::Device,
-                "dtype" => Value::Dtype,
-                "weight" | "bias" => Value::Tensor(Tensor::PARAMETER),
-                _ => names::by_name(name),
-            },
             Value::Class(class) => self.member(class, name).unwrap_or(Value::Unknown),
-            Value::Numpy => match name {
-                "shape" | "size" | "ndim" => Value::SIZE,
-                _ => Value::Numpy,
-            },
+            Value::Numpy => effects::of(Owner::ArrayAttribute, name).value().unwrap_or(Value::Numpy),
             Value::Number { .. } => owner,
-            Value::Loader(_) if name == "dataset" || name == "sampler" => Value::Unknown,
-            Value::Optimizer(_) => match name {
-                "param_groups" => Value::list(Value::dict(
-                    vec![("params".to_string(), Value::Parameters { named: false })],
-                    Value::NUMBER,
-                )),
-                _ => Value::Unknown,
-            },
+            Value::Loader(_) if vocabulary::is(Word::OfLoader, name) => Value::Unknown,
+            Value::Optimizer(_) if vocabulary::is(Word::ParameterGroups, name) => {
+                let parameters =
+                    (vocabulary::word(Word::GroupParameters).to_string(), Value::Parameters { named: false });
+                Value::list(Value::dict(vec![parameters], Value::NUMBER))
+            }
+            Value::Optimizer(_) => Value::Unknown,
             Value::Device => Value::Text(None),
             _ => self.attribute_of_unknown(attribute),
+        }
+    }
+
+    fn attribute_of_class(&mut self, class: usize, name: &str) -> Value {
+        let is_model = self.program.sources.classes[class].kind.is_module();
+        match self.member(class, name) {
+            Some(Value::Function(function)) if self.is_decorated(function, Word::Property) => self.property(function),
+            Some(value) if value != Value::Unknown => value,
+            _ => self.field(class, name).unwrap_or_else(|| match effects::of(Owner::ModuleAttribute, name) {
+                Effect::Model if is_model => Value::Model(Some(class)),
+                _ if is_settings_name(name) => Value::Unknown,
+                _ => names::by_name(name),
+            }),
         }
     }
 
@@ -123,35 +119,21 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn attribute_of_unknown(&self, attribute: &ExprAttribute) -> Value {
         let name = attribute.attr.as_str();
-        let owner = match &*attribute.value {
-            Expr::Name(owner) => owner.id.as_str(),
-            Expr::Attribute(owner) => owner.attr.as_str(),
-            _ => "",
-        };
-        match name {
-            "shape" => Value::list(Value::SIZE),
-            "ndim" => Value::SIZE,
-            "device" => Value::Device,
-            "dtype" => Value::Dtype,
-            "grad" => Value::Tensor(Tensor { graph: false, ..Tensor::PARAMETER }),
-            _ if is_settings_name(owner) => match names::by_name(name) {
-                Value::Device => Value::Device,
-                Value::Dtype => Value::Dtype,
-                _ => Value::SIZE,
-            },
-            _ => names::by_name(name),
+        let owner = last_name(&attribute.value).unwrap_or_default();
+        match (effects::of(Owner::UnknownAttribute, name), names::by_name(name)) {
+            (Effect::Gradient, _) => Value::Tensor(Tensor { graph: false, ..Tensor::PARAMETER }),
+            (effect, guess) => effect.value().unwrap_or(match guess {
+                guess @ (Value::Device | Value::Dtype) => guess,
+                _ if is_settings_name(owner) => Value::SIZE,
+                guess => guess,
+            }),
         }
     }
 
-    /// Whether the function has a decorator of this plain name.
-    pub(super) fn is_decorated(&self, function: usize, by: &str) -> bool {
+    /// Whether the function has a decorator of this name.
+    pub(super) fn is_decorated(&self, function: usize, by: Word) -> bool {
         let definition = self.program.sources.symbols.functions[function].definition;
-        definition.is_some_and(|definition| {
-            definition
-                .decorator_list
-                .iter()
-                .any(|decorator| matches!(&decorator.expression, Expr::Name(name) if name.id.as_str() == by))
-        })
+        definition.is_some_and(|definition| super::is_decorated(definition, by))
     }
 
     /// Records a property read, which runs the property.
@@ -207,21 +189,12 @@ impl Interpreter<'_, '_> {
 }
 
 fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
-    match name {
-        "shape" => Value::list(Value::SIZE),
-        "ndim" | "nbytes" | "itemsize" => Value::SIZE,
-        "device" => Value::Device,
-        "dtype" => Value::Dtype,
-        "requires_grad" | "is_cuda" | "is_sparse" | "is_leaf" | "training" => Value::Bool(None),
-        "data" => Value::Tensor(Tensor { graph: false, ..tensor }),
-        "grad" => Value::Tensor(Tensor { graph: false, ..tensor }),
-        "T" | "mT" | "H" => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
-        "keys" | "grad_fn" | "name" | "names" => Value::Unknown,
+    let effect = effects::of(Owner::TensorAttribute, name);
+    effect.value().unwrap_or(Value::Tensor(match effect {
+        Effect::Detaches => Tensor { graph: false, ..tensor },
+        Effect::Transposes => Tensor { role: Role::Transposed, ..tensor },
         // `out.loss`, `out.logits`: models return tensors by name. Other attributes may be anything.
-        "loss" | "logits" | "last_hidden_state" | "hidden_states" | "sample" | "pooler_output" | "real" | "imag"
-        | "x" | "y" | "edge_index" | "edge_attr" | "batch" | "labels" | "input_ids" | "attention_mask" => {
-            Value::Tensor(tensor)
-        }
-        _ => Value::Tensor(Tensor { evidence: Evidence::Assumed, ..tensor }),
-    }
+        Effect::Same => tensor,
+        _ => Tensor { evidence: Evidence::Assumed, ..tensor },
+    }))
 }

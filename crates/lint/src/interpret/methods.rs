@@ -5,9 +5,14 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
+use super::names::{is_criterion_name, is_loss_function_name, is_model_name, is_question, lowered};
 use super::operations::{self, is_boolean_operation};
-use super::placement::placement_named;
+use super::placement::{device_argument, placement_named};
+use crate::api;
+use crate::effects::{self, Effect, Owner};
+use crate::syntax::last_name;
 use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
+use crate::vocabulary::{self, Role as Word};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn method_call(
@@ -17,32 +22,30 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         name: &str,
         arguments: &Arguments<'a>,
     ) -> Value {
-        if super::names::is_question(name) {
+        if is_question(name) {
             return Value::Bool(None);
         }
-        if name == "backward" {
+        if vocabulary::is(Word::Backward, name) {
             self.note_backward(node, receiver);
         }
         match receiver {
             Value::Tensor(tensor) => self.tensor_method(node, tensor.clone(), name, arguments),
-            Value::List(_) | Value::Dict { .. } | Value::Tuple(_) => {
-                self.container_method(node, receiver, name, arguments)
-            }
+            Value::List(element) => self.list_method(node, element, name, arguments),
+            Value::Dict { entries, element } => self.dict_method(node, entries, element, name, arguments),
+            Value::Tuple(_) if effects::of(Owner::List, name) == Effect::Same => receiver.clone(),
+            Value::Tuple(_) => Value::Unknown,
             Value::Model(class) => self.model_method(*class, name, receiver, arguments),
             Value::Parameters { .. } => receiver.clone(),
-            Value::Numpy => match name {
-                "item" | "mean" | "sum" | "std" | "tolist" => Value::NUMBER,
-                _ => Value::Numpy,
-            },
-            Value::Optimizer(_) if name == "step" => Value::Unknown,
-            Value::Scaler(_) if name == "scale" => arguments.first(),
-            Value::Loader(id) => match name {
-                "__iter__" | "batch" | "shuffle" | "unbatched" => Value::Loader(*id),
-                "__next__" | "next" | "next_batch" => self.element_of(receiver),
+            Value::Numpy => effects::of(Owner::Array, name).value().unwrap_or(Value::Numpy),
+            Value::Optimizer(_) if vocabulary::is(Word::StepMethod, name) => Value::Unknown,
+            Value::Scaler(_) if vocabulary::is(Word::Scales, name) => arguments.first(),
+            Value::Loader(_) => match effects::of(Owner::Loader, name) {
+                Effect::Same => receiver.clone(),
+                Effect::Element => self.element_of(receiver),
                 _ => Value::Unknown,
             },
             Value::Text(_) => {
-                if name == "format" {
+                if vocabulary::is(Word::Formats, name) {
                     self.note_format(node, arguments);
                 }
                 Value::Text(None)
@@ -82,186 +85,179 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
+        let effect = effects::of(Owner::Tensor, name);
         // A value that is moved to a device, or has methods that only tensors have, is a tensor.
-        let is_known = operations::is_tensor_method(name) || matches!(name, "to" | "cuda");
+        let is_known = operations::is_tensor_method(name) || matches!(effect, Effect::Moves | Effect::ToDevice);
         let tensor = Tensor { evidence: if is_known { Evidence::Seen } else { tensor.evidence }, ..tensor };
-        match name {
-            "item" => Value::NUMBER,
-            "tolist" => Value::list(Value::NUMBER),
-            "numpy" => Value::Numpy,
-            "cpu" => Value::Tensor(Tensor { placement: Placement::Host, ..tensor }),
-            "cuda" => Value::Tensor(tensor.moved_to(Placement::Device)),
-            "to" => match self.moves_to(node, arguments) {
-                Some(Placement::Device) => Value::Tensor(tensor.moved_to(Placement::Device)),
-                Some(placement) => Value::Tensor(Tensor { placement, ..tensor }),
-                // `torch.zeros(n, 1).to(x)`: moves to wherever `x` is.
-                None if is_made_here(&tensor) && follows_another(node, arguments) => {
-                    Value::Tensor(tensor.moved_to(Placement::Device))
-                }
-                None => Value::Tensor(Tensor { boolean: false, ..tensor }),
-            },
-            "type_as" => match arguments.first().tensor().map_or(tensor.placement, |other| other.placement) {
-                Placement::Device => Value::Tensor(tensor.moved_to(Placement::Device)),
-                placement => Value::Tensor(Tensor { placement, ..tensor }),
-            },
-            // `.type(torch.cuda.FloatTensor)`
-            "type" if matches!(arguments.first(), Value::External(name) if name.contains(".cuda.")) => {
-                Value::Tensor(Tensor { boolean: false, ..tensor.moved_to(Placement::Device) })
+        if let Some(value) = effect.value() {
+            return value;
+        }
+        match effect {
+            Effect::Sizes if arguments.positional.is_empty() => Value::list(Value::SIZE),
+            Effect::Sizes => Value::SIZE,
+            Effect::Detaches => Value::Tensor(Tensor { graph: false, ..tensor }),
+            Effect::Items => Value::list(Value::tuple(vec![Value::Text(None), Value::Tensor(tensor)])),
+            Effect::Values => Value::list(Value::Tensor(tensor)),
+            Effect::Product | Effect::Triangle | Effect::Transposes | Effect::Softmax => {
+                self.transformed(node, effect, tensor, &arguments.first())
             }
-            // `.type(torch.FloatTensor)`: a host type.
-            "type" if matches!(arguments.first(), Value::External(name) if is_host_type(&name)) => {
-                Value::Tensor(Tensor { placement: Placement::Host, boolean: false, ..tensor })
+            Effect::Adjusts => self.adjusted(tensor, arguments),
+            Effect::New | Effect::NewConstant => {
+                let constant = effect == Effect::NewConstant && arguments.positional.iter().all(Value::is_sized);
+                let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
+                Value::Tensor(Tensor { placement: tensor.placement, origin, ..Tensor::ON_DEVICE })
             }
-            "pin_memory" => Value::Tensor(Tensor { placement: Placement::Pinned, origin: Origin::Data, ..tensor }),
-            "detach" | "detach_" => Value::Tensor(Tensor { graph: false, ..tensor }),
-            "size" | "stride" => {
-                if arguments.positional.is_empty() && name == "size" {
-                    Value::list(Value::SIZE)
-                } else {
-                    Value::SIZE
-                }
+            // Shape changes keep the tensor's role.
+            Effect::Reshapes if tensor.role == Role::Transposed => {
+                Value::Tensor(Tensor { role: Role::Plain, ..tensor })
             }
-            "dim" | "numel" | "nelement" | "ndimension" | "element_size" | "get_device" | "storage_offset" => {
-                Value::SIZE
+            Effect::Reshapes | Effect::Keeps => Value::Tensor(tensor),
+            Effect::Casts => Value::Tensor(Tensor { boolean: false, ..tensor }),
+            Effect::Truths => Value::Tensor(Tensor { boolean: true, graph: false, ..tensor }),
+            // Overwrites the old contents.
+            Effect::Fills
+                if matches!(tensor.origin, Origin::Factory(_) | Origin::Constant(_))
+                    && arguments.all().all(Value::is_sized) =>
+            {
+                Value::Tensor(Tensor { origin: Origin::Constant(node.range()), ..tensor })
             }
+            Effect::ToHost | Effect::ToDevice | Effect::Moves | Effect::FollowsOther | Effect::Pins => {
+                self.moved(node, effect, tensor, arguments)
+            }
+            Effect::Retypes => self.retyped(node, tensor, arguments),
+            _ => self.computed(tensor, name, arguments),
+        }
+    }
+
+    fn moved(&mut self, node: &'a ExprCall, effect: Effect, tensor: Tensor, arguments: &Arguments<'a>) -> Value {
+        let placement = match effect {
+            Effect::ToHost => Some(Placement::Host),
+            Effect::ToDevice => Some(Placement::Device),
+            Effect::Pins => {
+                return Value::Tensor(Tensor { placement: Placement::Pinned, origin: Origin::Data, ..tensor });
+            }
+            Effect::FollowsOther => Some(arguments.first().tensor().map_or(tensor.placement, |other| other.placement)),
+            _ => self.moves_to(node, arguments),
+        };
+        match placement {
+            Some(Placement::Device) => Value::Tensor(tensor.moved_to(Placement::Device)),
+            Some(placement) => Value::Tensor(Tensor { placement, ..tensor }),
+            // `torch.zeros(n, 1).to(x)`: moves to wherever `x` is.
+            None if is_made_here(&tensor) && follows_another(node, arguments) => {
+                Value::Tensor(tensor.moved_to(Placement::Device))
+            }
+            None => Value::Tensor(Tensor { boolean: false, ..tensor }),
+        }
+    }
+
+    /// `.type(torch.cuda.FloatTensor)`, which also moves.
+    fn retyped(&mut self, node: &'a ExprCall, tensor: Tensor, arguments: &Arguments<'a>) -> Value {
+        let is_asked = node.arguments.is_empty();
+        match arguments.first() {
             // Without an argument it returns the type's name, which tells where the tensor is: `.type(x.type())` moves
             // there.
-            "type"
-                if arguments.positional.is_empty()
-                    && arguments.keywords.is_empty()
-                    && tensor.placement == Placement::Device =>
-            {
-                Value::External("torch.cuda.FloatTensor".to_string())
+            _ if is_asked && tensor.placement == Placement::Device => {
+                Value::External(vocabulary::word(Word::TypeOnDevice).to_string())
             }
-            "type" if arguments.positional.is_empty() && arguments.keywords.is_empty() => Value::Text(None),
-            "backward" | "register_hook" => Value::Nothing,
-            "is_floating_point" | "is_contiguous" | "is_complex" | "is_pinned" | "equal" => Value::Bool(None),
-            "startswith" | "endswith" | "isdigit" => Value::Bool(None),
-            "lower" | "upper" | "strip" | "replace" | "format" | "join" | "capitalize" => Value::Text(None),
-            "keys" => Value::list(Value::Text(None)),
-            "items" => Value::list(Value::tuple(vec![Value::Text(None), Value::Tensor(tensor)])),
-            "values" | "tuple" | "to_tuple" => Value::list(Value::Tensor(tensor)),
-            "transpose" | "permute" | "t" | "swapaxes" | "transpose_" => {
-                Value::Tensor(Tensor { role: Role::Transposed, ..tensor })
+            _ if is_asked => Value::Text(None),
+            Value::External(name) if vocabulary::is(Word::DeviceType, &name) => {
+                Value::Tensor(Tensor { boolean: false, ..tensor.moved_to(Placement::Device) })
             }
-            "softmax" => self.softmax(tensor, node),
-            "matmul" | "bmm" | "mm" => {
-                let right = arguments.first();
-                match self.whole(node) {
-                    Some(whole) => self.product(whole, &Value::Tensor(tensor), &right),
-                    None => Value::Tensor(tensor),
-                }
+            Value::External(name) if api::torch_name(&name).is_some_and(is_host_type) => {
+                Value::Tensor(Tensor { placement: Placement::Host, boolean: false, ..tensor })
             }
-            "triu" | "tril" | "triu_" | "tril_" => {
+            _ => Value::Tensor(tensor),
+        }
+    }
+
+    /// `q @ k`, `triu(x)`, `k.transpose(-2, -1)`, `softmax(scores)`: methods and functions alike.
+    pub(super) fn transformed(&mut self, node: &'a ExprCall, effect: Effect, tensor: Tensor, other: &Value) -> Value {
+        match effect {
+            Effect::Product => match self.whole(node) {
+                Some(whole) => self.product(whole, &Value::Tensor(tensor), other),
+                None => Value::Tensor(tensor),
+            },
+            Effect::Triangle => {
                 let origin = match tensor.origin {
                     Origin::Constant(_) => Origin::Constant(node.range()),
                     _ => Origin::Data,
                 };
                 Value::Tensor(Tensor { origin, ..tensor })
             }
-            "masked_fill" | "masked_fill_" | "div" | "div_" | "mul" | "mul_" | "add" | "add_" | "sub" | "clamp"
-            | "clamp_" => {
-                let constant = arguments.all().all(Value::is_sized);
-                let device = arguments.all().any(Value::is_on_device);
-                let graph = tensor.graph || arguments.all().any(Value::carries_graph);
-                let placement = if device { Placement::Device } else { tensor.placement };
-                let origin = if constant { tensor.origin } else { Origin::Data };
-                let role = if tensor.role == Role::Parameter { Role::Plain } else { tensor.role };
-                self.tensor(Tensor { placement, graph, origin, role, ..tensor })
-            }
-            "new_zeros" | "new_ones" | "new_full" | "new_tensor" | "new_empty" => {
-                let constant = arguments.positional.iter().all(Value::is_sized)
-                    && matches!(name, "new_full" | "new_ones" | "new_zeros");
-                let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
-                Value::Tensor(Tensor { placement: tensor.placement, origin, ..Tensor::ON_DEVICE })
-            }
-            // Shape changes keep the tensor's role.
-            "view" | "reshape" | "unsqueeze" | "squeeze" | "expand" | "contiguous" | "clone" | "repeat" | "flatten"
-            | "expand_as" | "view_as" | "reshape_as" | "chunk" | "split" | "float" | "half" | "bfloat16" | "double"
-            | "long" | "int" | "type" | "unbind" | "narrow" => {
-                let role = match tensor.role {
-                    Role::Transposed
-                        if matches!(name, "view" | "reshape" | "expand" | "flatten" | "chunk" | "split") =>
-                    {
-                        Role::Plain
-                    }
-                    role => role,
-                };
-                let boolean =
-                    tensor.boolean && !matches!(name, "float" | "half" | "long" | "int" | "double" | "bfloat16");
-                Value::Tensor(Tensor { role, boolean, ..tensor })
-            }
-            "bool" => Value::Tensor(Tensor { boolean: true, graph: false, ..tensor }),
-            // Overwrites the old contents.
-            "fill_" | "zero_"
-                if matches!(tensor.origin, Origin::Factory(_) | Origin::Constant(_))
-                    && arguments.all().all(Value::is_sized) =>
-            {
-                Value::Tensor(Tensor { origin: Origin::Constant(node.range()), ..tensor })
-            }
-            _ => {
-                // An in-place operation on a mask gives a mask.
-                let keeps = operations::keeps_masks(name) || name.ends_with('_');
-                let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
-                let device = tensor.placement == Placement::Device || arguments.all().any(Value::is_on_device);
-                // The result is new, and not pinned.
-                let placement = if device { Placement::Device } else { Placement::Host };
-                // Filled in place with random numbers, the tensor keeps the origin of its storage.
-                let is_drawn = matches!(name, "normal_" | "uniform_" | "random_" | "bernoulli_" | "exponential_");
-                let constant = arguments.all().all(Value::is_sized) || is_drawn;
-                let origin = match tensor.origin {
-                    _ if !constant => Origin::Data,
-                    Origin::Constant(made) if is_drawn => Origin::Factory(made),
-                    origin => origin,
-                };
-                let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;
-                let evidence = match operations::may_be_tensor_method(name) {
-                    true => tensor.evidence,
-                    false => Evidence::Assumed,
-                };
-                self.tensor(Tensor { placement, graph, boolean, origin, role: Role::Plain, evidence })
-            }
+            Effect::Transposes => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
+            _ => self.softmax(tensor, node),
         }
+    }
+
+    fn adjusted(&mut self, tensor: Tensor, arguments: &Arguments<'a>) -> Value {
+        let constant = arguments.all().all(Value::is_sized);
+        let device = arguments.all().any(Value::is_on_device);
+        let graph = tensor.graph || arguments.all().any(Value::carries_graph);
+        let placement = if device { Placement::Device } else { tensor.placement };
+        let origin = if constant { tensor.origin } else { Origin::Data };
+        let role = if tensor.role == Role::Parameter { Role::Plain } else { tensor.role };
+        self.tensor(Tensor { placement, graph, origin, role, ..tensor })
+    }
+
+    /// The result of any other method.
+    fn computed(&mut self, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
+        // An in-place operation on a mask gives a mask.
+        let keeps = operations::keeps_masks(name) || name.ends_with('_');
+        let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
+        let device = tensor.placement == Placement::Device || arguments.all().any(Value::is_on_device);
+        // The result is new, and not pinned.
+        let placement = if device { Placement::Device } else { Placement::Host };
+        // Filled in place with random numbers, the tensor keeps the origin of its storage.
+        let is_drawn = api::tensor_method(name).is_some_and(|row| row.draws && row.in_place);
+        let constant = arguments.all().all(Value::is_sized) || is_drawn;
+        let origin = match tensor.origin {
+            _ if !constant => Origin::Data,
+            Origin::Constant(made) if is_drawn => Origin::Factory(made),
+            origin => origin,
+        };
+        let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;
+        let evidence = if operations::may_be_tensor_method(name) { tensor.evidence } else { Evidence::Assumed };
+        self.tensor(Tensor { placement, graph, boolean, origin, role: Role::Plain, evidence })
     }
 
     /// Where `.to(…)` moves the tensor; `None` where it only changes the type.
     pub(super) fn moves_to(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
-        let argument = node.arguments.find_argument_value("device", 0)?;
-        let value = arguments.keyword("device").or_else(|| arguments.positional.first());
-        placement_named(argument, value)
+        placement_named(device_argument(node)?, arguments.get(vocabulary::word(Word::DeviceOption), 0))
     }
 
-    fn container_method(
+    fn list_method(&mut self, node: &'a ExprCall, element: &Value, name: &str, arguments: &Arguments<'a>) -> Value {
+        let list = || Value::list(element.clone());
+        match effects::of(Owner::List, name) {
+            effect @ (Effect::Appends | Effect::Extends) => {
+                let added = match effect {
+                    Effect::Appends => arguments.positional.last().cloned().unwrap_or(Value::Unknown),
+                    _ => self.element_of(&arguments.first()),
+                };
+                self.hold(node, &list(), Value::list(added));
+                Value::Nothing
+            }
+            Effect::Parameters if matches!(element, Value::Model(_)) => Value::Parameters { named: false },
+            Effect::Element => element.clone(),
+            Effect::Size if *element == Value::SIZE => Value::SIZE,
+            Effect::Same => list(),
+            _ => Value::Unknown,
+        }
+    }
+
+    fn dict_method(
         &mut self,
         node: &'a ExprCall,
-        receiver: &Value,
+        entries: &[(String, Value)],
+        element: &Value,
         name: &str,
         arguments: &Arguments<'a>,
     ) -> Value {
-        match (receiver, name) {
-            (Value::List(_), "append" | "add" | "insert" | "appendleft") => {
-                let added = arguments.positional.last().cloned().unwrap_or(Value::Unknown);
-                self.hold(node, receiver, Value::list(added));
-                Value::Nothing
-            }
-            (Value::List(_), "extend") => {
-                let added = self.element_of(&arguments.first());
-                self.hold(node, receiver, Value::list(added));
-                Value::Nothing
-            }
-            (Value::List(element), "parameters") if matches!(**element, Value::Model(_)) => {
-                Value::Parameters { named: false }
-            }
-            (Value::List(element), "pop") => (**element).clone(),
-            (Value::List(element), "numel" | "count" | "index") if **element == Value::SIZE => Value::SIZE,
-            (Value::Dict { entries, element }, "update" | "setdefault") => {
-                let mut entries = entries.clone();
-                let mut element = (**element).clone();
-                let added = arguments
-                    .keywords
-                    .iter()
-                    .filter_map(|(keyword, value)| Some(((*keyword)?.to_string(), value.clone())));
-                entries.extend(added);
+        let all = || Value::any_of(entries.iter().map(|(_, value)| value).chain([element])).reading();
+        match effects::of(Owner::Dict, name) {
+            Effect::Updates => {
+                let (mut entries, mut element) = (entries.to_vec(), element.clone());
+                let added = arguments.keywords.iter();
+                entries.extend(added.filter_map(|(keyword, value)| Some(((*keyword)?.to_string(), value.clone()))));
                 match arguments.first() {
                     Value::Dict { entries: more, element: other } => {
                         entries.extend(more);
@@ -275,23 +271,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 Value::Nothing
             }
-            (Value::Dict { entries, element }, _) => {
-                let all = Value::any_of(entries.iter().map(|(_, value)| value).chain([&**element])).reading();
-                match name {
-                    "items" => Value::list(Value::tuple(vec![Value::Text(None), all])),
-                    "values" => Value::list(all),
-                    "get" | "pop" => match arguments.first() {
-                        Value::Text(Some(key)) => {
-                            entries.iter().find(|(known, _)| *known == key).map_or(all, |(_, value)| value.clone())
-                        }
-                        _ => all,
-                    },
-                    "copy" => receiver.clone(),
-                    "to" => Value::dict(Vec::new(), Value::DEVICE),
-                    _ => Value::Unknown,
+            Effect::Items => Value::list(Value::tuple(vec![Value::Text(None), all()])),
+            Effect::Values => Value::list(all()),
+            Effect::Gets => match arguments.first() {
+                Value::Text(Some(key)) => {
+                    entries.iter().find(|(known, _)| *known == key).map_or_else(all, |(_, value)| value.clone())
                 }
-            }
-            (_, "copy") => receiver.clone(),
+                _ => all(),
+            },
+            Effect::Same => Value::dict(entries.to_vec(), element.clone()),
+            Effect::ToDevice => Value::dict(Vec::new(), Value::DEVICE),
             _ => Value::Unknown,
         }
     }
@@ -318,33 +307,28 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn model_method(&mut self, class: Option<usize>, name: &str, receiver: &Value, arguments: &Arguments<'a>) -> Value {
-        match name {
-            "parameters" => Value::Parameters { named: false },
-            "named_parameters" => Value::Parameters { named: true },
-            "to" | "cuda" | "cpu" | "train" | "eval" | "half" | "float" | "bfloat16" | "requires_grad_" | "compile"
-            | "apply" => receiver.clone(),
-            "state_dict" | "named_modules" | "named_buffers" => Value::Unknown,
-            "modules" | "children" | "named_children" => Value::list(Value::Model(None)),
-            "buffers" => Value::list(Value::DEVICE),
-            "register_buffer" => {
-                if let (Some(class), Some(Value::Text(Some(attribute)))) = (class, arguments.positional.first()) {
-                    let key = self.attribute_key(class, attribute);
-                    if let Some(key) = key {
-                        self.outcome.store(class, key, Value::DEVICE);
-                    }
+        let effect = effects::of(Owner::Module, name);
+        match effect {
+            Effect::Same => receiver.clone(),
+            Effect::Collects => Value::list(Value::DEVICE),
+            Effect::RegistersBuffer => {
+                if let (Some(class), Some(Value::Text(Some(attribute)))) = (class, arguments.positional.first())
+                    && let Some(key) = self.attribute_key(class, attribute)
+                {
+                    self.outcome.store(class, key, Value::DEVICE);
                 }
                 Value::Nothing
             }
-            "log" | "log_dict" | "zero_grad" | "load_state_dict" | "register_parameter" => Value::Nothing,
-            "optimizers" => Value::Optimizer(None),
-            "manual_backward" => Value::Nothing,
-            "step" | "backward" => Value::Unknown,
-            // `model.loss_and_metrics(batch)`: perhaps numbers besides the loss.
-            _ if name.split('_').any(|word| word.starts_with("metric")) => self.tensor(Tensor::GUESS),
-            _ if arguments.all().any(Value::holds_device) || arguments.all().any(|value| value.tensor().is_some()) => {
-                self.tensor(Tensor::WITH_GRAPH)
+            Effect::Other => {
+                let takes_tensors = || arguments.all().any(|value| value.holds_device() || value.tensor().is_some());
+                match vocabulary::is(Word::Metric, name) {
+                    // `model.loss_and_metrics(batch)`: perhaps numbers besides the loss.
+                    true => self.tensor(Tensor::GUESS),
+                    false if takes_tensors() => self.tensor(Tensor::WITH_GRAPH),
+                    false => Value::Unknown,
+                }
             }
-            _ => Value::Unknown,
+            _ => effect.value().unwrap_or(Value::Unknown),
         }
     }
 
@@ -357,42 +341,26 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn unknown_method(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
-        match name {
-            "parameters" => Value::Parameters { named: false },
-            "named_parameters" => Value::Parameters { named: true },
-            "param_groups" => Value::Unknown,
-            "size" => {
-                if arguments.positional.is_empty() {
-                    Value::list(Value::SIZE)
-                } else {
-                    Value::SIZE
-                }
-            }
-            "dim" | "numel" => Value::SIZE,
-            "item" => Value::NUMBER,
-            "numpy" => Value::Numpy,
-            "to" | "cuda" | "cpu" if is_made_by_factory(node) => Value::Model(None),
-            "cpu" => Value::HOST,
-            "cuda" => Value::DEVICE,
-            "to" => match self.moves_to(node, arguments) {
+        let effect = effects::of(Owner::Unknown, name);
+        match effect {
+            Effect::Sizes if arguments.positional.is_empty() => Value::list(Value::SIZE),
+            Effect::Sizes => Value::SIZE,
+            Effect::Moves | Effect::ToDevice | Effect::ToHost if is_made_by_factory(node) => Value::Model(None),
+            Effect::ToHost => Value::HOST,
+            Effect::ToDevice => Value::DEVICE,
+            Effect::Moves => match self.moves_to(node, arguments) {
                 Some(Placement::Device) => Value::DEVICE,
                 Some(_) => Value::HOST,
                 None => Value::Unknown,
             },
             // accelerate and fabric return their arguments, ready to use.
-            "prepare" | "setup" | "setup_dataloaders" | "prepare_data_loader" | "prepare_model" => {
-                match arguments.positional.as_slice() {
-                    [one] => one.clone(),
-                    several => Value::tuple(several.to_vec()),
-                }
-            }
-            "unwrap_model" => arguments.first(),
-            "keys" | "state_dict" | "log" | "add_scalar" | "update" | "append" | "write" | "info" | "debug" => {
-                Value::Unknown
-            }
-            "items" => Value::list(Value::tuple(vec![Value::Text(None), Value::Unknown])),
-            "sample" | "get_batch" | "next_batch" => Value::Unknown,
-            _ => self.unknown_call(name, arguments),
+            Effect::Prepares => match arguments.positional.as_slice() {
+                [one] => one.clone(),
+                several => Value::tuple(several.to_vec()),
+            },
+            Effect::First => arguments.first(),
+            Effect::Items => Value::list(Value::tuple(vec![Value::Text(None), Value::Unknown])),
+            _ => effect.value().unwrap_or_else(|| self.unknown_call(name, arguments)),
         }
     }
 }
@@ -411,11 +379,17 @@ fn is_made_here(tensor: &Tensor) -> bool {
     tensor.placement == Placement::Host && matches!(tensor.origin, Origin::Constant(_) | Origin::Factory(_))
 }
 
+/// `FloatTensor`.
+fn is_host_type(rest: &str) -> bool {
+    effects::of(Owner::Torch, rest) == Effect::TypedTensor
+}
+
 /// Whether the only argument is an unknown name that does not denote a type.
 fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
-    let is_other = |name: &str| !name.to_ascii_lowercase().contains("type");
     match (&*node.arguments.args, arguments.positional.as_slice()) {
-        ([Expr::Name(other)], [Value::Unknown]) => node.arguments.keywords.is_empty() && is_other(other.id.as_str()),
+        ([Expr::Name(other)], [Value::Unknown]) => {
+            node.arguments.keywords.is_empty() && !vocabulary::is(Word::TypeName, &lowered(other.id.as_str()))
+        }
         _ => false,
     }
 }
@@ -424,25 +398,11 @@ fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
 fn is_made_by_factory(node: &ExprCall) -> bool {
     let Expr::Attribute(method) = &*node.func else { return false };
     let Expr::Call(made) = &*method.value else { return false };
-    let name = match &*made.func {
-        Expr::Name(name) => name.id.as_str(),
-        Expr::Attribute(attribute) => attribute.attr.as_str(),
-        _ => return false,
-    };
+    let Some(name) = last_name(&made.func) else { return false };
     // `library.Model(options).to(device)`, but not a batch of tensors.
     if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-        return !["Tensor", "Data", "Batch", "Graph", "Dict", "Encoding", "Input", "Inputs"]
-            .iter()
-            .any(|container| name.ends_with(container));
+        return !vocabulary::is(Word::TensorContainer, name);
     }
-    let what = ["build_", "create_", "make_", "get_", "load_"].iter().find_map(|verb| name.strip_prefix(verb));
-    what.is_some_and(|what| {
-        super::names::is_model_name(what) || super::names::is_criterion_name(what) || what.ends_with("loss")
-    })
-}
-
-/// `torch.FloatTensor`.
-fn is_host_type(name: &str) -> bool {
-    let last = name.strip_prefix("torch.").unwrap_or_default();
-    last.ends_with("Tensor") && last.len() > "Tensor".len() && !last.contains('.')
+    let made = vocabulary::rest_of(Word::Makes, name);
+    made.is_some_and(|made| is_model_name(made) || is_criterion_name(made) || is_loss_function_name(made))
 }

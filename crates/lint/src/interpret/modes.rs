@@ -5,7 +5,10 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
 use crate::classes::dotted_name;
+use crate::effects::{self, Effect, Owner};
 use crate::program::FunctionKind;
+use crate::syntax::called_name;
+use crate::vocabulary::{self, Role};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// `model.eval()` without a later `.train()` in the same block. Beside `student.train()` it freezes a teacher.
@@ -15,10 +18,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if matches!(self.kind(), FunctionKind::Loss | FunctionKind::Step) {
             return false;
         }
-        let calls = |statement: &Stmt, name: &str| called_without_arguments(statement, name).is_some();
-        let Some(still) = called_without_arguments(statement, "eval") else { return false };
+        let calls = |statement: &Stmt, role: Role| called_without_arguments(statement, role).is_some();
+        let Some(still) = called_without_arguments(statement, Role::EvalMethod) else { return false };
         let near = &before[before.len().saturating_sub(3)..];
-        if near.iter().filter_map(|near| called_without_arguments(near, "train")).any(|trained| trained != still) {
+        if near
+            .iter()
+            .filter_map(|near| called_without_arguments(near, Role::TrainMethod))
+            .any(|trained| trained != still)
+        {
             return false;
         }
         // `reference.eval()`, `teacher.requires_grad_(False)`: a model that is frozen while another is trained.
@@ -36,7 +43,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         // Cleanup at the end of a step: nothing is evaluated any more.
         let ends = matches!(rest, [Stmt::Return(last)] if last.value.as_deref().is_none_or(only_reads));
-        !ends && !rest.iter().any(|later| calls(later, "train"))
+        !ends && !rest.iter().any(|later| calls(later, Role::TrainMethod))
     }
 }
 
@@ -45,16 +52,16 @@ impl Interpreter<'_, '_> {
         let (Some(first), Some(last)) = (statements.first(), statements.last()) else { return false };
         let is_function = self.program.sources.symbols.functions[self.function].definition.is_some();
         let text = self.program.sources.files[self.file()].slice(TextRange::new(first.start(), last.end()));
-        is_function && ["autograd.grad(", ".backward("].iter().any(|call| text.contains(call))
+        is_function && vocabulary::is(Role::GradientText, text)
     }
 }
 
 /// `model` in the statement `model.train()`.
-fn called_without_arguments(statement: &Stmt, name: &str) -> Option<String> {
+fn called_without_arguments(statement: &Stmt, role: Role) -> Option<String> {
     let Stmt::Expr(inner) = statement else { return None };
     let Expr::Call(call) = &*inner.value else { return None };
     let Expr::Attribute(method) = &*call.func else { return None };
-    let is_meant = method.attr.as_str() == name && call.arguments.is_empty();
+    let is_meant = vocabulary::is(role, method.attr.as_str()) && call.arguments.is_empty();
     is_meant.then(|| dotted_name(&method.value).unwrap_or_default())
 }
 
@@ -63,8 +70,7 @@ fn only_reads(expression: &Expr) -> bool {
     match expression {
         Expr::Call(call) => {
             let Expr::Attribute(method) = &*call.func else { return false };
-            matches!(method.attr.as_str(), "item" | "cpu" | "numpy" | "detach" | "tolist" | "mean" | "sum")
-                && only_reads(&method.value)
+            vocabulary::is(Role::OnlyReads, method.attr.as_str()) && only_reads(&method.value)
         }
         Expr::Tuple(tuple) => tuple.elts.iter().all(only_reads),
         Expr::Dict(dict) => dict.items.iter().all(|item| only_reads(&item.value)),
@@ -75,21 +81,20 @@ fn only_reads(expression: &Expr) -> bool {
 
 /// Whether the name says that the model is not the one being trained.
 fn is_reference(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    last.split('_').any(|word| matches!(word, "ref" | "reference" | "teacher" | "frozen"))
+    vocabulary::is(Role::Reference, &name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase())
 }
 
 /// `model.requires_grad_(False)`, `for p in model.parameters(): p.requires_grad = False`.
 fn freezes(statement: &Stmt, model: &str) -> bool {
     match statement {
         Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
-            if method.attr.as_str() == "requires_grad_" && dotted_name(&method.value).as_deref() == Some(model))),
+            if vocabulary::is(Role::Freezes, method.attr.as_str()) && dotted_name(&method.value).as_deref() == Some(model))),
         Stmt::For(repeat) => {
             let goes_over = matches!(&*repeat.iter, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
-                if method.attr.as_str() == "parameters" && dotted_name(&method.value).as_deref() == Some(model)));
+                if effects::of(Owner::Module, method.attr.as_str()) == Effect::Parameters && dotted_name(&method.value).as_deref() == Some(model)));
             let sets = |inner: &Stmt| {
                 matches!(inner, Stmt::Assign(assign) if assign.targets.iter().any(|target| {
-                    matches!(target, Expr::Attribute(attribute) if attribute.attr.as_str() == "requires_grad")
+                    matches!(target, Expr::Attribute(attribute) if vocabulary::is(Role::GradientFlag, attribute.attr.as_str()))
                 }))
             };
             goes_over && repeat.body.iter().any(sets)
@@ -101,18 +106,15 @@ fn freezes(statement: &Stmt, model: &str) -> bool {
 /// `with torch.no_grad():`
 fn is_without_graph(statement: &Stmt) -> bool {
     let Stmt::With(with) = statement else { return false };
-    let names = with.items.iter().flat_map(|item| match &item.context_expr {
-        Expr::Call(call) => crate::names_in(&call.func),
-        other => crate::names_in(other),
-    });
-    names.into_iter().any(|name| matches!(name, "no_grad" | "inference_mode"))
+    let mut names = with.items.iter().filter_map(|item| called_name(&item.context_expr));
+    names.any(|name| vocabulary::is(Role::GraphOff, name))
 }
 
 /// A backward pass in the block itself or in a branch of it, but not in an inner loop.
 fn goes_back(statement: &Stmt) -> bool {
     match statement {
         Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call)
-            if matches!(&*call.func, Expr::Attribute(method) if method.attr.as_str() == "backward")),
+            if matches!(&*call.func, Expr::Attribute(method) if vocabulary::is(Role::Backward, method.attr.as_str()))),
         Stmt::If(branch) => {
             let others = branch.elif_else_clauses.iter().flat_map(|clause| &clause.body);
             branch.body.iter().chain(others).any(goes_back)

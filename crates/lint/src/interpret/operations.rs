@@ -11,7 +11,7 @@ pub fn is_tensor_method(name: &str) -> bool {
 /// Whether the name may be a tensor method's: `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object may
 /// return anything.
 pub fn may_be_tensor_method(name: &str) -> bool {
-    is_tensor_method(name) || name.ends_with('_') || !name.contains('_') && !matches!(name, "get" | "pop" | "count")
+    is_tensor_method(name) || name.ends_with('_') || !name.contains('_') && !vocabulary::is(Role::ContainerMethod, name)
 }
 
 /// Operations that turn a mask into a mask: they move and repeat its elements.

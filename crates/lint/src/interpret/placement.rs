@@ -1,41 +1,41 @@
 //! Resolves where a `device` argument puts a tensor.
 
-use ruff_python_ast::Expr;
+use ruff_python_ast::{Expr, ExprCall};
 
+use super::names::lowered;
 use crate::settings::text_of;
+use crate::syntax::last_name;
 use crate::value::{Placement, Value};
+use crate::vocabulary::{self, Role};
+
+/// The argument of `.to(…)` that may name a device.
+pub(super) fn device_argument(node: &ExprCall) -> Option<&Expr> {
+    node.arguments.find_argument_value(vocabulary::word(Role::DeviceOption), 0)
+}
+
+fn of_text(text: &str) -> Placement {
+    if vocabulary::is(Role::HostDevice, text) { Placement::Host } else { Placement::Device }
+}
 
 /// The placement that a `device` argument names; `None` where it is a type or may be one.
 pub(super) fn placement_named(argument: &Expr, value: Option<&Value>) -> Option<Placement> {
-    if let Some(text) = text_of(argument) {
-        return Some(if text == "cpu" { Placement::Host } else { Placement::Device });
-    }
-    if let Expr::Call(call) = argument
-        && let Some(text) = call.arguments.args.first().and_then(text_of)
-    {
-        return Some(if text == "cpu" { Placement::Host } else { Placement::Device });
-    }
+    let text = match argument {
+        Expr::Call(call) => call.arguments.args.first().and_then(text_of),
+        other => text_of(other),
+    };
     match value {
+        _ if text.is_some() => return text.map(of_text),
         Some(Value::Device) => return Some(Placement::Device),
-        Some(Value::Text(Some(text))) if text == "cpu" => return Some(Placement::Host),
-        Some(Value::Text(_)) => return Some(Placement::Device),
+        Some(Value::Text(text)) => return Some(text.as_deref().map_or(Placement::Device, of_text)),
         Some(Value::Dtype) => return None,
         Some(Value::Tensor(tensor)) => return Some(tensor.placement),
         _ => {}
     }
     let name = match argument {
-        Expr::Name(name) => name.id.as_str(),
-        Expr::Attribute(attribute) => attribute.attr.as_str(),
         Expr::NumberLiteral(_) => return Some(Placement::Device),
         // `args.gpus[0]`
-        Expr::Subscript(subscript) => match &*subscript.value {
-            Expr::Name(name) => name.id.as_str(),
-            Expr::Attribute(attribute) => attribute.attr.as_str(),
-            _ => "",
-        },
-        _ => "",
+        Expr::Subscript(subscript) => last_name(&subscript.value),
+        other => last_name(other),
     };
-    let lower = name.to_ascii_lowercase();
-    let is_device = ["device", "rank", "gpu", "cuda", "dev"].iter().any(|part| lower.contains(part));
-    is_device.then_some(Placement::Device)
+    name.is_some_and(|name| vocabulary::is(Role::DeviceName, &lowered(name))).then_some(Placement::Device)
 }

@@ -1,17 +1,19 @@
 //! Runs statements in order.
 
-use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtFor, StmtIf, StmtTry, StmtWith};
+use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtAnnAssign, StmtAssign, StmtFor, StmtIf, StmtTry, StmtWith};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
 use super::caches::returns_cache_filled_below;
 use super::conditions::asked_for_tensor;
 use super::guards::{Branches, ends_turn};
-use super::names::{is_loader_name, is_model_name};
+use super::names::{is_data_name, is_model_name};
 use super::unpacking::{goes_over_keys, spread};
 use crate::context::{Frame, Guard, LoopKind};
 use crate::program::{Accumulation, Call, Callee, FunctionKind, Loop};
+use crate::syntax::last_name;
 use crate::value::Value;
+use crate::vocabulary::{self, Role};
 
 /// Loops nested deeper than this are visited once.
 const MOST_REPEATED: usize = 2;
@@ -43,57 +45,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let outer = self.statement.replace(statement);
         let mut around = None;
         match statement {
-            Stmt::Assign(assign) => {
-                let value = self.may_be(&assign.value);
-                if let ([Expr::Name(elapsed)], Expr::BinOp(difference), Value::Clock) =
-                    (assign.targets.as_slice(), &*assign.value, &value)
-                    && let Expr::Name(start) = &*difference.right
-                {
-                    self.elapsed_since.insert(elapsed.id.as_str(), start.id.as_str());
-                }
-                if let ([Expr::Name(name)], Expr::Call(_)) = (assign.targets.as_slice(), &*assign.value) {
-                    let loaders = self.loaders_in(&assign.value);
-                    if !loaders.is_empty() {
-                        self.passes_over.insert(name.id.as_str(), loaders);
-                    }
-                }
-                self.note_alike(&assign.targets, &assign.value);
-                for target in &assign.targets {
-                    self.assign(target, spread(&assign.value, target, value.clone()));
-                }
-            }
-            Stmt::AnnAssign(assign) => {
-                if let Some(expression) = &assign.value {
-                    let value = self.evaluate(expression);
-                    // `nodes: List[Node] = []`: the annotation says what it will hold.
-                    let value = match self.annotated(Some(&assign.annotation)) {
-                        Some(said @ (Value::List(_) | Value::Dict { .. })) if value != Value::Unknown => {
-                            said.join(&value)
-                        }
-                        Some(said) if matches!(value, Value::Unknown | Value::Nothing) => said,
-                        _ => value,
-                    };
-                    self.assign(&assign.target, value);
-                }
-            }
+            Stmt::Assign(assign) => self.run_assign(assign),
+            Stmt::AnnAssign(assign) => self.run_annotated(assign),
             Stmt::AugAssign(assign) => {
                 let before = self.evaluate(&assign.target);
                 let value = self.evaluate(&assign.value);
                 if self.noted().is_some() {
-                    self.program.notes.accumulations.push(Accumulation {
-                        target: &assign.target,
-                        expression: &assign.value,
-                        statement,
-                        context: self.context,
-                        value: value.clone(),
-                    });
+                    let (target, expression, context) = (&*assign.target, &*assign.value, self.context);
+                    let noted = Accumulation { target, expression, statement, context, value: value.clone() };
+                    self.program.notes.accumulations.push(noted);
                 }
                 let after = self.combine(&before, &value);
                 self.assign(&assign.target, after);
             }
-            Stmt::Expr(inner) => {
-                self.evaluate(&inner.value);
-            }
+            Stmt::Expr(inner) => drop(self.evaluate(&inner.value)),
             Stmt::Return(inner) => {
                 let value = inner.value.as_ref().map_or(Value::Nothing, |value| self.may_be(value));
                 self.give(value);
@@ -111,9 +76,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 around = matches!(with.body.last(), Some(Stmt::Return(_))).then_some(Frame::Handler);
             }
             Stmt::Try(attempt) => self.run_try(attempt),
-            Stmt::Assert(assert) => {
-                self.test(&assert.test);
-            }
+            Stmt::Assert(assert) => drop(self.test(&assert.test)),
+            _ => self.run_other_statement(statement),
+        }
+        self.statement = outer;
+        around
+    }
+
+    fn run_other_statement(&mut self, statement: &'a Stmt) {
+        match statement {
             Stmt::Match(choice) => {
                 self.evaluate(&choice.subject);
                 let before = self.names.clone();
@@ -135,16 +106,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Stmt::ClassDef(definition) => {
-                if let Some(id) = self.program.sources.symbols.files[self.file()].classes.get(definition.name.as_str())
-                {
+                let classes = &self.program.sources.symbols.files[self.file()].classes;
+                if let Some(id) = classes.get(definition.name.as_str()) {
                     self.names.insert(definition.name.as_str(), Value::Class(*id));
                 }
             }
             Stmt::Delete(delete) => {
-                for target in &delete.targets {
-                    if let Expr::Name(name) = target {
-                        self.names.remove(name.id.as_str());
-                    }
+                for name in delete.targets.iter().filter_map(Expr::as_name_expr) {
+                    self.names.remove(name.id.as_str());
                 }
             }
             Stmt::Raise(raise) => {
@@ -154,8 +123,38 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             _ => {}
         }
-        self.statement = outer;
-        around
+    }
+
+    fn run_assign(&mut self, assign: &'a StmtAssign) {
+        let value = self.may_be(&assign.value);
+        if let ([Expr::Name(elapsed)], Expr::BinOp(difference), Value::Clock) =
+            (assign.targets.as_slice(), &*assign.value, &value)
+            && let Expr::Name(start) = &*difference.right
+        {
+            self.elapsed_since.insert(elapsed.id.as_str(), start.id.as_str());
+        }
+        if let ([Expr::Name(name)], Expr::Call(_)) = (assign.targets.as_slice(), &*assign.value) {
+            let loaders = self.loaders_in(&assign.value);
+            if !loaders.is_empty() {
+                self.passes_over.insert(name.id.as_str(), loaders);
+            }
+        }
+        self.note_alike(&assign.targets, &assign.value);
+        for target in &assign.targets {
+            self.assign(target, spread(&assign.value, target, value.clone()));
+        }
+    }
+
+    fn run_annotated(&mut self, assign: &'a StmtAnnAssign) {
+        let Some(expression) = &assign.value else { return };
+        let value = self.evaluate(expression);
+        // `nodes: List[Node] = []`: the annotation says what it will hold.
+        let value = match self.annotated(Some(&assign.annotation)) {
+            Some(said @ (Value::List(_) | Value::Dict { .. })) if value != Value::Unknown => said.join(&value),
+            Some(said) if matches!(value, Value::Unknown | Value::Nothing) => said,
+            _ => value,
+        };
+        self.assign(&assign.target, value);
     }
 
     /// Adds to what the function returns.
@@ -180,7 +179,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn run_if(&mut self, branch: &'a StmtIf) -> Option<Frame> {
         let Branches { when_true, when_false } = self.classify(&branch.test, &branch.body);
         self.test(&branch.test);
-        let before = self.names.clone();
+        let mut before = self.names.clone();
         let leaves = ends_turn(&branch.body);
         // `if isinstance(x, Tensor):`, even if other callers pass an array.
         if let Some(name) = asked_for_tensor(&branch.test)
@@ -189,17 +188,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             self.names.insert(name, Value::Unknown);
         }
         self.within(Frame::Guard(when_true), body_range(&branch.body), |inside| inside.run_block(&branch.body));
-        let mut after = if leaves { None } else { Some(std::mem::replace(&mut self.names, before.clone())) };
-        if leaves {
-            self.names = before.clone();
-        }
+        let inside = std::mem::replace(&mut self.names, before.clone());
+        let mut after = (!leaves).then_some(inside);
         // `if isinstance(x, Tensor): return …`: afterwards, and in the `else`, it is not a tensor.
-        let mut before = before;
         if let Some(name) = asked_for_tensor(&branch.test).filter(|_| leaves || !branch.elif_else_clauses.is_empty()) {
             before.insert(name, Value::Unknown);
         }
-        let mut otherwise = when_false;
-        let mut has_else = false;
+        let (mut otherwise, mut has_else) = (when_false, false);
         for clause in &branch.elif_else_clauses {
             self.names = before.clone();
             let guard = match &clause.test {
@@ -207,13 +202,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     let inner = self.classify(test, &clause.body);
                     // Evaluated only where the earlier branches are not taken.
                     self.within(Frame::Guard(otherwise), test.range(), |inside| inside.test(test));
-                    let guard = match (when_true, inner.when_true) {
-                        // The `elif` of a cadence guard shares its cadence.
-                        (Guard::Cadence, _) => Guard::Cadence,
-                        (_, Guard::Open) if otherwise == Guard::Taken => Guard::Open,
-                        (_, Guard::Open | Guard::Taken) => otherwise,
-                        (_, own) => own,
-                    };
+                    let guard = elif_guard(when_true, otherwise, inner.when_true);
                     otherwise = match otherwise {
                         Guard::Open if !inner.when_false.cools() => Guard::Open,
                         Guard::Open | Guard::Taken => inner.when_false,
@@ -235,16 +224,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 });
             }
         }
+        // `if isinstance(x, Tensor): x = x.item()`: afterwards `x` is not a tensor.
+        if let Some(name) = asked_for_tensor(&branch.test).filter(|_| after.is_some()) {
+            before.remove(name);
+        }
         self.names = match after {
             Some(after) if has_else => after,
-            Some(after) => {
-                // `if isinstance(x, Tensor): x = x.item()`: afterwards `x` is not a tensor.
-                let mut before = before;
-                if let Some(name) = asked_for_tensor(&branch.test) {
-                    before.remove(name);
-                }
-                self.join_branches(before, after)
-            }
+            Some(after) => self.join_branches(before, after),
             None => before,
         };
         let rest_is_guarded = leaves && branch.elif_else_clauses.is_empty() && when_false.cools();
@@ -345,8 +331,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let over_data = notes.loops.iter().rev().take_while(|around| around.context >= first).any(|around| {
             let names = around.iterated.map(crate::names_in).unwrap_or_default();
-            let speaks = |name: &&str| is_loader_name(name) || name.contains("batch") || name.contains("data");
-            matches!(around.value, Value::Loader(_)) || around.iterated.is_none() || names.iter().any(speaks)
+            matches!(around.value, Value::Loader(_))
+                || around.iterated.is_none()
+                || names.iter().any(|name| is_data_name(name))
         });
         over_data || notes.calls.iter().rev().take_while(|call| call.context >= first).any(|call| self.runs_model(call))
     }
@@ -374,19 +361,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Call(call) => (&*call.func, Some(&call.arguments)),
             other => (other, None),
         };
-        let name = match function {
-            Expr::Attribute(attribute) => attribute.attr.as_str(),
-            Expr::Name(name) => name.id.as_str(),
-            _ => return false,
-        };
-        match name {
-            "no_grad" | "inference_mode" => !arguments
-                .is_some_and(|all| matches!(all.args.first(), Some(Expr::BooleanLiteral(flag)) if !flag.value)),
-            "set_grad_enabled" => {
-                arguments.is_some_and(|all| matches!(all.args.first(), Some(Expr::BooleanLiteral(flag)) if !flag.value))
-            }
-            _ => false,
-        }
+        let Some(name) = last_name(function) else { return false };
+        let first = arguments.and_then(|all| all.args.first());
+        let is_off = matches!(first, Some(Expr::BooleanLiteral(flag)) if !flag.value);
+        vocabulary::is(Role::GraphOff, name) && !is_off || vocabulary::is(Role::GraphSwitch, name) && is_off
     }
 
     fn run_try(&mut self, attempt: &'a StmtTry) {
@@ -451,6 +429,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
         }
+    }
+}
+
+/// The guard of an `elif`, from the first branch's, that of all branches before it, and its own.
+fn elif_guard(first: Guard, otherwise: Guard, own: Guard) -> Guard {
+    match (first, own) {
+        // The `elif` of a cadence guard shares its cadence.
+        (Guard::Cadence, _) => Guard::Cadence,
+        (_, Guard::Open) if otherwise == Guard::Taken => Guard::Open,
+        (_, Guard::Open | Guard::Taken) => otherwise,
+        (_, own) => own,
     }
 }
 

@@ -5,6 +5,7 @@ use ruff_python_ast::{Expr, ExprCall, Operator};
 use super::Interpreter;
 use super::fixpoint::Fact;
 use crate::value::Value;
+use crate::vocabulary::{self, Role};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss / n).backward()`: the loss is a tensor with
@@ -48,8 +49,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Expr::Call(call) => match (&*call.func, call.arguments.args.first()) {
-                (Expr::Attribute(method), Some(loss)) if method.attr.as_str() == "scale" => self.mark_trained(loss),
-                (Expr::Attribute(method), _) if matches!(method.attr.as_str(), "mean" | "sum") => {
+                (Expr::Attribute(method), Some(loss)) if vocabulary::is(Role::Scales, method.attr.as_str()) => {
+                    self.mark_trained(loss)
+                }
+                (Expr::Attribute(method), _) if vocabulary::is(Role::Averages, method.attr.as_str()) => {
                     self.mark_trained(&method.value);
                 }
                 _ => {}
@@ -78,10 +81,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 }
 
 fn is_counter(name: &str) -> bool {
-    matches!(name, "step" | "epoch" | "iteration" | "global_step")
-        || ["start_", "current_", "last_", "num_"].iter().any(|part| {
-            name.strip_prefix(part).is_some_and(|rest| {
-                matches!(rest, "step" | "steps" | "epoch" | "epochs" | "iter" | "iteration" | "iterations")
-            })
-        })
+    let counted = vocabulary::rest_of(Role::CounterBegin, name);
+    vocabulary::is(Role::StepNumber, name) || counted.is_some_and(|rest| vocabulary::is(Role::Counted, rest))
 }

@@ -64,10 +64,10 @@ pub fn samplers(program: &Program, loader: &Loader) -> Vec<FunctionId> {
 }
 
 fn moves(program: &Program, call: &Call) -> bool {
-    // `.to(other.device)` moves to wherever the other is, which may be the host.
+    // `.to(other.device)` and `.to(other)` move to wherever the other is, which may be the host.
     let follows = call.node.arguments.args.first().is_some_and(
         |device| matches!(device, Expr::Attribute(device) if device.attr.as_str() == "device" && !is_own(&device.value)),
-    );
+    ) || call.arguments.first().is_some_and(|other| other.tensor().is_some());
     super::moves_to_device(call) && !follows
         || matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
             && call.result.is_on_device()

@@ -40,26 +40,6 @@ fn check(check: &mut Check) {
         }
     }
     for subscript in &program.notes.subscripts {
-        let is_mask = match &subscript.index {
-            // A mask on the host is counted there and the selected indices are copied over, so the host waits as well.
-            // A guess is confirmed by its use: only tensors are indexed by a comparison.
-            Value::Tensor(index) => {
-                index.boolean || index.placement == Placement::Device && is_named_mask(&subscript.node.slice)
-            }
-            // `out[kept != wanted]` with otherwise unknown values.
-            Value::Bool(None) => is_compared(&subscript.node.slice) && subscript.base.is_surely_on_device(),
-            Value::Tuple(parts) => {
-                let written: &[Expr] = match &*subscript.node.slice {
-                    Expr::Tuple(written) => &written.elts,
-                    _ => &[],
-                };
-                let is_named = |at: usize| written.get(at).is_some_and(is_named_mask);
-                parts.iter().enumerate().any(|(at, part)| {
-                    part.is_on_device() && (part.tensor().is_some_and(|tensor| tensor.boolean) || is_named(at))
-                })
-            }
-            _ => false,
-        };
         // A device mask can only index a device tensor.
         let is_picked_there = subscript.base.is_on_device()
             || subscript.base == Value::Unknown
@@ -67,7 +47,7 @@ fn check(check: &mut Check) {
                 && subscript.index.tensor().is_some_and(|index| index.boolean);
         // Storing a number under a mask is a masked fill: nothing is counted.
         let is_fill = subscript.stored.as_ref().is_some_and(|stored| stored.tensor().is_none());
-        if program.is_hot(subscript.context) && is_mask && is_picked_there && !is_fill {
+        if program.is_hot(subscript.context) && is_by_mask(subscript) && is_picked_there && !is_fill {
             let text = super::short(program.text(subscript.context, subscript.node));
             // `scores[mask] -= penalty` is a masked update, which needs no count; selecting rows may be intended.
             let is_update =
@@ -82,6 +62,29 @@ fn check(check: &mut Check) {
             );
             check.report_as(notice, subscript.context, subscript.node, message, Fix::shown(advice));
         }
+    }
+}
+
+fn is_by_mask(subscript: &Subscript) -> bool {
+    match &subscript.index {
+        // A mask on the host is counted there and the selected indices are copied over, so the host waits as well. A
+        // guess is confirmed by its use: only tensors are indexed by a comparison.
+        Value::Tensor(index) => {
+            index.boolean || index.placement == Placement::Device && is_named_mask(&subscript.node.slice)
+        }
+        // `out[kept != wanted]` with otherwise unknown values.
+        Value::Bool(None) => is_compared(&subscript.node.slice) && subscript.base.is_surely_on_device(),
+        Value::Tuple(parts) => {
+            let written: &[Expr] = match &*subscript.node.slice {
+                Expr::Tuple(written) => &written.elts,
+                _ => &[],
+            };
+            let is_named = |at: usize| written.get(at).is_some_and(is_named_mask);
+            parts.iter().enumerate().any(|(at, part)| {
+                part.is_on_device() && (part.tensor().is_some_and(|tensor| tensor.boolean) || is_named(at))
+            })
+        }
+        _ => false,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::edits::set_keyword;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::notice;
+use crate::program::Call;
 use crate::rule::{Check, Notice, SourceRule};
 use crate::value::{Origin, Placement, Tensor, Value};
 
@@ -49,17 +50,8 @@ fn check(check: &mut Check) {
         let is_new = call.is_method()
             && call.name == "new_tensor"
             && call.receiver.is_on_device()
-            && call.arguments.first().is_some_and(is_array);
-        // `self.table.to(x.device)`: stored on the host and copied at every step.
-        let is_own = |owner: &Expr| {
-            matches!(owner, Expr::Attribute(attribute)
-            if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self"))
-        };
-        let is_kept = super::moves_to_device(call)
-            && call.receiver_expression().is_some_and(is_own)
-            && matches!(&call.receiver, Value::Tensor(tensor)
-                if tensor.placement == Placement::Host && !tensor.is_assumed() && tensor.origin == Origin::Data);
-        let is_new = is_new || is_kept;
+            && call.arguments.first().is_some_and(is_array)
+            || is_kept(call);
         if !moves && !makes && !is_typed && !is_handed && !is_new {
             continue;
         }
@@ -89,6 +81,18 @@ fn check(check: &mut Check) {
             if is_worth && !is_handed && !is_new { notice::in_sight(program, call.context) } else { Notice::Pedantic };
         check.report_as(notice, at.context, at.node, message, Fix::unsafe_(advice, edits));
     }
+}
+
+/// `self.table.to(x.device)`: stored on the host and copied at every step.
+fn is_kept(call: &Call) -> bool {
+    let is_own = |owner: &Expr| {
+        matches!(owner, Expr::Attribute(attribute)
+            if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self"))
+    };
+    super::moves_to_device(call)
+        && call.receiver_expression().is_some_and(is_own)
+        && matches!(&call.receiver, Value::Tensor(tensor)
+            if tensor.placement == Placement::Host && !tensor.is_assumed() && tensor.origin == Origin::Data)
 }
 
 /// `target[2:6] = torch.tensor(shape)`: host data stored into a device tensor.

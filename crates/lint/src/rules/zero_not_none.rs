@@ -36,7 +36,9 @@ fn check(check: &mut Check) {
                 true => Fix::shown(advice),
                 false => {
                     let edit = set_keyword(program.source(call.context), call.node, "set_to_none", "True");
-                    Fix::safe(advice, vec![edit])
+                    // A parameter that a step does not reach keeps a gradient of zeros, with which momentum and weight
+                    // decay still move it; without a gradient the optimizer skips it.
+                    Fix::unsafe_(advice, vec![edit])
                 }
             };
             check.report(call.context, call.node, message, fix);
@@ -98,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn a_fix_is_safe_where_nobody_reads_gradients() {
-        assert_eq!(safety("pass"), Safety::Safe);
+    fn a_fix_is_on_request_where_nobody_reads_gradients_and_shown_elsewhere() {
+        assert_eq!(safety("pass"), Safety::Unsafe);
         assert_eq!(safety("check(model.weight.grad)"), Safety::Shown);
         assert_eq!(safety("norm = model.weight.grad.norm()"), Safety::Shown);
         // Other names with the same prefix.
         for other in ["print(loss.grad_fn)", "model.gradients()", "model.grad2 = 1", "loss.grad_fn.name()"] {
-            assert_eq!(safety(other), Safety::Safe, "{other}");
+            assert_eq!(safety(other), Safety::Unsafe, "{other}");
         }
         assert_eq!(safety("print(loss.grad_fn, model.weight.grad)"), Safety::Shown);
     }

@@ -332,3 +332,51 @@ class Trainer:
         );
     }
 }
+
+#[test]
+fn tokens_of_a_tokenizer_are_numbers_of_the_host() {
+    let script = "import torch
+
+def inputs(teacher_tokenizer, texts, end):
+    kept = []
+    for ids in teacher_tokenizer(texts)['input_ids']:
+        if ids[-1] == end:
+            ids = ids[:-1]
+        kept.append(torch.tensor(ids))
+    return torch.stack(kept).cuda()
+
+def train(model, loader, optimizer, teacher_tokenizer, end):
+    for x in loader:
+        hidden = model(x.cuda())
+        loss = model(inputs(teacher_tokenizer, hidden, end)).mean()
+        if loss > 3:  # <-
+            print('large')
+        loss.backward()
+        optimizer.step()
+";
+    for name in ["teacher_tokenizer", "teacher_tok", "model_processor"] {
+        check("TP104", &script.replace("teacher_tokenizer", name));
+    }
+}
+
+#[test]
+fn a_dataset_follows_its_batch_on_the_host() {
+    let dataset = "import torch
+from torch.utils.data import Dataset, DataLoader
+
+class Pairs(Dataset):
+    def __getitem__(self, at):
+        return self.rows[at]
+
+    def collater(self, samples):
+        tokens = torch.nn.functional.pad(samples, (0, 1))
+        language = torch.LongTensor([[self.language]]).expand(len(samples), 1).to(tokens)
+        return tokens, language, torch.zeros(3).to('cuda')  # <-
+
+def train(model, data, optimizer):
+    for tokens, language in DataLoader(data, collate_fn=data.collater, num_workers=4):
+        model(tokens.cuda(), language.cuda()).backward()
+        optimizer.step()
+";
+    check("TP306", dataset);
+}

@@ -373,3 +373,49 @@ def train(model, loader, optimizer):
 ",
     );
 }
+
+/// A loop of steps that hands its loss to `f0`, which calls `f1`, …; the last one ends with `last`.
+fn helpers(depth: usize, last: &str) -> String {
+    let link = |at: usize| match at + 1 == depth {
+        true => format!("def f{at}(x):\n    {last}\n\n"),
+        false => format!("def f{at}(x):\n    return f{}(x)\n\n", at + 1),
+    };
+    let all: String = (0..depth).map(link).collect();
+    format!(
+        "import torch\n\n{all}def train(model, loader, optimizer):
+    for x, y in loader:
+        loss = model(x.cuda(), y.cuda())
+        loss.backward()
+        optimizer.step()
+        print(f0(loss))
+"
+    )
+}
+
+#[test]
+fn a_read_is_found_however_many_helpers_are_between() {
+    for depth in [1, 2, 3, 7, 20] {
+        check("TP101", &helpers(depth, "return x.mean().item()  # <-"));
+    }
+}
+
+#[test]
+fn a_helper_that_moves_its_argument_moves_it_for_every_caller() {
+    for depth in [1, 2, 3, 7] {
+        // Moved back by the helpers, it is on the host where it is read.
+        let host = helpers(depth, "return x.detach().cpu()").replace("print(f0(loss))", "print(f0(loss).item())");
+        check("TP101", &host);
+        let device = helpers(depth, "return x.cuda()").replace("print(f0(loss))", "print(f0(y).item())  # <-");
+        check("TP101", &device);
+    }
+}
+
+#[test]
+fn a_copy_is_charged_to_the_line_that_asks_for_it_through_all_helpers() {
+    for depth in [1, 2, 3, 7] {
+        let script = helpers(depth, "return x.detach().cpu()").replace("print(f0(loss))", "kept.append(f0(out))  # <-");
+        check("TP102", &script.replace("loss = model(x.cuda(), y.cuda())", "out, loss = model(x.cuda(), y.cuda())"));
+    }
+    // Functions that call each other forever copy nothing.
+    check("TP102", &helpers(2, "return f0(x)"));
+}

@@ -26,18 +26,18 @@ fn a_quick_fix_is_the_fix_of_lint() {
     let (_place, root) = project(&[]);
     let mut editor = Editor::start(able(), &[&root], Value::Null);
     let uri = uri(&root.join("train.py"));
-    let script = SCRIPT.replace("optimizer.zero_grad", "\"𝄞\"; optimizer.zero_grad");
+    let script = SCRIPT.replace("mask =", "\"𝄞\"; mask =");
     editor.open(&uri, &script);
     let all = editor.request("textDocument/codeAction", whole(&uri, json!(["quickfix"]))).expect("actions");
     let all = all.as_array().expect("a list");
     let action =
-        all.iter().find(|one| one["title"].as_str().is_some_and(|title| title.starts_with("TP501"))).expect("TP501");
+        all.iter().find(|one| one["title"].as_str().is_some_and(|title| title.starts_with("TP202"))).expect("TP202");
     assert_eq!((&action["kind"], &action["isPreferred"]), (&json!("quickfix"), &json!(true)));
-    assert_eq!(action["diagnostics"][0]["code"], "TP501");
+    assert_eq!(action["diagnostics"][0]["code"], "TP202");
     let change = &action["edit"]["documentChanges"][0];
     assert_eq!(change["textDocument"], json!({"uri": uri, "version": 1}));
     let after = edited(&script, &change["edits"]);
-    assert_eq!(after, script.replace("(set_to_none=False)", "(set_to_none=True)"));
+    assert_eq!(after, script.replace("zeros(8).to(\"cuda\")", "zeros(8, device=\"cuda\")"));
     let unsafe_ones: Vec<&Value> = all.iter().filter(|one| one["isPreferred"] == false).collect();
     assert!(!unsafe_ones.is_empty());
     assert!(
