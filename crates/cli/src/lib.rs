@@ -1,6 +1,7 @@
 //! The `headroom` command: results on stdout, progress on stderr, and a meaningful exit code.
 
 mod analyze;
+mod apply;
 mod compare;
 mod completions;
 mod device;
@@ -87,6 +88,7 @@ enum Command {
     Profile(Box<train::Arguments>),
     /// Try every optimisation of Version 1 (the naive graph), or of a PyTorch script after `--`: predict, measure, verify
     Optimize(optimize::Arguments),
+    Apply(apply::Arguments),
     /// Measure what this machine can do, and save it
     Device(device::Arguments),
     Eval(Box<eval::Arguments>),
@@ -120,6 +122,7 @@ impl Command {
     fn is_for_one_process(&self) -> Option<&'static str> {
         match self {
             Command::Optimize(_) => Some("optimize"),
+            Command::Apply(_) => Some("apply"),
             Command::Study(_) => Some("study"),
             Command::Scale(_) => Some("scale"),
             Command::K1(_) => Some("k1"),
@@ -162,6 +165,7 @@ pub fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments, &mut entry, &mut company),
         Command::Profile(arguments) => train::run_profiled(*arguments, &mut entry, &mut company),
         Command::Optimize(arguments) => optimize::run(arguments, &mut entry),
+        Command::Apply(arguments) => apply::run(&arguments),
         Command::Device(arguments) => device::run(arguments, &mut company),
         Command::Eval(arguments) => eval::run(*arguments),
         Command::Generate(arguments) => generate::run(arguments),

@@ -36,7 +36,7 @@ use headroom_training::data::BatchShape;
 use headroom_training::models::{SIZES, Size};
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::StepConfig;
-pub use script::PRINTED_FILE;
+pub use script::{PRINTED_FILE, difference};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -35,6 +35,14 @@ pub fn text(text: &str) -> Result<(), FileError> {
     }
 }
 
+/// Prints a unified diff for people, in colour on a terminal.
+pub fn difference(text: &str) -> Result<(), FileError> {
+    match colour::is_on() {
+        true => exactly(&colour::painted_difference(&printable(text))),
+        false => result(text),
+    }
+}
+
 /// Prints a result. Control characters, which can come from names in a trace, are escaped. The reader of a pipe may
 /// have left (`| head -1`), but a full disk behind a redirection is an error.
 pub fn result(text: &str) -> Result<(), FileError> {

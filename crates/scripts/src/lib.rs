@@ -27,5 +27,6 @@ mod rereading;
 mod runs;
 pub mod search;
 pub mod secrets;
+pub mod stored_patch;
 pub mod variant;
 pub mod variation;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 pub use arguments::ScriptArguments;
 use arguments::{main_script, notebook, results_folder};
 use headroom_diagnosis::Analysis;
-use headroom_record::atomic::{FileError, write_atomically};
+use headroom_record::atomic::FileError;
 use headroom_record::validation::VALIDATION_FILE;
 use headroom_report::lint::difference as unified;
 use headroom_scripts::candidates::{Candidate, candidates};
@@ -28,12 +28,13 @@ use headroom_scripts::patch::Changed;
 use headroom_scripts::processes::{Measuring, Processes, Surroundings};
 use headroom_scripts::proposal::Proposal;
 use headroom_scripts::search::{NotMeasured, Repeats, Search};
+use headroom_scripts::stored_patch::StoredPatch;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
-use telling::{RecordContext, counted, headline, milliseconds, row_in_words, shown, verdict};
+use telling::{OfferedPatch, RecordContext, counted, headline, milliseconds, row_in_words, shown, verdict};
 
 /// Options that the command shares with the optimization of our own model.
 pub struct Shared {
@@ -133,7 +134,7 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let about = RecordContext { arguments, analysis: &analysis, began };
     if arguments.dry_run {
         let record = about.script_record(search.originals(), &dry(tried), left, None);
-        return shown(&record, shared, results, "").map(|()| ExitCode::SUCCESS);
+        return shown(&record, shared, results, None).map(|()| ExitCode::SUCCESS);
     }
     tell(&format!("trying {}", counted(tried.len(), "remedy", "remedies")));
     let rows = conducting::try_candidates(&mut search, tried, &tell);
@@ -157,11 +158,16 @@ fn run_into(results: &Path, arguments: &ScriptArguments, shared: &Shared, entry:
     let record = record.with_provenance();
     entry.figures(headline(&record));
     entry.version(&if record.kept.is_empty() { "unchanged".to_string() } else { record.kept.join("+") });
-    let difference = difference(proposal.changed());
-    if !difference.is_empty() {
-        write_atomically(&results.join("optimize.patch"), difference.as_bytes())?;
-    }
-    shown(&record, shared, results, &difference)?;
+    let run = entry.id();
+    let patch = (!proposal.is_empty()).then(|| OfferedPatch {
+        difference: difference(proposal.changed()),
+        stored: StoredPatch::of(proposal.changed(), &folder, run),
+        command: match run {
+            Some(run) => format!("headroom apply {run}"),
+            None => format!("headroom apply {}", results.display()),
+        },
+    });
+    shown(&record, shared, results, patch.as_ref())?;
     Ok(verdict(&record, shared.undecided_fails))
 }
 
@@ -220,7 +226,7 @@ fn unfit(note: &Note) -> Option<String> {
 }
 
 /// The patch as a unified diff.
-fn difference(files: &[Changed]) -> String {
+pub fn difference(files: &[Changed]) -> String {
     files.iter().map(|file| unified(&file.path.display().to_string(), &file.before, &file.after)).collect()
 }
 

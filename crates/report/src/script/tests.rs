@@ -106,6 +106,11 @@ fn the_terminal_has_findings_remedies_gates_and_the_answer() {
     ] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
+    let at = |words: &str| shown.find(words).unwrap();
+    assert!(
+        at("1.50× as fast") < at("Bottlenecks") && at("Gates") < at("The patch,"),
+        "the verdict comes first:\n{shown}"
+    );
 }
 
 #[test]

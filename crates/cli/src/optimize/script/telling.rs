@@ -9,7 +9,7 @@ use anyhow::Result;
 use headroom_diagnosis::Analysis;
 use headroom_diagnosis::trace_rules::TraceFinding;
 use headroom_record::SCHEMA_VERSION;
-use headroom_record::atomic::{write_atomically, write_json};
+use headroom_record::atomic::{FileError, write_atomically, write_json};
 use headroom_record::provenance::Provenance;
 use headroom_record::script::{RemedyPrediction, RemedyRow, ScriptFinding, ScriptRecord};
 use headroom_record::timestamp::utc_iso;
@@ -19,9 +19,11 @@ use headroom_scripts::gates::{gates, spread};
 use headroom_scripts::note::Note;
 use headroom_scripts::outcome::Row;
 use headroom_scripts::search::Found;
+use headroom_scripts::stored_patch::{PATCH_FILE, StoredPatch};
 use headroom_scripts::variation::sources;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
@@ -153,14 +155,43 @@ pub(super) fn counted(count: usize, one: &str, several: &str) -> String {
     if count == 1 { format!("one {one}") } else { format!("{count} {several}") }
 }
 
-/// Writes the record in every form.
-pub(super) fn shown(record: &ScriptRecord, shared: &Shared, results: &Path, difference: &str) -> Result<()> {
+/// The patch that a run offers.
+pub(super) struct OfferedPatch {
+    pub difference: String,
+    pub stored: StoredPatch,
+    /// Applies it later.
+    pub command: String,
+}
+
+/// The patch as text, beside the one that `apply` reads.
+const DIFFERENCE_FILE: &str = "optimize.patch";
+
+/// Writes the record in every form, and prints it.
+pub(super) fn shown(
+    record: &ScriptRecord,
+    shared: &Shared,
+    results: &Path,
+    patch: Option<&OfferedPatch>,
+) -> Result<()> {
+    let difference = patch.map_or("", |patch| patch.difference.as_str());
     write_json(&results.join(VALIDATION_FILE), record)?;
     write_atomically(&results.join("optimize.md"), markdown(record, difference).as_bytes())?;
     write_atomically(&results.join("optimize.html"), html(record, difference).as_bytes())?;
-    match shared.json {
-        true => output::result(&(serde_json::to_string_pretty(record)? + "\n"))?,
-        false => output::result(&terminal(record))?,
+    match patch {
+        Some(patch) => {
+            write_atomically(&results.join(DIFFERENCE_FILE), difference.as_bytes())?;
+            patch.stored.write(results)?;
+        }
+        // Left by an earlier run, whose results these replace.
+        None => [DIFFERENCE_FILE, PATCH_FILE].iter().try_for_each(|file| removed(&results.join(file)))?,
+    }
+    if shared.json {
+        output::result(&(serde_json::to_string_pretty(record)? + "\n"))?;
+    } else {
+        output::text(&terminal(record))?;
+        if !difference.is_empty() {
+            output::difference(&format!("\n{difference}"))?;
+        }
     }
     output::note(&format!("validation.json, optimize.md and optimize.html in {}", results.display()));
     for (name, gate) in record.gates.iter().filter(|(_, gate)| gate.result != "pass") {
@@ -168,7 +199,18 @@ pub(super) fn shown(record: &ScriptRecord, shared: &Shared, results: &Path, diff
         let (figure, limit) = (gate_figure(name, gate.figure), gate_figure(name, gate.limit));
         output::note(&format!("{said}: {name} is {figure}, the limit is {limit} ({})", gate.about));
     }
+    let is_applied = record.patch.as_ref().is_some_and(|patch| patch.applied);
+    if let Some(patch) = patch.filter(|_| !is_applied && !shared.json) {
+        output::text(&format!("To apply the patch, without running again: {}\n", patch.command))?;
+    }
     Ok(())
+}
+
+fn removed(file: &Path) -> Result<(), FileError> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(FileError::new("remove", file)(error)),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn verdict(record: &ScriptRecord, undecided_fails: bool) -> ExitCode {
