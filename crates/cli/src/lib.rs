@@ -86,7 +86,6 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Train and record everything: a full run folder and a report
     Profile(Box<train::Arguments>),
-    /// Try every optimisation of Version 1 (the naive graph), or of a PyTorch script after `--`: predict, measure, verify
     Optimize(optimize::Arguments),
     Apply(apply::Arguments),
     /// Measure what this machine can do, and save it
@@ -211,6 +210,11 @@ fn parsed(words: &[OsString], when: When) -> Result<Cli, clap::Error> {
         && let Some(subcommand) = command.find_subcommand(name)
     {
         arguments.given = Given::of(subcommand, own);
+    }
+    if let (Command::Optimize(_), Some((_, own))) = (&cli.command, matches.subcommand())
+        && let Some(sentence) = optimize::misplaced(own)
+    {
+        return Err(command.error(ErrorKind::ArgumentConflict, sentence));
     }
     Ok(cli)
 }

@@ -1,6 +1,7 @@
 //! Standard output for results, standard error for everything else. A closed pipe is not a failure of the run.
 
 pub mod colour;
+pub mod live;
 
 use headroom_engine::ranks::launch::has_launchers_terminal;
 use headroom_record::atomic::FileError;
@@ -66,7 +67,7 @@ pub fn exactly(text: &str) -> Result<(), FileError> {
 /// Prints a line for the waiting user; if it cannot be written, nothing is lost.
 pub fn note(line: &str) {
     if !is_silent() {
-        let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+        live::above(|| drop(writeln!(io::stderr().lock(), "{}", printable(line))));
     }
 }
 

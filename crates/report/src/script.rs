@@ -26,7 +26,10 @@ fn parts(record: &ScriptRecord) -> Vec<Part> {
         true => "Remedies that would be tried, best predicted first",
         false => "Remedies, each on top of those kept above it",
     };
-    parts.push((title, tables::remedies(record), tables::below_remedies(record)));
+    let remedies = tables::remedies(record);
+    if !remedies.rows.is_empty() || record.ended == "finished" {
+        parts.push((title, remedies, tables::below_remedies(record)));
+    }
     let not_tried = tables::not_tried(record);
     if !not_tried.rows.is_empty() {
         parts.push(("Remedies that do not apply", not_tried, vec![]));

@@ -14,6 +14,7 @@ pub mod gates;
 pub mod hook;
 pub mod isolation;
 pub mod measurements;
+pub mod moment;
 pub mod note;
 pub mod outcome;
 pub mod patch;
