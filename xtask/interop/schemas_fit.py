@@ -89,7 +89,22 @@ def workshop(types):
     return whole(root, schema, "headroom workshop sheet and check --json")
 
 
-MADE = {"analyze": analyze, "compare": compare, "explain": explain, "lint": lint, "runs": runs, "workshop": workshop}
+def optimize(types):
+    """Of a script, of headroom's own model, or of its precisions alone."""
+    schema = Schema(types)
+    root = {"anyOf": [schema.of("ScriptRecord"), schema.of("ValidationRecord"), schema.of("PrecisionsRecord")]}
+    return whole(root, schema, "headroom optimize --json, and validation.json")
+
+
+MADE = {
+    "analyze": analyze,
+    "compare": compare,
+    "explain": explain,
+    "lint": lint,
+    "optimize": optimize,
+    "runs": runs,
+    "workshop": workshop,
+}
 
 
 def texts():
@@ -135,6 +150,9 @@ def documents(binary, folder):
     for name in ("one", "two"):
         size = ["--size", "nano", "--num-steps", 4, "--name", name, "--output-dir", folder / name]
         subprocess.run([binary, *map(str, ["train", *size])], cwd=folder, capture_output=True, check=True)
+    small = ["--size", "nano", "--batch-size", 2, "--seq-len", 16, "--rounds", 4, "--time-limit", 1, "--curve-steps", 2]
+    yield "optimize", "own model", printed("optimize", *small, "--json", "--output-dir", folder / "own")
+    yield "optimize", "precisions", printed("optimize", *small, "--passes", "v2", "--json", "--output-dir", folder / "own")
     yield "runs", "the list", printed("runs", "list", "--json")
     yield "runs", "one", printed("runs", "show", "--json", "one")
     yield "runs", "two", printed("runs", "compare", "--json", "one", "two")
@@ -166,7 +184,7 @@ def invalid(binary, folder):
         checked += 1
         for error in list(validators[name].iter_errors(document))[:5]:
             yield f"{name}, {which}: {error.json_path}: {error.message[:300]}"
-    if checked < 18:
+    if checked < 20:
         yield f"only {checked} documents were looked at"
     if validators["explain"].is_valid({"code": "TP101"}) or validators["analyze"].is_valid({}):
         yield "a schema lets everything through"

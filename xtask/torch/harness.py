@@ -85,17 +85,68 @@ class Place:
 
         `beside` is called with the folder before: it puts other files there.
         """
-        work = self.folder / name
-        shutil.copytree(HERE / "scripts", work, ignore=shutil.ignore_patterns("__pycache__"))
+        work = self.scripts(name)
         if beside is not None:
             beside(work)
-        environment = {**os.environ, "HEADROOM_HOME": str(self.folder / f"{name}-home"), "OMP_NUM_THREADS": "1"}
-        words = [self.headroom, "optimize", *options.split(), "--", self.python, *command.split()]
-        done = subprocess.run(words, env=environment, cwd=work, capture_output=True, text=True, timeout=500)
+        words = ["optimize", *options.split(), "--", self.python, *command.split()]
+        done = self.command(name, work, *words)
         printed = done.stdout + done.stderr
         assert done.returncode == code, f"{command}: {done.returncode}\n{printed}"
-        record = work / "runs" / f"optimize-{Path(command.split()[0]).stem}" / "validation.json"
-        return work, json.loads(record.read_text()) if record.exists() else None, printed
+        file = work / "runs" / f"optimize-{Path(command.split()[0]).stem}" / "validation.json"
+        record = json.loads(file.read_text()) if file.exists() else None
+        if record is not None:
+            fits_schema(record)
+        return work, record, printed
+
+    def scripts(self, name):
+        """A copy of the scripts."""
+        work = self.folder / name
+        shutil.copytree(HERE / "scripts", work, ignore=shutil.ignore_patterns("__pycache__"))
+        return work
+
+    def environment(self, name):
+        return {**os.environ, "HEADROOM_HOME": str(self.folder / f"{name}-home"), "OMP_NUM_THREADS": "1"}
+
+    def command(self, name, work, *words):
+        """Any command of `headroom`, with the registry of that name."""
+        words = [self.headroom, *words]
+        return subprocess.run(words, env=self.environment(name), cwd=work, capture_output=True, text=True, timeout=500)
+
+    def started(self, name, options, command, until):
+        """`headroom optimize` as soon as it has printed these words: the folder, and the process."""
+        work = self.scripts(name)
+        words = [self.headroom, "optimize", *options.split(), "--", self.python, *command.split()]
+        pipe = subprocess.PIPE
+        child = subprocess.Popen(words, env=self.environment(name), cwd=work, stdout=pipe, stderr=pipe, text=True)
+        seen = ""
+        for line in child.stderr:
+            seen += line
+            if until in line:
+                return work, child
+        raise AssertionError(f"it ended without saying {until!r}: {seen}")
+
+
+def fits_schema(record, schema=None, place="validation.json", whole=None):
+    """The record has the keys of docs/schemas/optimize.json, and no others."""
+    if whole is None:
+        whole = json.loads((ROOT / "docs/schemas/optimize.json").read_text())
+        schema = whole["$defs"]["ScriptRecord"]
+    while "$ref" in schema:
+        schema = whole["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+    choices = [choice for choice in schema.get("anyOf", []) if choice.get("type") != "null"]
+    if len(choices) == 1 and record is not None:
+        return fits_schema(record, choices[0], place, whole)
+    if isinstance(record, dict) and "properties" in schema:
+        keys, known = set(record), set(schema["properties"])
+        assert keys <= known and keys >= set(schema["required"]), f"{place}: {sorted(keys ^ known)}"
+        for key, value in record.items():
+            fits_schema(value, schema["properties"][key], f"{place}.{key}", whole)
+    elif isinstance(record, dict) and isinstance(schema.get("additionalProperties"), dict):
+        for key, value in record.items():
+            fits_schema(value, schema["additionalProperties"], f"{place}.{key}", whole)
+    elif isinstance(record, list) and "items" in schema:
+        for value in record:
+            fits_schema(value, schema["items"], place, whole)
 
 
 def unchanged(work):

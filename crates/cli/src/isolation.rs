@@ -6,10 +6,10 @@ use std::path::PathBuf;
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct IsolationArguments {
     /// Let the script write to this folder or file of yours; everything else that it writes is thrown away (repeatable)
-    #[arg(long, value_name = "PATH", requires = "command")]
+    #[arg(long, value_name = "PATH")]
     pub allow_write: Vec<PathBuf>,
     /// How the script is kept from your files [default: the first of them that works here]
-    #[arg(long, value_enum, value_name = "WAY", requires = "command")]
+    #[arg(long, value_enum, value_name = "WAY")]
     pub isolation: Option<WayArgument>,
 }
 

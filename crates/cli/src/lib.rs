@@ -1,6 +1,7 @@
 //! The `headroom` command: results on stdout, progress on stderr, and a meaningful exit code.
 
 mod analyze;
+mod apply;
 mod compare;
 mod completions;
 mod device;
@@ -85,8 +86,8 @@ enum Command {
     Train(Box<train::Arguments>),
     /// Train and record everything: a full run folder and a report
     Profile(Box<train::Arguments>),
-    /// Try every optimisation of Version 1 (the naive graph), or of a PyTorch script after `--`: predict, measure, verify
     Optimize(optimize::Arguments),
+    Apply(apply::Arguments),
     /// Measure what this machine can do, and save it
     Device(device::Arguments),
     Eval(Box<eval::Arguments>),
@@ -120,6 +121,7 @@ impl Command {
     fn is_for_one_process(&self) -> Option<&'static str> {
         match self {
             Command::Optimize(_) => Some("optimize"),
+            Command::Apply(_) => Some("apply"),
             Command::Study(_) => Some("study"),
             Command::Scale(_) => Some("scale"),
             Command::K1(_) => Some("k1"),
@@ -162,6 +164,7 @@ pub fn main() -> ExitCode {
         Command::Train(arguments) => train::run(*arguments, &mut entry, &mut company),
         Command::Profile(arguments) => train::run_profiled(*arguments, &mut entry, &mut company),
         Command::Optimize(arguments) => optimize::run(arguments, &mut entry),
+        Command::Apply(arguments) => apply::run(&arguments),
         Command::Device(arguments) => device::run(arguments, &mut company),
         Command::Eval(arguments) => eval::run(*arguments),
         Command::Generate(arguments) => generate::run(arguments),
@@ -207,6 +210,11 @@ fn parsed(words: &[OsString], when: When) -> Result<Cli, clap::Error> {
         && let Some(subcommand) = command.find_subcommand(name)
     {
         arguments.given = Given::of(subcommand, own);
+    }
+    if let (Command::Optimize(_), Some((_, own))) = (&cli.command, matches.subcommand())
+        && let Some(sentence) = optimize::misplaced(own)
+    {
+        return Err(command.error(ErrorKind::ArgumentConflict, sentence));
     }
     Ok(cli)
 }

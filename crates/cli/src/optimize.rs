@@ -1,5 +1,6 @@
 //! `headroom optimize`: ranks bottlenecks, predicts gains, applies pass after pass, measures, and checks the gates.
 
+mod arguments;
 mod folder;
 mod phase_3;
 mod precisions;
@@ -15,6 +16,8 @@ use crate::train::estimate::messages_by;
 use crate::train::start::{link, opening};
 use crate::undecided::Undecided;
 use anyhow::{Context, ensure};
+pub use arguments::misplaced;
+use arguments::{OwnArguments, duration};
 use headroom_engine::DeviceSpec;
 use headroom_engine::cuda;
 use headroom_engine::machine::{Machine, memory_available_bytes};
@@ -36,7 +39,8 @@ use headroom_training::data::BatchShape;
 use headroom_training::models::{SIZES, Size};
 use headroom_training::optimizer::OptimizerConfig;
 use headroom_training::program::StepConfig;
-pub use script::PRINTED_FILE;
+use phase_3::Precisions;
+pub use script::{PRINTED_FILE, difference};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,73 +48,50 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use validation_record::{Surroundings, record_of};
 
-/// Profiles Version 1 (the naive graph), ranks its bottlenecks, and predicts the gain of every pass. Searches lists of passes
-/// forwards (best prediction first) and backwards (leaving passes out), races them all in turns, and keeps the fastest. Checks
-/// that list by gates (limits that it must hold): loss and gradients, the loss curve, bytes, memory, speed. Then tries Phase 3 of
-/// the course's roadmap on top of it: activation checkpointing and precisions, each behind gates of its own. Proven precisions are
-/// saved for `--precision auto`, and are part of the recommendation with `--allow precision`. `--json` prints the content of
-/// validation.json, or of precisions.json with `--passes`.
+/// Try every optimisation of a PyTorch script after `--`, or of headroom's own model: predict, measure, verify
+///
+/// With a command after `--`, of a PyTorch script. It is run unedited, many times, and what it writes is thrown away. Remedies
+/// (named changes such as TF32 or compiling) are applied from outside, switched between the steps of one process, and proved in
+/// fresh ones by the script's own losses, gradients and batches. What is kept becomes a patch; `headroom apply RUN` applies it.
+///
+/// Without one, of headroom's own model. Version 1 (the naive graph) is profiled and its bottlenecks are ranked. Lists of passes
+/// are searched forwards (best prediction first) and backwards (leaving passes out), raced in turns, and the fastest is kept and
+/// checked by gates (limits that it must hold): loss and gradients, the loss curve, bytes, memory, speed. Activation checkpointing
+/// and precisions are then tried on top of it, each behind gates of its own. Proven precisions are saved for `--precision auto`.
+///
+/// `--json` prints the content of validation.json, or of precisions.json with `--passes`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Model size by name, as for `train`
-    #[arg(long, default_value = "tiny")]
-    size: String,
-    /// Sequences per batch [default: as the size has it]
-    #[arg(long, value_name = "N")]
-    batch_size: Option<usize>,
-    /// Tokens per sequence [default: as the size has it]
-    #[arg(long, value_name = "N")]
-    seq_len: Option<usize>,
-    /// cpu, cuda or cuda:N
-    #[arg(long, default_value = "cpu")]
-    device: String,
-    /// Use this list of passes unchanged and try only precisions: all that `--precision auto` needs, in a fraction of the time
-    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
-    passes: Option<String>,
-    /// Precisions to try after the passes, each on top of the fastest one proven before it, or none [default: bf16 on the CPU;
-    /// tf32,bf16,fp8 on a GPU that has them]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    precisions: Option<Vec<String>>,
-    /// [default: the physical cores]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
-    threads: Option<u16>,
-    /// Required speed-up of the kept list (the fastest one) over Version 1, such as 1.3 [default: 1, not slower]. The gate passes if
-    /// its whole interval lies above, fails if it lies below, and is undecided otherwise
-    #[arg(long, value_name = "RATIO")]
-    min_speedup: Option<f64>,
-    /// Result of an undecided gate: pass (exit 0) or fail (exit 1)
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "pass")]
-    undecided: Undecided,
-    /// Also predict the step of the kept list on these numbers of ranks: time, exposed communication, memory per rank
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(2..=1024))]
-    ranks: Vec<u16>,
-    /// Also measure each list that leaves out one of all passes
-    #[arg(long)]
-    ablation: bool,
-    /// Rounds before the race is first judged; a round takes the better of two steps of each list, in turns. Doubled while verdicts
-    /// are open [default: 9]. For a script: processes per side at the end [default: 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
-    rounds: Option<u16>,
-    /// Seconds for all measurements; verdicts still open by then are undecided
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    time: u64,
-    /// Steps of the final loss curve
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..))]
-    curve_steps: u16,
-    /// Seed of weights and data
-    #[arg(long, default_value_t = 42)]
-    seed: u64,
-    /// Refuse a baseline that needs more memory than this, such as 4GiB
-    #[arg(long, value_name = "SIZE")]
-    memory_limit: Option<String>,
-    /// Folder for validation.json, optimize.md and optimize.html [default: runs/optimize; runs/optimize-SCRIPT for a script]
-    #[arg(long, value_name = "DIR")]
-    output_dir: Option<PathBuf>,
-    #[command(flatten)]
-    shown: Shown<Plain>,
     #[command(flatten)]
     script: script::ScriptArguments,
+    #[command(flatten)]
+    own: OwnArguments,
+    /// Time limit for everything, in seconds or as `5m`: what does not fit into it is not tried, or stays undecided [default: 5m
+    /// for a script, 60s for headroom's own model]
+    #[arg(long, help_heading = BOTH, value_name = "TIME", alias = "time", value_parser = duration)]
+    time_limit: Option<Duration>,
+    /// Also keep what changes losses by more than rounding: `precision` (bf16 in a script, proven precisions of headroom's own model)
+    #[arg(long, help_heading = BOTH, value_name = "CLASS", value_parser = ["precision"])]
+    allow: Option<String>,
+    /// For a script: processes per side at the end [default: 4]. Else: rounds before the race is first judged, doubled while verdicts
+    /// are open; a round takes the better of two steps of each list, in turns [default: 9]
+    #[arg(long, help_heading = BOTH, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
+    rounds: Option<u16>,
+    /// Result of an undecided gate: pass (exit 0) or fail (exit 1)
+    #[arg(long, help_heading = BOTH, value_name = "WHAT", value_enum, default_value = "pass")]
+    undecided: Undecided,
+    /// Seed of random numbers: the script's, or of weights and data
+    #[arg(long, help_heading = BOTH, default_value_t = 42)]
+    seed: u64,
+    /// Folder for validation.json, optimize.md and optimize.html [default: runs/optimize-SCRIPT, or runs/optimize]
+    #[arg(long, help_heading = BOTH, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    #[command(flatten, next_help_heading = BOTH)]
+    shown: Shown<Plain>,
 }
+
+/// The heading of options of both halves.
+const BOTH: &str = "For both";
 
 impl Arguments {
     fn output_dir(&self) -> &Path {
@@ -120,18 +101,32 @@ impl Arguments {
     fn rounds(&self) -> usize {
         self.rounds.map_or(ROUNDS, |rounds| usize::from(rounds).max(LEAST_ROUNDS))
     }
+
+    /// The time for our own model.
+    fn own_time(&self) -> Duration {
+        self.time_limit.unwrap_or(OWN_TIME).min(MOST_TIME)
+    }
+
+    /// Whether a proved precision of our own model is kept or only reported.
+    fn allowed(&self) -> Precisions {
+        if self.allow.is_some() { Precisions::Kept } else { Precisions::Reported }
+    }
 }
+
+const SCRIPT_TIME: Duration = Duration::from_secs(300);
+const OWN_TIME: Duration = Duration::from_secs(60);
+
+/// An hour at most, whatever is requested, so that sums of times cannot overflow.
+const MOST_TIME: Duration = Duration::from_secs(3600);
 
 /// Rounds before the race is first judged.
 const ROUNDS: usize = 9;
 
 pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     if arguments.script.is_given() {
-        ensure!(
-            arguments.ranks.is_empty(),
-            "--ranks applies to headroom's own model, not to a script\n  help: leave it out"
-        );
         let shared = script::Shared {
+            time_limit: arguments.time_limit.unwrap_or(SCRIPT_TIME),
+            allow_precision: arguments.allow.is_some(),
             rounds: arguments.rounds,
             seed: arguments.seed,
             output_dir: arguments.output_dir,
@@ -147,18 +142,18 @@ pub fn run(arguments: Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> 
 fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode> {
     let output_dir = arguments.output_dir();
     let machine = Machine::detect();
-    let on = On::named(&arguments.device, &machine)?;
+    let on = On::named(&arguments.own.device, &machine)?;
     let step = step_of(arguments, &on)?;
     let setting = Setting {
         seed: arguments.seed,
         device: on.kind,
-        opening: opening(arguments.threads.map_or(machine.cores, usize::from)),
+        opening: opening(arguments.own.threads.map_or(machine.cores, usize::from)),
     };
-    let wanted_precisions = precisions::asked(arguments.precisions.as_deref(), &on)?;
+    let wanted_precisions = precisions::asked(arguments.own.precisions.as_deref(), &on)?;
     let _folder = folder::ResultFolder::make(output_dir)?;
     entry.begin(&About {
         folder: Some(output_dir),
-        size: Some(&arguments.size),
+        size: Some(&arguments.own.size),
         version: None,
         configuration: json!({ "batch_size": step.shape.batch_size, "seq_len": step.shape.seq_len }),
         device: on.kind.name(),
@@ -166,7 +161,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
         threads: setting.opening.threads,
         name: None,
     });
-    if let Some(list) = &arguments.passes {
+    if let Some(list) = &arguments.own.passes {
         let list = PassList::parse(list).map_err(anyhow::Error::msg)?;
         let mut progress = Progress { started: Instant::now() };
         let record =
@@ -184,22 +179,18 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     };
     let rounds = arguments.rounds();
     let wanted = Wanted {
-        patience: Patience {
-            rounds,
-            most_rounds: DOUBLINGS * rounds,
-            time: Duration::from_secs(arguments.time.min(MOST_SECONDS)),
-        },
-        curve_steps: usize::from(arguments.curve_steps),
-        min_speedup: arguments.min_speedup,
-        ablation: if arguments.ablation { Ablation::Yes } else { Ablation::No },
+        patience: Patience { rounds, most_rounds: DOUBLINGS * rounds, time: arguments.own_time() },
+        curve_steps: usize::from(arguments.own.curve_steps),
+        min_speedup: arguments.own.min_speedup,
+        ablation: if arguments.own.ablation { Ablation::Yes } else { Ablation::No },
         rates: peaks.rates,
         room: room(arguments, &on)?,
     };
     let mut progress = Progress { started: Instant::now() };
     let ladder = climb(&step, &setting, &wanted, &mut progress)?;
-    let about = Surroundings { size: &arguments.size, step: &step, setting: &setting, device: &on.name };
+    let about = Surroundings { size: &arguments.own.size, step: &step, setting: &setting, device: &on.name };
     let mut record = record_of(&about, &ladder, peaks.rates.product_flops);
-    if !arguments.ranks.is_empty() {
+    if !arguments.own.ranks.is_empty() {
         record.among_ranks = among_ranks(arguments, &step, &setting, &ladder, &peaks.rates)?;
     }
     let others = match wanted_precisions.is_empty() {
@@ -209,7 +200,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
             Some(try_precisions(arguments, (&wanted_precisions, &on, &machine), with, &mut progress)?)
         }
     };
-    record.phase_3 = phase_3::rows(&ladder, others.as_ref(), arguments.script.precisions());
+    record.phase_3 = phase_3::rows(&ladder, others.as_ref(), arguments.allowed());
     record.reference_points = phase_3::points(&ladder.points);
     let record = record.with_provenance();
     entry.figures(headline(&record, &step));
@@ -248,7 +239,7 @@ fn among_ranks(
 ) -> anyhow::Result<Vec<RankForecast>> {
     let alone = (ladder.raced_seconds.1, rates, setting.opening.threads);
     let mut rows = Vec::new();
-    for ranks in arguments.ranks.iter().copied().map(usize::from) {
+    for ranks in arguments.own.ranks.iter().copied().map(usize::from) {
         let between = if setting.device == DeviceSpec::Cpu { Between::Cpus } else { Between::Gpus };
         let (link, measured) = link(between, ranks);
         let messages = messages_by(measured);
@@ -267,16 +258,16 @@ fn try_precisions(
 ) -> anyhow::Result<PrecisionsRecord> {
     let rounds = arguments.rounds();
     let about = precisions::Climb {
-        size: &arguments.size,
+        size: &arguments.own.size,
         step,
         setting,
         list,
         patience: Patience {
             rounds,
             most_rounds: DOUBLINGS * rounds,
-            time: Duration::from_secs(arguments.time.min(MOST_SECONDS)) / SHARE_OF_PRECISIONS,
+            time: arguments.own_time() / SHARE_OF_PRECISIONS,
         },
-        curve_steps: usize::from(arguments.curve_steps),
+        curve_steps: usize::from(arguments.own.curve_steps),
     };
     let record = precisions::run(wanted, on, machine, &about, progress)?;
     write_json(&arguments.output_dir().join(PRECISIONS_FILE), &record)?;
@@ -292,7 +283,7 @@ fn is_failure(gates: &BTreeMap<String, GateRecord>, undecided: Undecided) -> boo
 }
 
 const UNDECIDED_HELP: &str =
-    "\n  help: use an otherwise idle machine, or more --time; --undecided fail makes this exit 1";
+    "\n  help: use an otherwise idle machine, or a longer --time-limit; --undecided fail makes this exit 1";
 
 /// The device that the ladder is climbed on.
 struct On {
@@ -327,9 +318,6 @@ impl On {
 /// will not get narrow.
 const DOUBLINGS: usize = 8;
 
-/// An hour at most, whatever is requested, so that sums of times cannot overflow.
-const MOST_SECONDS: u64 = 3600;
-
 /// The headline figures of the kept list.
 fn headline(record: &ValidationRecord, step: &StepConfig) -> Headline {
     let kept = record.kept_row();
@@ -355,16 +343,16 @@ impl Watcher for Progress {
 
 fn step_of(arguments: &Arguments, on: &On) -> anyhow::Result<StepConfig> {
     let names: Vec<&str> = SIZES.iter().map(|size| size.name).collect();
-    let size = Size::named(&arguments.size).with_context(|| {
-        format!("there is no size `{}`\n  help: choose one of {}", arguments.size, names.join(", "))
+    let size = Size::named(&arguments.own.size).with_context(|| {
+        format!("there is no size `{}`\n  help: choose one of {}", arguments.own.size, names.join(", "))
     })?;
     let shape = BatchShape {
-        batch_size: arguments.batch_size.unwrap_or(size.batch_size),
-        seq_len: arguments.seq_len.unwrap_or(size.seq_len),
+        batch_size: arguments.own.batch_size.unwrap_or(size.batch_size),
+        seq_len: arguments.own.seq_len.unwrap_or(size.seq_len),
     };
     let model = size.model();
     model.validate(shape.batch_size, shape.seq_len)?;
-    if let Some(asked) = arguments.min_speedup {
+    if let Some(asked) = arguments.own.min_speedup {
         ensure!(
             asked.is_finite() && asked > 0.0,
             "--min-speedup is {asked}
@@ -381,7 +369,7 @@ fn step_of(arguments: &Arguments, on: &On) -> anyhow::Result<StepConfig> {
         target: on.kind.target(),
     };
     // Precisions alone hold two models of the requested shape at a time; the device refuses them if they do not fit.
-    if arguments.passes.is_none() {
+    if arguments.own.passes.is_none() {
         check_memory(arguments, &step, on)?;
     }
     Ok(step)
@@ -399,7 +387,7 @@ fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Re
         need <= room,
         "optimising size {} needs up to {} (two models at twice the batch and length), and {} are available\n  help: a smaller \
          --size, --batch-size or --seq-len",
-        arguments.size,
+        arguments.own.size,
         headroom_report::numbers::bytes(need as u64),
         headroom_report::numbers::bytes(room as u64)
     );
@@ -408,7 +396,7 @@ fn check_memory(arguments: &Arguments, step: &StepConfig, on: &On) -> anyhow::Re
 
 /// Bytes that models may take: the limit, else the free memory.
 fn room(arguments: &Arguments, on: &On) -> anyhow::Result<Option<usize>> {
-    let limit = arguments.memory_limit.as_deref().map(|text| parse_bytes("--memory-limit", text)).transpose()?;
+    let limit = arguments.own.memory_limit.as_deref().map(|text| parse_bytes("--memory-limit", text)).transpose()?;
     Ok(limit.or(on.room()))
 }
 

@@ -1,6 +1,7 @@
 //! Standard output for results, standard error for everything else. A closed pipe is not a failure of the run.
 
 pub mod colour;
+pub mod live;
 
 use headroom_engine::ranks::launch::has_launchers_terminal;
 use headroom_record::atomic::FileError;
@@ -35,6 +36,14 @@ pub fn text(text: &str) -> Result<(), FileError> {
     }
 }
 
+/// Prints a unified diff for people, in colour on a terminal.
+pub fn difference(text: &str) -> Result<(), FileError> {
+    match colour::is_on() {
+        true => exactly(&colour::painted_difference(&printable(text))),
+        false => result(text),
+    }
+}
+
 /// Prints a result. Control characters, which can come from names in a trace, are escaped. The reader of a pipe may
 /// have left (`| head -1`), but a full disk behind a redirection is an error.
 pub fn result(text: &str) -> Result<(), FileError> {
@@ -58,7 +67,7 @@ pub fn exactly(text: &str) -> Result<(), FileError> {
 /// Prints a line for the waiting user; if it cannot be written, nothing is lost.
 pub fn note(line: &str) {
     if !is_silent() {
-        let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+        live::above(|| drop(writeln!(io::stderr().lock(), "{}", printable(line))));
     }
 }
 

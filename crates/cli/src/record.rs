@@ -76,7 +76,7 @@ const PROFILER_LOG_LEVEL: &str = "KINETO_LOG_LEVEL";
 const GPU_FILES: [&str; 2] = ["/dev/nvidiactl", "/dev/kfd"];
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let interrupt = signals::listen_for_two(|| {})?;
+    let interrupt = signals::listen_for_two(|_| {})?;
     let folder = Folder::claim(arguments.output_dir.as_deref(), arguments.overwrite)?;
     let asked = Asked { stop: arguments.stop, isolated: arguments.isolated };
     let shield = Shield::new(&asked, &arguments.isolation, &folder.path)?;

@@ -45,23 +45,37 @@ impl Interrupt {
         self.twice.load(Ordering::Relaxed)
     }
 
+    /// Whether there is no time to finish anything: a second request, or one that is not a person's Ctrl-C.
+    pub fn ends_at_once(&self) -> bool {
+        self.is_asked() && (self.signal() != SIGINT || self.is_asked_twice())
+    }
+
     /// Zero, or the signal that asked first.
     pub fn signal(&self) -> i32 {
         self.signal.load(Ordering::Relaxed)
     }
 }
 
+/// Whether a signal is a person's Ctrl-C.
+pub fn is_ctrl_c(signal: i32) -> bool {
+    signal == SIGINT
+}
+
 /// Starts listening. The first request sets the flags and calls `asked`; a second one, more than a moment later, ends
 /// the process at once.
 pub fn listen(asked: impl Fn() + Send + 'static) -> anyhow::Result<Interrupt> {
-    listen_and(asked, |signal| {
-        #[expect(clippy::exit, reason = "asked for twice; files are whole at any moment")]
-        std::process::exit(code_of(signal).into());
-    })
+    listen_and(
+        move |_| asked(),
+        |signal| {
+            #[expect(clippy::exit, reason = "asked for twice; files are whole at any moment")]
+            std::process::exit(code_of(signal).into());
+        },
+    )
 }
 
-/// Like [`listen`], for a command that has a child process to end first: the second request is only recorded.
-pub fn listen_for_two(asked: impl Fn() + Send + 'static) -> anyhow::Result<Interrupt> {
+/// Like [`listen`], for a command that has a child process to end first: the second request is only recorded. `asked` is
+/// given the signal.
+pub fn listen_for_two(asked: impl Fn(i32) + Send + 'static) -> anyhow::Result<Interrupt> {
     listen_and(asked, |_| {})
 }
 
@@ -82,7 +96,7 @@ pub fn end_on_request(leave: impl Fn() + Send + 'static) -> anyhow::Result<()> {
 }
 
 fn listen_and(
-    asked: impl Fn() + Send + 'static,
+    asked: impl Fn(i32) + Send + 'static,
     asked_twice: impl Fn(i32) + Send + 'static,
 ) -> anyhow::Result<Interrupt> {
     let interrupt = Interrupt::default();
@@ -98,7 +112,7 @@ fn listen_and(
                         first = Some(Instant::now());
                         seen.signal.store(signal, Ordering::Relaxed);
                         seen.stop.store(true, Ordering::Relaxed);
-                        asked();
+                        asked(signal);
                         end_patience_later(&seen.give_up);
                     }
                     Some(first) if first.elapsed() > SAME_REQUEST => {
@@ -169,4 +183,25 @@ pub fn report_file_size_limit() {}
 
 fn code_of(signal: i32) -> u8 {
     128 + u8::try_from(signal).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_ctrl_c_leaves_time_to_finish() {
+        let interrupt = Interrupt::default();
+        assert!(!interrupt.ends_at_once());
+        let ask = |signal: i32| {
+            let interrupt = Interrupt::default();
+            interrupt.signal.store(signal, Ordering::Relaxed);
+            interrupt.stop.store(true, Ordering::Relaxed);
+            interrupt
+        };
+        assert!(!ask(SIGINT).ends_at_once() && ask(SIGTERM).ends_at_once());
+        let twice = ask(SIGINT);
+        twice.twice.store(true, Ordering::Relaxed);
+        assert!(twice.ends_at_once());
+    }
 }

@@ -46,9 +46,73 @@ pub struct ScriptRecord {
     pub patch: Option<PatchRecord>,
     /// True if nothing was tried: the file has only remedies and predictions.
     pub dry_run: bool,
+    /// `finished`; `interrupted` by a person, who left time to prove what was kept or not; or `failed` after the recording.
+    #[serde(default = "finished")]
+    pub ended: String,
+    /// Why it failed.
+    #[serde(default)]
+    pub failure: Option<String>,
+    /// The search inside one process; `None` if remedies were tried by processes alone.
+    #[serde(default)]
+    pub search: Option<SwitchSearch>,
     pub processes: u64,
     pub seconds: f64,
     pub provenance: Provenance,
+}
+
+fn finished() -> String {
+    "finished".into()
+}
+
+/// The search that switches remedies between the steps of one process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SwitchSearch {
+    /// Processes that took orders, one after the other.
+    pub processes: u64,
+    /// Blocks of steps, and replayed steps.
+    pub blocks: u64,
+    /// The chance that the search keeps a switch without effect.
+    pub chance: f64,
+    pub switches: Vec<SwitchRow>,
+    /// In the order in which they were timed.
+    pub rounds: Vec<RoundRow>,
+}
+
+/// A remedy that can be switched on and off in a running script.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SwitchRow {
+    pub name: String,
+    /// `between_steps`, or `start` if it acts only when the script starts.
+    pub place: String,
+    /// Steps until it has its full effect.
+    pub settle_steps: u32,
+    /// Why it has nothing to do.
+    pub obstacle: Option<String>,
+    /// A step replayed with and without it: `same`, `differs` or `not_possible`; `None` if none was.
+    pub shadow: Option<String>,
+    pub shadow_reason: Option<String>,
+    /// `kept`, `no gain`, `replaced`, `slower`, `differs`, `failed`, `void` or `untried`, and why.
+    pub verdict: String,
+    pub reason: Option<String>,
+}
+
+/// One block of every variant of a race, in random order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundRow {
+    pub race: u64,
+    /// `select` or `confirm`.
+    pub stage: String,
+    pub round: u64,
+    /// The first one is what the others are compared with.
+    pub blocks: Vec<RoundBlock>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundBlock {
+    /// Remedies that were on.
+    pub on: Vec<String>,
+    /// Seconds per step, over steps whose inputs have equal shapes.
+    pub step_seconds: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,14 +147,21 @@ pub struct RemedyRow {
     pub warmup_seconds: Option<f64>,
     pub compile_seconds: Option<f64>,
     pub kept: bool,
+    /// Whether it applies to the script and was asked for.
+    #[serde(default)]
+    pub applies: bool,
+    /// Whether a process ran with it.
     pub was_tried: bool,
     pub outcome: String,
     /// Changes that the hook reports.
     pub did: Vec<String>,
+    /// Checks of the variant in which it was tried, if it was fast enough for them.
+    #[serde(default)]
+    pub gates: BTreeMap<String, GateRecord>,
 }
 
 impl RemedyRow {
-    /// A remedy that ran out of time before its first process is also listed as tried, but has not run.
+    /// Files of older versions list a remedy that ran out of time before its first process as tried.
     pub fn has_run(&self) -> bool {
         self.was_tried && !self.outcome.starts_with("not tried")
     }
@@ -98,7 +169,7 @@ impl RemedyRow {
     /// Whether more time or a quieter machine could settle the outcome.
     pub fn is_open(&self) -> bool {
         let is_open = |begin: &str| self.outcome.starts_with(begin);
-        self.was_tried && ["not decided", "not tried", "ended after"].into_iter().any(is_open)
+        self.applies && ["not decided", "not tried", "ended after"].into_iter().any(is_open)
     }
 }
 
@@ -194,6 +265,13 @@ impl ScriptRecord {
                 provenance.set(&format!("remedies.{key}"), origin);
             }
         }
+        if rows.iter().any(|row| !row.gates.is_empty()) {
+            provenance.set("remedies.gates", Origin::Measured);
+        }
+        if self.search.is_some() {
+            provenance.set("search", Origin::Measured);
+            provenance.set("search.chance", Origin::Assumed);
+        }
         if self.prediction.is_some() {
             provenance.set("prediction", Origin::Computed);
         }
@@ -218,6 +296,35 @@ mod tests {
     use super::*;
     use crate::SCHEMA_VERSION;
     use crate::provenance::check_provenance;
+    use serde_json::Value;
+
+    fn gate() -> GateRecord {
+        GateRecord {
+            result: "pass".into(),
+            figure: 1e-4,
+            limit: 1e-3,
+            about: String::new(),
+            ci95_low: None,
+            ci95_high: None,
+        }
+    }
+
+    fn searched() -> SwitchSearch {
+        let switch = SwitchRow {
+            name: "tf32".into(),
+            place: "between_steps".into(),
+            settle_steps: 1,
+            obstacle: None,
+            shadow: Some("same".into()),
+            shadow_reason: None,
+            verdict: "kept".into(),
+            reason: None,
+        };
+        let block =
+            |on: &[&str]| RoundBlock { on: on.iter().map(|name| name.to_string()).collect(), step_seconds: 0.1 };
+        let round = RoundRow { race: 1, stage: "select".into(), round: 1, blocks: vec![block(&[]), block(&["tf32"])] };
+        SwitchSearch { processes: 1, blocks: 9, chance: 0.05, switches: vec![switch], rounds: vec![round] }
+    }
 
     fn row(predicted: Option<f64>, saving: Option<f64>) -> RemedyRow {
         RemedyRow {
@@ -236,15 +343,16 @@ mod tests {
             warmup_seconds: Some(2.0),
             compile_seconds: None,
             kept: true,
+            applies: true,
             was_tried: true,
             outcome: "kept: faster".into(),
             did: vec![],
+            gates: [("losses".to_string(), gate())].into(),
         }
     }
 
-    #[test]
-    fn every_figure_has_its_origin() {
-        let record = ScriptRecord {
+    fn record() -> ScriptRecord {
+        ScriptRecord {
             schema_version: SCHEMA_VERSION,
             kind: "script".into(),
             timestamp: String::new(),
@@ -274,15 +382,84 @@ mod tests {
             proved_as: None,
             prediction: RemedyPrediction::of(&[row(Some(40.0), Some(33.0))]),
             gates: BTreeMap::new(),
-            patch: None,
+            patch: Some(PatchRecord {
+                files: vec!["train.py".into()],
+                by_hand: vec![],
+                options: vec![],
+                speedup: Some(1.5),
+                ci95_low: Some(1.4),
+                ci95_high: Some(1.6),
+                rounds: 4,
+                applied: false,
+                note: None,
+            }),
             dry_run: false,
+            ended: "finished".into(),
+            failure: None,
+            search: Some(searched()),
             processes: 12,
             seconds: 100.0,
             provenance: Provenance::default(),
         }
-        .with_provenance();
+        .with_provenance()
+    }
+
+    #[test]
+    fn every_figure_has_its_origin() {
+        let record = record();
         check_provenance(&serde_json::to_value(&record).unwrap()).unwrap();
         assert!((record.kept_step_seconds() - 0.1 / 1.5).abs() < 1e-12);
+    }
+
+    /// Where a document has other keys than its schema: unknown ones, and those that are missing.
+    fn misfits(value: &Value, schema: &Value, whole: &Value, place: &str, found: &mut Vec<String>) {
+        if let Some(name) = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
+            return misfits(value, &whole["$defs"][name], whole, place, found);
+        }
+        if let Some(choices) = schema["anyOf"].as_array() {
+            let fits = |choice: &&Value| {
+                let mut wrong = vec![];
+                misfits(value, choice, whole, place, &mut wrong);
+                wrong.is_empty() && (choice["type"] == "null") == value.is_null()
+            };
+            if !choices.iter().any(|choice| fits(&choice)) {
+                found.push(format!("{place} fits none of its schemas"));
+            }
+            return;
+        }
+        if let (Some(object), Some(properties)) = (value.as_object(), schema["properties"].as_object()) {
+            let missing = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            found.extend(missing.filter(|key| !object.contains_key(*key)).map(|key| format!("{place} lacks {key}")));
+            for (key, value) in object {
+                match properties.get(key) {
+                    Some(schema) => misfits(value, schema, whole, &format!("{place}.{key}"), found),
+                    None => found.push(format!("{place} has {key}")),
+                }
+            }
+        }
+        if let (Some(object), true) = (value.as_object(), schema["additionalProperties"].is_object()) {
+            let inner = &schema["additionalProperties"];
+            object.iter().for_each(|(key, value)| misfits(value, inner, whole, &format!("{place}.{key}"), found));
+        }
+        for item in value.as_array().into_iter().flatten() {
+            misfits(item, &schema["items"], whole, place, found);
+        }
+    }
+
+    #[test]
+    fn a_record_fits_its_published_schema_key_by_key() {
+        let whole: Value = serde_json::from_str(include_str!("../../../docs/schemas/optimize.json")).unwrap();
+        let schema = &whole["$defs"]["ScriptRecord"];
+        let mut document = serde_json::to_value(record()).unwrap();
+        let found = |document: &Value| {
+            let mut found = vec![];
+            misfits(document, schema, &whole, "record", &mut found);
+            found
+        };
+        assert_eq!(found(&document), [""; 0]);
+        document["search"]["rounds"][0]["blocks"][0]["more"] = 1.into();
+        document.as_object_mut().unwrap().remove("ended");
+        assert_eq!(found(&document), ["record lacks ended", "record.search fits none of its schemas"]);
     }
 
     #[test]

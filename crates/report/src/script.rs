@@ -26,7 +26,10 @@ fn parts(record: &ScriptRecord) -> Vec<Part> {
         true => "Remedies that would be tried, best predicted first",
         false => "Remedies, each on top of those kept above it",
     };
-    parts.push((title, tables::remedies(record), tables::below_remedies(record)));
+    let remedies = tables::remedies(record);
+    if !remedies.rows.is_empty() || record.ended == "finished" {
+        parts.push((title, remedies, tables::below_remedies(record)));
+    }
     let not_tried = tables::not_tried(record);
     if !not_tried.rows.is_empty() {
         parts.push(("Remedies that do not apply", not_tried, vec![]));
@@ -37,8 +40,12 @@ fn parts(record: &ScriptRecord) -> Vec<Part> {
     parts
 }
 
+/// The verdict, its evidence, and the patch in words; the patch itself comes below.
 pub fn terminal(record: &ScriptRecord) -> String {
-    let mut out = format!("{} · {}\n", tables::title(record), tables::subtitle(record));
+    let mut out = format!("{} · {}\n\n", tables::title(record), tables::subtitle(record));
+    for line in tables::summary(record) {
+        let _ = writeln!(out, "{}", line.replace('`', ""));
+    }
     for (title, mut table, below) in parts(record) {
         if table.head.contains(&"finding") {
             table.rows.truncate(FINDINGS);
@@ -48,11 +55,11 @@ pub fn terminal(record: &ScriptRecord) -> String {
             let _ = writeln!(out, "  {}", line.replace('`', ""));
         }
     }
-    out.push('\n');
-    for line in tables::summary(record) {
-        let _ = writeln!(out, "{}", line.replace('`', ""));
+    let patch = tables::patch(record);
+    if !patch.is_empty() {
+        out.push('\n');
     }
-    for line in tables::patch(record) {
+    for line in patch {
         let _ = writeln!(out, "{}", line.replace('`', ""));
     }
     out

@@ -35,6 +35,9 @@ const CHEAP: [&str; 9] = [
 /// Predictions of at least this share of the step get processes of their own.
 pub const LARGE: f64 = 0.03;
 
+/// Remedies with a larger prediction are tried before those without one.
+pub const PROMISING: f64 = 0.05;
+
 /// Predictions of at least this share justify minutes of compiling before remedies with small predictions are tried.
 const MINUTES: f64 = 0.1;
 

@@ -1,10 +1,9 @@
 //! The search inside one process: remedies that a running script can switch between its steps are compared there, in
 //! blocks of steps in random order, paired by round.
 //!
-//! [`messages`] are the words of both sides, `line` carries them, [`race`] measures, `groups` orders and [`search`] decides. A
+//! [`messages`] are the words of both sides, `line` carries them, [`race`] measures and [`search`] decides. A
 //! [`stage`] is a process. The script's side is `python/headroom_hook/conductor.py`.
 
-mod groups;
 #[cfg(unix)]
 pub mod line;
 pub mod messages;
@@ -14,6 +13,7 @@ pub mod search;
 pub mod stage;
 mod verdict;
 
+use crate::moment::Moment;
 use messages::{Hello, Order, Report};
 
 /// A script that takes orders between its steps.
@@ -26,6 +26,12 @@ pub trait Stage {
     fn end(&mut self);
     /// Seconds left for the search inside processes.
     fn seconds_left(&self) -> f64;
+    /// Whether a person has ended the selection; what was selected is still confirmed.
+    fn is_over(&self) -> bool {
+        false
+    }
+    /// Told at the beginning of every round.
+    fn show(&mut self, _: &Moment) {}
 }
 
 /// Why there is no report.

@@ -1,6 +1,7 @@
 //! A remedy to try, and the verdict on it.
 
 use crate::remedies::Remedy;
+use headroom_record::gate::Gate;
 use headroom_record::turns::Speedup;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub enum Outcome {
     NotProved(Speedup),
     /// Faster, but refused by a gate: its name, figure and limit.
     Refused(&'static str, f64, f64),
+    /// Faster, but this one is faster in its place.
+    Replaced(&'static str),
     NothingToDo(String),
     Failed(String),
     TooLong(Duration),
@@ -60,6 +63,10 @@ pub enum Doubt {
     Varies,
     /// Faster, but none of its workers' batches could be read again.
     Loading,
+    /// Faster, but there was no time for turns with the unmodified script.
+    Turns,
+    /// A person ended the search.
+    Interrupted,
 }
 
 impl Outcome {
@@ -81,6 +88,11 @@ impl Outcome {
         !settled && matches!(self, Outcome::Undecided(_) | Outcome::NotTried(_) | Outcome::TooLong(_))
     }
 
+    /// Whether a process ran with it.
+    pub fn has_run(&self) -> bool {
+        !matches!(self, Outcome::NotTried(_))
+    }
+
     pub fn words(&self) -> String {
         match self {
             Outcome::Kept => "kept: faster".into(),
@@ -97,6 +109,12 @@ impl Outcome {
                 "not decided: it is faster, and too little time was left to prove that its losses match the script's"
                     .into()
             }
+            Outcome::Undecided(Doubt::Turns) => {
+                "not decided: it is faster in the search, and too little time was left to prove it in turns with the unchanged \
+                 script"
+                    .into()
+            }
+            Outcome::Undecided(Doubt::Interrupted) => "not decided: the search was interrupted".into(),
             // Neither time nor a quiet machine would decide these two.
             Outcome::Undecided(Doubt::Varies) => {
                 "not kept: it is faster, and cannot be decided, since runs of the unchanged script differ by more than its \
@@ -106,6 +124,7 @@ impl Outcome {
             Outcome::Undecided(Doubt::Loading) => {
                 "not kept: it is faster, and cannot be decided, since no batch of its workers could be read again".into()
             }
+            Outcome::Replaced(by) => format!("not kept: {by}, which takes its place, is faster"),
             Outcome::Slower => "slower".into(),
             Outcome::Differs(which) => format!("not kept: a step replayed with it differs: {which}"),
             Outcome::WrongBatches(how) => format!("not kept: its batches are wrong: {how}"),
@@ -154,6 +173,8 @@ pub struct Row {
     pub compile_seconds: Option<f64>,
     /// Sentences from the hook.
     pub did: Vec<String>,
+    /// The checks of the variant in which it was tried, if it was fast enough for them.
+    pub gates: Vec<Gate>,
 }
 
 impl Row {
@@ -167,6 +188,7 @@ impl Row {
             warmup_seconds: None,
             compile_seconds: None,
             did: vec![],
+            gates: vec![],
         }
     }
 }

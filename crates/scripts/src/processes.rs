@@ -1,6 +1,7 @@
 //! Runs the script in separate processes, shielded from the user's files, and reads what the hook recorded.
 
 mod ended;
+mod time_limit;
 
 #[cfg(unix)]
 use crate::conductor::search::{Conducted, NotConducted, Switchable, conduct};
@@ -10,26 +11,26 @@ use crate::error::{ScriptError, cannot};
 use crate::hook;
 use crate::isolation::{Isolation, end_all, lead_a_group};
 use crate::measurements::Measurements;
+use crate::moment::{Count, Moment};
 use crate::note::{Note, counting};
 use crate::printed::{Capture, MOST_OUTPUT};
 use crate::recording::read_notes;
 use crate::variant::{Ran, Runner, Variant, Way};
-use ended::{Ended, Place, read_all};
+use ended::{Ended, Place, Progress, read_all};
 use headroom_record::atomic::FileError;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+pub use time_limit::TimeLimit;
+use time_limit::limit;
 
 /// Polling interval of a process.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A process may take this many times as long as the unchanged script, plus this extra time: compilers are slow.
-const PATIENCE: f64 = 5.0;
-const COMPILING: Duration = Duration::from_secs(180);
-/// Once started, a process gets at least this many times the unchanged script's time, while any time is left.
-const AT_LEAST: f64 = 1.3;
+/// Time between two looks at how far a process got.
+const BETWEEN_LINES: Duration = Duration::from_millis(500);
 
 /// Time between the request to end and the kill.
 const GRACE: Duration = Duration::from_secs(5);
@@ -49,18 +50,23 @@ pub struct Measuring {
     pub seed: u64,
 }
 
-/// The command around the processes: whether the user has asked it to end, and how it tells the user something.
+/// The command around the processes: what the user has asked for, and how it tells the user something.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
+    /// Whether to end at once.
     pub is_asked_to_end: &'a dyn Fn() -> bool,
+    /// Whether to end the search, and prove what is kept.
+    pub is_search_over: &'a dyn Fn() -> bool,
     pub tell: &'a dyn Fn(&str),
+    /// Told what is being done, several times per second.
+    pub show: &'a dyn Fn(&Moment),
 }
 
 pub struct Processes<'a> {
     command: Vec<OsString>,
     isolation: Isolation,
     measuring: Measuring,
-    ends: Instant,
+    time: TimeLimit,
     surroundings: Surroundings<'a>,
     measurements: Measurements,
     /// Time of the slowest process of the unchanged script.
@@ -70,6 +76,9 @@ pub struct Processes<'a> {
     /// Whether the user was told that a file was changed.
     is_warned: bool,
     offered: bool,
+    /// Whether processes go on when the search is over.
+    is_proving: bool,
+    moment: Moment,
 }
 
 impl<'a> Processes<'a> {
@@ -77,7 +86,7 @@ impl<'a> Processes<'a> {
         command: Vec<OsString>,
         isolation: Isolation,
         measuring: Measuring,
-        limit: Duration,
+        time: TimeLimit,
         (surroundings, measurements): (Surroundings<'a>, Measurements),
     ) -> Result<Processes<'a>, FileError> {
         hook::install(&isolation.hook())?;
@@ -85,13 +94,15 @@ impl<'a> Processes<'a> {
             command,
             isolation,
             measuring,
-            ends: Instant::now() + limit,
+            time,
             surroundings,
             measurements,
             own: None,
             changed: vec![],
             is_warned: false,
             offered: false,
+            is_proving: false,
+            moment: Moment::default(),
         })
     }
 
@@ -102,9 +113,20 @@ impl<'a> Processes<'a> {
         }
     }
 
+    fn seconds_until(&self, end: Instant) -> f64 {
+        match self.is_asked_to_end() {
+            true => 0.0,
+            false => end.saturating_duration_since(Instant::now()).as_secs_f64(),
+        }
+    }
+
     /// Whether the user has asked the command to end.
     pub(crate) fn is_asked_to_end(&self) -> bool {
         (self.surroundings.is_asked_to_end)()
+    }
+
+    pub(crate) fn show(&self, moment: &Moment) {
+        (self.surroundings.show)(moment);
     }
 
     /// States what holds for the user's files after the processes so far.
@@ -134,7 +156,7 @@ impl<'a> Processes<'a> {
         if let Ok(traces) = traces_of(&ended, &place) {
             return Ok((traces, note.filter(|_| self.offered)));
         }
-        if let Ended::TooLong(_) = ended {
+        if let Ended::TooLong(_) | Ended::TooSlow { .. } = ended {
             return Err(ended.words(&place));
         }
         // The script takes too few steps for both.
@@ -164,8 +186,31 @@ impl<'a> Processes<'a> {
     ) -> Result<(Ended, Place), ScriptError> {
         let mut running = self.start(variant, way, wanted)?;
         let limit = self.limit(within);
-        let status = self.wait(&mut running.child, running.began + limit)?;
-        self.ended(running, status, limit)
+        let notes = running.place.notes();
+        let moment = Moment { phase: phase(variant, way), remedies: variant.names(), ..self.moment.clone() };
+        let of = self.measuring.warmup + self.measuring.timed;
+        let (mut shown, mut first, mut pace) = (None::<Instant>, None::<Progress>, None);
+        let status = self.wait_and(&mut running.child, running.began + limit, || {
+            if shown.is_some_and(|last| last.elapsed() < BETWEEN_LINES) {
+                return false;
+            }
+            shown = Some(Instant::now());
+            let progress = Progress::in_folder(&notes);
+            let done = u64::from(progress.steps()).min(of.into());
+            let count = (done > 0).then(|| Count { unit: "step", done, of: of.into() });
+            self.show(&Moment { count, ..moment.clone() });
+            // Later processes are known to be fast enough.
+            if self.own.is_none() && done > 0 {
+                pace = progress.too_slow(first.get_or_insert(progress.clone()), of, limit);
+            }
+            pace.is_some()
+        })?;
+        let (ended, place) = self.ended(running, status, limit)?;
+        let ended = match (ended, pace) {
+            (Ended::TooLong(limit), Some(step_seconds)) => Ended::TooSlow { step_seconds, steps: of, limit },
+            (ended, _) => ended,
+        };
+        Ok((ended, place))
     }
 
     /// Starts a process; `wanted` is given its command and the folder for its notes.
@@ -218,7 +263,9 @@ impl<'a> Processes<'a> {
                 let ended = place.isolated.ended(status);
                 Ended::By(ended.map_err(|error| ScriptError::Program { program, source: Box::new(error) })?)
             }
-            None if (self.surroundings.is_asked_to_end)() => Ended::Interrupted,
+            None if self.is_asked_to_end() || !self.is_proving && (self.surroundings.is_search_over)() => {
+                Ended::Interrupted
+            }
             None => Ended::TooLong(limit),
         };
         if !self.is_warned
@@ -248,18 +295,33 @@ impl<'a> Processes<'a> {
     }
 
     fn limit(&self, within: f64) -> Duration {
-        limit(self.own, self.ends.saturating_duration_since(Instant::now()), within)
+        let until = |end: Instant| end.saturating_duration_since(Instant::now());
+        limit(self.own, (until(self.time.ends), until(self.time.latest)), within)
     }
 
     /// Waits for the process; `None` if it was ended because it took too long or the user interrupted.
     pub(crate) fn wait(&self, child: &mut Child, until: Instant) -> Result<Option<ExitStatus>, ScriptError> {
+        self.wait_and(child, until, || false)
+    }
+
+    /// The same, with something to do several times per second, which may end it.
+    fn wait_and(
+        &self,
+        child: &mut Child,
+        until: Instant,
+        mut meanwhile: impl FnMut() -> bool,
+    ) -> Result<Option<ExitStatus>, ScriptError> {
+        // A process that was started after the request belongs to the proof.
+        let is_search = !self.is_proving && !(self.surroundings.is_search_over)();
         loop {
+            let is_refused = meanwhile();
             if let Some(status) = child.try_wait().map_err(cannot("wait for the script"))? {
                 // Where no launcher has done so, ends everything that it left running.
                 end_group(child);
                 return Ok(Some(status));
             }
-            if Instant::now() >= until || (self.surroundings.is_asked_to_end)() {
+            let is_over = is_search && (self.surroundings.is_search_over)();
+            if Instant::now() >= until || is_refused || is_over || self.is_asked_to_end() {
                 // Launchers end their workers, which are in other sessions, when asked to.
                 ask_group(child);
                 let patience = Instant::now() + GRACE;
@@ -309,8 +371,11 @@ impl Runner for Processes<'_> {
             Ok(ran) => ran,
             Err(error) => return Ran::Failed(error),
         };
-        if let Ended::TooLong(limit) = ended {
-            return Ran::TooLong(limit);
+        match ended {
+            Ended::TooLong(limit) => return Ran::TooLong(limit),
+            Ended::Interrupted => return Ran::Interrupted,
+            Ended::TooSlow { .. } => return Ran::Failed(ended.words(&place)),
+            Ended::By(_) => {}
         }
         self.keep(&place, variant, way);
         let notes: Vec<Note> = read_all(&place.notes(), "measure.");
@@ -332,10 +397,23 @@ impl Runner for Processes<'_> {
     }
 
     fn seconds_left(&self) -> f64 {
-        match (self.surroundings.is_asked_to_end)() {
-            true => 0.0,
-            false => self.ends.saturating_duration_since(Instant::now()).as_secs_f64(),
-        }
+        self.seconds_until(self.time.ends)
+    }
+
+    fn seconds_at_most(&self) -> f64 {
+        self.seconds_until(self.time.latest)
+    }
+
+    fn is_over(&self) -> bool {
+        (self.surroundings.is_search_over)()
+    }
+
+    fn set_proving(&mut self, is_proving: bool) {
+        self.is_proving = is_proving;
+    }
+
+    fn set_best(&mut self, speed: f64) {
+        self.moment.best = Some(speed);
     }
 
     fn patch_with(&mut self, files: Vec<(PathBuf, String)>) {
@@ -343,17 +421,16 @@ impl Runner for Processes<'_> {
     }
 }
 
-/// How long a process may take, from the unchanged script's time, the time left, and the seconds it is allowed.
-fn limit(own: Option<Duration>, left: Duration, within: f64) -> Duration {
-    // The first process may use all the time there is.
-    let Some(own) = own else { return left };
-    let most = own.mul_f64(PATIENCE) + COMPILING;
-    let given = match within {
-        within if within == f64::INFINITY => most,
-        // Zero or negative time is a limit too.
-        within => most.min(Duration::try_from_secs_f64(within.max(0.0)).unwrap_or(most)),
-    };
-    given.max(own.mul_f64(AT_LEAST).min(left))
+/// The phase of a process, for a person who waits.
+fn phase(variant: &Variant, way: Way) -> &'static str {
+    match way {
+        Way::Patched => "proving the patch",
+        Way::Timed | Way::Conducted if !variant.is_empty() => "trying",
+        Way::Timed | Way::Conducted => "running the unchanged script",
+        Way::ComparableRandom | Way::OtherLoading(_) | Way::Moved(..) | Way::OtherDropout(_) | Way::Proof { .. } => {
+            "checking losses and batches"
+        }
+    }
 }
 
 fn record_into(command: &mut Command, into: &Path, notes: &Path) {
@@ -418,22 +495,3 @@ fn end_group(_child: &Child) {}
 
 #[cfg(not(unix))]
 fn ask_group(_child: &Child) {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_is_given_what_it_was_granted_and_never_more_for_want_of_time() {
-        let seconds = Duration::from_secs;
-        let own = Some(seconds(10));
-        assert_eq!(limit(None, seconds(300), -5.0), seconds(300), "the first one");
-        assert_eq!(limit(own, seconds(300), 40.0), seconds(40));
-        assert_eq!(limit(own, seconds(300), f64::INFINITY), seconds(230));
-        assert_eq!(limit(own, seconds(300), 1e300), seconds(230));
-        for nothing in [0.0, -5.0, f64::NEG_INFINITY, f64::NAN] {
-            assert_eq!(limit(own, seconds(300), nothing), seconds(13), "{nothing}");
-            assert_eq!(limit(own, seconds(4), nothing), seconds(4), "{nothing}");
-        }
-    }
-}

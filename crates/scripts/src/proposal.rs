@@ -4,14 +4,14 @@ use crate::note::Note;
 use crate::outcome::Row;
 use crate::patch::{Changed, Patch, patch};
 use crate::search::{AS_FAST, Found};
+use crate::stored_patch::{is_inside, write_changed};
 use crate::variant::Variant;
 use headroom_record::atomic::FileError;
 use headroom_record::reading;
-use headroom_record::replace::replace_file;
 use headroom_record::script::PatchRecord;
 use headroom_record::statistics::Interval;
 use headroom_record::turns::Speedup;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 pub struct Proposal {
     patch: Patch,
@@ -38,7 +38,6 @@ impl Proposal {
 
     /// Files outside the working folder have no copy, and are never written.
     fn leave_other_folders_alone(&mut self) {
-        let is_inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
         let (inside, outside) =
             std::mem::take(&mut self.patch.files).into_iter().partition(|file| is_inside(&file.path));
         self.patch.files = inside;
@@ -94,16 +93,12 @@ impl Proposal {
             self.note.get_or_insert("The patch is not applied: it was not measured.".into());
             return Ok(());
         }
-        for Changed { path, before, .. } in &self.patch.files {
-            if reading::read_text(&folder.join(path), reading::SCRIPT).ok().as_ref() != Some(before) {
+        match write_changed(folder, &self.patch.files)? {
+            Some(path) => {
                 self.note = Some(format!("The patch is not applied: {} has changed in the meantime.", path.display()));
-                return Ok(());
             }
+            None => self.applied = !self.is_empty(),
         }
-        for Changed { path, after, .. } in &self.patch.files {
-            replace_file(&folder.join(path), after.as_bytes())?;
-        }
-        self.applied = !self.is_empty();
         Ok(())
     }
 

@@ -16,7 +16,7 @@ mod finals;
 mod proofs;
 mod time;
 
-use crate::candidates::{Candidate, LARGE, Unit, units};
+use crate::candidates::{Candidate, LARGE, PROMISING, Unit, units};
 use crate::gates::{correct, ended_alike, spread};
 use crate::note::Note;
 use crate::outcome::{Doubt, Outcome, Row};
@@ -92,6 +92,8 @@ pub struct Search<'a> {
     saved: BTreeMap<&'static str, f64>,
     /// Remedies that pay one by one inside a process, with their figures.
     confirmed: BTreeMap<&'static str, Speedup>,
+    /// The gates of variants that were fast enough for them.
+    judged: BTreeMap<usize, Vec<Gate>>,
     processes: usize,
     told: &'a mut dyn FnMut(&Row),
 }
@@ -122,6 +124,7 @@ impl<'a> Search<'a> {
             compiled: BTreeMap::new(),
             saved: BTreeMap::new(),
             confirmed: BTreeMap::new(),
+            judged: BTreeMap::new(),
             processes: 0,
             told,
         };
@@ -154,19 +157,27 @@ impl<'a> Search<'a> {
     pub fn try_all(&mut self, candidates: Vec<Candidate>) -> Vec<Row> {
         let mut rows = vec![];
         let mut units: std::collections::VecDeque<Unit> = units(candidates).into();
-        while let Some(mut unit) = units.pop_front() {
+        while let Some(mut unit) = self.next(&mut units) {
             unit.iter_mut().for_each(|candidate| candidate.predicted = self.predicted(candidate));
-            // Postpone it: the other units come first.
-            if self.is_spent(&unit) && !units.iter().all(|other| self.is_spent(other)) {
-                units.push_back(unit);
-                continue;
-            }
-            for row in self.attempt(unit, units.make_contiguous()) {
+            let tried = match self.runner.is_over() {
+                true => not_tried(unit, "the search was interrupted"),
+                false => self.attempt(unit, units.make_contiguous()),
+            };
+            for row in tried {
                 (self.told)(&row);
                 rows.push(row);
             }
         }
         rows
+    }
+
+    /// The next unit: promising ones come first, and one that is spent after all others.
+    fn next(&self, units: &mut std::collections::VecDeque<Unit>) -> Option<Unit> {
+        let is_promising =
+            |unit: &Unit| unit.iter().any(|one| self.predicted(one).is_some_and(|share| share > PROMISING));
+        let rank = |unit: &Unit| (self.is_spent(unit), !is_promising(unit));
+        let first = (0..units.len()).min_by_key(|at| rank(&units[*at]))?;
+        units.remove(first)
     }
 
     /// Whether an alternative was kept already and this one is predicted to add little.
@@ -197,7 +208,7 @@ impl<'a> Search<'a> {
         let proofs = self.proofs_before(own);
         if self.least_cost(own) + self.cost(0) * proofs.len() as f64 > self.first_room(own, rest) {
             self.measured.pop();
-            return all(Outcome::NotTried("too little time was left for it".into()));
+            return not_tried(unit, "too little time was left for it");
         }
         self.measure_before(own, &proofs);
         let within = self.first_allowance(own, rest);
@@ -245,6 +256,8 @@ impl<'a> Search<'a> {
                 }
             }
         }
+        let gates = self.judged.get(&own).cloned().unwrap_or_default();
+        found.iter_mut().for_each(|row| row.gates.clone_from(&gates));
         rows.extend(found);
         rows
     }
@@ -279,6 +292,9 @@ impl<'a> Search<'a> {
             let count = self.measured[own].logs.len();
             if is_faster && count >= 2 {
                 break;
+            }
+            if self.runner.is_over() {
+                return Doubt::Interrupted;
             }
             let mut turn = vec![own];
             if self.measured[self.best].logs.len() <= count {
@@ -336,7 +352,9 @@ impl<'a> Search<'a> {
         let is_open = |gate: &Gate| link.lacks_time && PROVED.contains(&gate.name);
         let needs_answer = |gate: &Gate| gate.answer == Answer::Undecided && DECIDED.contains(&gate.name);
         let is_against = |gate: &Gate| gate.answer == Answer::Fail || needs_answer(gate);
+        let judged = gates.clone();
         let mut against: Vec<Gate> = gates.into_iter().filter(is_against).collect();
+        self.judged.insert(own, judged);
         against.sort_by_key(|gate| (is_open(gate), gate.answer != Answer::Fail));
         let outcome = against.first().map(|gate| match (gate.answer, gate.name) {
             _ if is_open(gate) => Outcome::Undecided(Doubt::Proof),
@@ -368,6 +386,7 @@ impl<'a> Search<'a> {
         }
         self.links.push(link);
         self.best = own;
+        self.runner.set_best(self.measured[0].seconds() / self.measured[own].seconds());
     }
 
     fn row(&self, candidate: &Candidate, own: usize, names: &[&'static str]) -> Row {
@@ -398,6 +417,7 @@ impl<'a> Search<'a> {
             },
             Ran::Failed(why) => Err(Outcome::Failed(why)),
             Ran::TooLong(limit) => Err(Outcome::TooLong(limit)),
+            Ran::Interrupted => Err(Outcome::Undecided(Doubt::Interrupted)),
         }
     }
 
@@ -407,6 +427,10 @@ impl<'a> Search<'a> {
         }
         speedup(&self.measured[of], &self.measured[over], &self.measured, missed)
     }
+}
+
+fn not_tried(unit: Unit, why: &str) -> Vec<Row> {
+    unit.into_iter().map(|one| Row::of(one, Outcome::NotTried(why.into()))).collect()
 }
 
 fn idle_row(candidate: &Candidate, note: &Note) -> Row {
@@ -431,6 +455,10 @@ mod tests;
 #[cfg(test)]
 #[path = "search_conducted_tests.rs"]
 mod conducted_tests;
+
+#[cfg(test)]
+#[path = "search_ended_tests.rs"]
+mod ended_tests;
 
 #[cfg(test)]
 #[path = "search_epochs_tests.rs"]

@@ -11,7 +11,17 @@ fn conducted(verdicts: &[(&str, Verdict)]) -> Conducted {
     let row = |(name, verdict): &(&str, Verdict)| (named(name).unwrap(), verdict.clone(), Some(figure));
     let verdicts: Vec<_> = verdicts.iter().map(row).collect();
     let kept = verdicts.iter().filter(|(_, verdict, _)| *verdict == Verdict::Kept).map(|(remedy, ..)| *remedy);
-    Conducted { kept: kept.collect(), verdicts, speedup: Some(figure), with_all_bits: None, blocks: 99, processes: 1 }
+    Conducted {
+        kept: kept.collect(),
+        verdicts,
+        speedup: Some(figure),
+        with_all_bits: None,
+        offers: vec![],
+        shadows: vec![],
+        rounds: vec![],
+        blocks: 99,
+        processes: 1,
+    }
 }
 
 fn after_conducting(runner: &mut dyn Runner, conducted: &Conducted, names: &[&str]) -> Found {

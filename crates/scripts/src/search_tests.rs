@@ -21,6 +21,12 @@ pub(super) struct ScriptedRuns {
     /// Bytes that a variant takes.
     pub(super) memory: fn(&Variant) -> u64,
     pub(super) asked: Vec<String>,
+    /// Processes after which a person ends the search.
+    pub(super) over_after: usize,
+    /// Whether processes prove something, and the best that was told.
+    pub(super) proving: Vec<bool>,
+    pub(super) is_proving: bool,
+    pub(super) best: f64,
 }
 
 impl Runner for ScriptedRuns {
@@ -29,6 +35,7 @@ impl Runner for ScriptedRuns {
         let cost = self.costs.0 + if is_cold { self.costs.1 } else { 0.0 };
         self.ways.push(way);
         self.asked.push(variant.asked());
+        self.proving.push(self.is_proving);
         self.left -= cost.min(within);
         self.runs += 1;
         if cost > within {
@@ -67,6 +74,22 @@ impl Runner for ScriptedRuns {
     }
 
     fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
+
+    fn seconds_at_most(&self) -> f64 {
+        self.left + 8.0
+    }
+
+    fn is_over(&self) -> bool {
+        self.runs >= self.over_after
+    }
+
+    fn set_proving(&mut self, is_proving: bool) {
+        self.is_proving = is_proving;
+    }
+
+    fn set_best(&mut self, best: f64) {
+        self.best = best;
+    }
 }
 
 /// Batches of workers, read again and found right.
@@ -102,6 +125,10 @@ pub(super) fn made(left: f64, losses: fn(&Variant) -> Vec<f64>, random: (u64, bo
         costs: (10.0, 0.0),
         memory: |_| 1000,
         asked: vec![],
+        over_after: usize::MAX,
+        proving: vec![],
+        is_proving: false,
+        best: 1.0,
     }
 }
 
@@ -361,7 +388,7 @@ fn cheap_remedies_that_are_faster_together_are_taken_apart() {
     let row = found.rows.iter().find(|row| row.outcome.is_kept()).unwrap();
     assert!((row.speedup.unwrap().ratio - 1.3).abs() < 0.05);
     // Without time for it they stay together, and the rows say so.
-    let mut made = ScriptedRuns { speed, ..self::made(65.0, same, (0, false)) };
+    let mut made = ScriptedRuns { speed, ..self::made(90.0, same, (0, false)) };
     let found = searched(&mut made, names.iter().map(|name| candidate(name)).collect(), false);
     assert_eq!(found.kept.names().len(), 5);
     assert!(found.rows[0].outcome.words().starts_with("kept: faster together with"), "{:?}", found.rows[0]);

@@ -121,6 +121,8 @@ pub enum Ran {
     Failed(String),
     /// Killed because it took too long.
     TooLong(Duration),
+    /// Killed because a person ended the search.
+    Interrupted,
 }
 
 /// Starts the script under a variant in a separate process, and waits for it.
@@ -131,6 +133,18 @@ pub trait Runner {
     fn seconds_left(&self) -> f64;
     /// Texts that replace the script's files in [`Way::Patched`], by path.
     fn patch_with(&mut self, files: Vec<(PathBuf, String)>);
+    /// Seconds until the last process has to end: a little more than are left, so that a proof is not cut short.
+    fn seconds_at_most(&self) -> f64 {
+        self.seconds_left()
+    }
+    /// Whether a person has ended the search: nothing new is tried, and what is kept is proved.
+    fn is_over(&self) -> bool {
+        false
+    }
+    /// Whether the next processes prove something, so that they go on when a person ends the search.
+    fn set_proving(&mut self, _: bool) {}
+    /// The speed of everything kept so far, for a person who waits.
+    fn set_best(&mut self, _: f64) {}
     /// Switches remedies between the steps of processes that run under a variant, until `reserve` seconds are left for
     /// others. `None` if this runner's processes take no orders.
     fn conduct(

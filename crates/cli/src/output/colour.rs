@@ -87,6 +87,22 @@ pub fn painted(text: &str) -> String {
     out
 }
 
+/// A unified diff with colours for its files, places, and lines that go or come.
+pub fn painted_difference(text: &str) -> String {
+    let style = |line: &str| match line.as_bytes().first() {
+        _ if line.starts_with("--- ") || line.starts_with("+++ ") => CODE,
+        Some(b'@') => HEADING,
+        Some(b'-') => BAD,
+        Some(b'+') => GOOD,
+        _ => Style::new(),
+    };
+    let painted = |line: &str| {
+        let style = style(line);
+        format!("{style}{line}{style:#}\n")
+    };
+    text.lines().map(painted).collect()
+}
+
 /// Whether the line is a heading: an unindented line above an indented one, or a first line alone. A quoted script line
 /// (`21 |  x = 1`) is not.
 fn is_heading(lines: &[&str], at: usize) -> bool {
@@ -215,6 +231,18 @@ mod tests {
             out = out.replace(&style.render().to_string(), &format!("<{letter}"));
         }
         out.replace("\u{1b}[0m", ">")
+    }
+
+    #[test]
+    fn lines_of_a_diff_are_painted_by_what_becomes_of_them() {
+        let text = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n";
+        let styles = [(HEADING, "c"), (CODE, "b"), (BAD, "r"), (GOOD, "g")];
+        let mut out = painted_difference(text);
+        for (style, letter) in styles {
+            out = out.replace(&style.render().to_string(), &format!("<{letter}"));
+        }
+        let wanted = "<b--- a/x.py>\n<b+++ b/x.py>\n<c@@ -1,2 +1,2 @@>\n same\n<r-old>\n<g+new>\n";
+        assert_eq!(out.replace("\u{1b}[0m", ">"), wanted);
     }
 
     #[test]

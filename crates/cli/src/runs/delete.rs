@@ -16,6 +16,7 @@ use headroom_record::k1_speed::K1_SPEED_FILE;
 use headroom_record::k1_tree::K1_TREE_FILE;
 use headroom_record::registry::{RunRow, RunStatus};
 use headroom_record::validation::VALIDATION_FILE;
+use headroom_scripts::stored_patch::PATCH_FILE;
 use serde_json::json;
 use std::fs;
 use std::io::ErrorKind;
@@ -34,11 +35,13 @@ pub struct Arguments {
 }
 
 /// Files that commands other than `train` and `profile` write.
-const MORE_FILES: [&str; 18] = [
+const MORE_FILES: [&str; 20] = [
     PRINTED_FILE,
     VALIDATION_FILE,
     "optimize.md",
     "optimize.html",
+    "optimize.patch",
+    PATCH_FILE,
     "study.json",
     "study.md",
     "study.html",

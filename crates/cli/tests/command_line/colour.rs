@@ -6,7 +6,7 @@ const ESCAPE: char = '\u{1b}';
 const SCRIPT: &str = "import torch\n\n\ndef f(o, l):\n    for x in l:\n        o.zero_grad(set_to_none=False)\n";
 
 /// Runs the command with a terminal for its output.
-fn at_a_terminal(place: &Place, variables: &str, line: &str) -> String {
+pub fn at_a_terminal(place: &Place, variables: &str, line: &str) -> String {
     let words: Vec<String> = line.split_whitespace().map(|word| format!("'{word}'")).collect();
     let spawn = format!("import os, pty; pty.spawn([os.environ['HEADROOM'], {}])", words.join(", "));
     let unset = "env -u NO_COLOR -u CLICOLOR_FORCE -u CLICOLOR TERM=xterm";

@@ -1,6 +1,7 @@
 //! One convention for all commands: `--json` means `--format json`, standard output contains only the document, and
 //! exit codes mean the same everywhere. A command missing from these tables fails the tests.
 
+use crate::apply::offer_patch;
 use crate::home::place_with_peaks;
 use crate::place::{Place, SMALL};
 use serde_json::Value;
@@ -28,12 +29,13 @@ enum Document {
 use Document::{Lines, One};
 
 /// Every command, in every form, that prints results. `{}` is a unique number, so that each run has its own folders.
-const RESULTS: [(&str, Document); 33] = [
+const RESULTS: [(&str, Document); 34] = [
     ("train --size nano --batch-size 2 --seq-len 16 --num-steps 8 --log-interval 2 --output-dir t{}", Lines("summary")),
     ("train --size nano --validate-setup", Lines("ready")),
     ("train --size nano --show-tree", One),
     ("profile --size nano --batch-size 2 --seq-len 16 --num-steps 9 --output-dir p{}", Lines("summary")),
     ("optimize OPTIMIZE --output-dir o{}", One),
+    ("apply offered --dry-run", One),
     ("study nano --num-steps 4 --output-dir s{}", One),
     ("scale --size nano --batch 2,4 --seq 16,32 --plan-only --output-dir c{}", One),
     ("k1 --size nano --sources 1 --steps 2 --seeds 2 --eval-batches 1 --output-dir k{}", One),
@@ -80,6 +82,7 @@ fn prepared() -> Place {
     ] {
         place.write(name, text);
     }
+    offer_patch(&place, "offered", None);
     place
 }
 
@@ -161,7 +164,7 @@ fn a_recording_shown_as_text_leaves_the_scripts_output_where_it_was() {
 }
 
 /// Every command with arguments and its exit code: 0 done, 1 no, 2 bad input, 3 the run itself failed.
-const ENDINGS: [(&str, i32); 77] = [
+const ENDINGS: [(&str, i32); 79] = [
     ("train --size nano --num-steps 2 --output-dir e0", 0),
     ("train --size mini", 2),
     ("train --size nano --num-steps 40 --output-dir e1 --learning-rate 1e30", 3),
@@ -171,6 +174,8 @@ const ENDINGS: [(&str, i32); 77] = [
     ("optimize HARD --output-dir e3", 1),
     ("optimize --size mini", 2),
     ("optimize -- no-such-program", 3),
+    ("apply offered", 0),
+    ("apply main", 2),
     ("study nano --num-steps 4 --output-dir e4", 0),
     ("study mini", 2),
     ("scale --size nano --batch 2,4 --seq 16,32 --plan-only --output-dir e5", 0),

@@ -1,5 +1,6 @@
 //! The `headroom` command from its users' side: every test runs the binary in its own folder.
 
+mod apply;
 mod auto_precision;
 mod bad_files;
 mod bad_input;

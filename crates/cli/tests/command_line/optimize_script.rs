@@ -1,6 +1,7 @@
 //! `headroom optimize -- COMMAND` with nothing to optimize: a clear answer, and no files left. `cargo xtask torch` runs
 //! scripts that train, with real PyTorch.
 
+use crate::colour::at_a_terminal;
 use crate::place::{Done, Place};
 
 fn optimize(place: &Place, options: &str, script: &str) -> Done {
@@ -26,6 +27,22 @@ fn a_script_that_never_trains_is_told_so_and_its_folder_is_as_it_was() {
     let done = optimize(&place, "", script);
     done.is_error(3, "no step", &["was not recorded", "it ended without loading PyTorch", "nothing to train"]);
     assert_eq!(names(&place), before, "what the script wrote is in its copy");
+}
+
+#[test]
+fn a_terminal_gets_a_live_line_and_redirected_output_none() {
+    let place = Place::new();
+    let done = optimize(&place, "--time-limit 20", "import time; time.sleep(1.5)");
+    assert!(
+        done.stderr.contains("] timing and recording") && !done.stderr.contains(['\r', '\u{1b}']),
+        "{}",
+        done.stderr
+    );
+    let shown = at_a_terminal(&place, "", "optimize --time-limit 20 -- python3 train.py");
+    assert!(shown.contains("s left · running the unchanged script"), "{shown:?}");
+    // The line is gone at the end, and the error stands by itself.
+    let end = shown.rfind("error: ").expect("an error");
+    assert!(!shown[end..].contains("s left"), "{shown:?}");
 }
 
 #[test]
@@ -90,7 +107,55 @@ fn options_of_scripts_are_checked_before_anything_runs() {
     let place = Place::new();
     optimize(&place, "--only tf33", "").is_error(2, "no such remedy", &["there is no such remedy", "compile-blocks"]);
     optimize(&place, "--time-limit 5d", "").is_error(2, "no such time", &["a number with s, m or h"]);
-    place.shell("$HEADROOM optimize --dry-run").is_error(2, "no script", &["COMMAND"]);
+    optimize(&place, "--time-limit 5", "").is_error(2, "too short", &["--time-limit is 5 s", "ten seconds"]);
+    // The old name of the flag.
+    optimize(&place, "--time 5", "").is_error(2, "too short", &["--time-limit is 5 s"]);
+}
+
+#[test]
+fn options_of_the_other_half_are_refused_with_a_sentence() {
+    let place = Place::new();
+    let own = "to headroom's own model, and a script is given after `--`";
+    for flag in
+        ["--size nano", "--device cpu", "--passes v2", "--ranks 2", "--ablation", "--curve-steps 3", "--threads 1"]
+    {
+        let name = flag.split(' ').next().unwrap();
+        optimize(&place, flag, "").is_error(2, flag, &[name, "applies", own]);
+    }
+    optimize(&place, "--size nano --ablation", "").is_error(
+        2,
+        "two",
+        &["--size and --ablation apply", "leave them out"],
+    );
+    for flag in ["--dry-run", "--apply", "--only tf32", "--steps 9", "--allow-write .", "--isolation copy"] {
+        let name = flag.split(' ').next().unwrap();
+        place.refuses(
+            &format!("optimize {flag}"),
+            &[name, "applies to a script, and none is given", "-- python train.py"],
+        );
+    }
+}
+
+#[test]
+fn the_help_has_two_halves_with_the_scripts_first() {
+    let place = Place::new();
+    let help = place.succeeds("optimize --help").stdout;
+    let (before, rest) = help.split_once("For a PyTorch script (after --):").expect("a heading");
+    let (script, rest) = rest.split_once("For headroom's own model (without --):").expect("a heading");
+    let (own, both) = rest.split_once("For both:").expect("a heading");
+    let has = |part: &str, flag: &str| part.contains(&format!("      {flag}"));
+    for flag in ["--only", "--skip", "--steps", "--dry-run", "--apply", "--allow-write"] {
+        assert!(has(script, flag) && !has(own, flag) && !has(both, flag), "{flag}: {help}");
+    }
+    for flag in ["--size", "--passes", "--ranks", "--curve-steps", "--memory-limit"] {
+        assert!(has(own, flag) && !has(script, flag) && !has(both, flag), "{flag}: {help}");
+    }
+    for flag in ["--time-limit", "--allow", "--rounds", "--output-dir", "--json"] {
+        assert!(has(both, flag), "{flag}: {help}");
+    }
+    assert!(!help.contains("--time ") && !help.contains("Phase 3"), "{help}");
+    let (of_scripts, of_own) = (before.find("PyTorch script"), before.find("own model"));
+    assert!(of_scripts.is_some() && of_scripts < of_own, "{before}");
 }
 
 #[test]

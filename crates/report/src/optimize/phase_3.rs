@@ -80,7 +80,9 @@ const ENOUGH_ROUNDS: u64 = 9;
 /// Says which points had few rounds.
 pub fn few_rounds(record: &ValidationRecord) -> Option<String> {
     let few = record.reference_points.iter().any(|point| point.rounds < ENOUGH_ROUNDS);
-    few.then(|| format!("Rows of fewer than {ENOUGH_ROUNDS} rounds are indicative; more `--time` gives them more."))
+    few.then(|| {
+        format!("Rows of fewer than {ENOUGH_ROUNDS} rounds are indicative; a longer `--time-limit` gives them more.")
+    })
 }
 
 pub fn points(record: &ValidationRecord) -> Table {

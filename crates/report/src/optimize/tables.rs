@@ -28,7 +28,7 @@ pub fn verdict(record: &ValidationRecord) -> Vec<String> {
             vec!["Nothing is recommended: no list of passes is proved faster than Version 1, the naive graph.".into()];
         if let Some(looked) = &record.unproved {
             lines.push(format!(
-                "`{}` looked faster, {} ({:.2} to {:.2}), without proof. An idle machine or more `--time` may decide it.",
+                "`{}` looked faster, {} ({:.2} to {:.2}), without proof. An idle machine or a longer `--time-limit` may decide it.",
                 looked.passes.join(","),
                 times(looked.relative_speed),
                 looked.ci95_low,
@@ -113,7 +113,7 @@ fn noise(record: &ValidationRecord) -> Option<String> {
         (Some(busy), _) => Some(busy),
         (None, true) => Some(format!(
             "The machine was not quiet: the median interval reaches {:.0}% to either side. A pass called `undecided` may be decided \
-             on an idle machine, or with more `--time`.",
+             on an idle machine, or with a longer `--time-limit`.",
             record.noise_percent
         )),
     }

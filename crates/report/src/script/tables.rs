@@ -19,6 +19,23 @@ pub fn summary(record: &ScriptRecord) -> Vec<String> {
         return vec![format!("The unchanged script takes {now} per step. Nothing was tried: this was a dry run.")];
     }
     let mut lines = vec![];
+    match record.ended.as_str() {
+        "failed" => {
+            lines.push(format!("The search failed: {}", record.failure.as_deref().unwrap_or("no reason is known")));
+            lines.push(format!("The script takes {now} per step. The findings of the recording stand."));
+            return lines;
+        }
+        "interrupted" if record.kept.is_empty() => {
+            lines.push(format!("Interrupted after {:.0} s, before anything was proved.", record.seconds));
+            lines.push(format!("The script takes {now} per step. The findings of the recording stand."));
+            return lines;
+        }
+        "interrupted" => lines.push(format!(
+            "Interrupted after {:.0} s: what was kept by then is proved, and the other remedies are not decided.",
+            record.seconds
+        )),
+        _ => {}
+    }
     lines.push(match record.kept.is_empty() {
         true => nothing_kept(record, &now),
         false => format!(
@@ -117,7 +134,7 @@ pub fn findings(record: &ScriptRecord) -> Table {
 pub fn remedies(record: &ScriptRecord) -> Table {
     let predicted = |row: &RemedyRow| row.predicted_saving_percent.map_or("-".into(), |share| format!("{share:.1}%"));
     let answers = |row: &RemedyRow| if row.answers.is_empty() { "-".into() } else { row.answers.join(", ") };
-    let tried = record.remedies.iter().filter(|row| row.was_tried);
+    let tried = record.remedies.iter().filter(|row| row.applies);
     if record.dry_run {
         let rows =
             tried.map(|row| vec![row.name.clone(), row.class.clone(), answers(row), predicted(row), row.about.clone()]);
@@ -173,7 +190,7 @@ pub fn below_remedies(record: &ScriptRecord) -> Vec<String> {
 }
 
 pub fn not_tried(record: &ScriptRecord) -> Table {
-    let rows = record.remedies.iter().filter(|row| !row.was_tried);
+    let rows = record.remedies.iter().filter(|row| !row.applies);
     let why = |row: &RemedyRow| row.outcome.trim_start_matches("not tried: ").to_string();
     let rows = rows.map(|row| vec![row.name.clone(), row.class.clone(), why(row)]);
     Table { head: vec!["remedy", "class", "reason"], rows: rows.collect() }

@@ -22,9 +22,11 @@ fn row(name: &str, predicted: Option<f64>, saving: Option<f64>, outcome: &str) -
         warmup_seconds: None,
         compile_seconds: None,
         kept: outcome.starts_with("kept"),
+        applies: name != "sdpa",
         was_tried: !outcome.starts_with("not tried"),
         outcome: outcome.into(),
         did: vec!["3 modules switched".into()],
+        gates: std::collections::BTreeMap::new(),
     }
 }
 
@@ -84,6 +86,9 @@ fn record() -> ScriptRecord {
             note: None,
         }),
         dry_run: false,
+        ended: "finished".into(),
+        failure: None,
+        search: None,
         processes: 17,
         seconds: 123.0,
         provenance: Provenance::default(),
@@ -106,6 +111,11 @@ fn the_terminal_has_findings_remedies_gates_and_the_answer() {
     ] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
+    let at = |words: &str| shown.find(words).unwrap();
+    assert!(
+        at("1.50× as fast") < at("Bottlenecks") && at("Gates") < at("The patch,"),
+        "the verdict comes first:\n{shown}"
+    );
 }
 
 #[test]
@@ -135,4 +145,33 @@ fn page_and_markdown_hold_the_patch_as_text() {
     assert!(page.contains("class=\"predicted\"") && page.contains("Savings are shares"));
     let text = markdown(&record(), difference);
     assert!(text.contains("````diff\n--- a/train.py") && text.contains("## The patch"), "{text}");
+}
+
+#[test]
+fn a_search_that_was_interrupted_or_failed_says_so_first() {
+    let shown = terminal(&ScriptRecord { ended: "interrupted".into(), ..record() });
+    let first = shown.lines().nth(2).unwrap();
+    assert_eq!(
+        first,
+        "Interrupted after 123 s: what was kept by then is proved, and the other remedies are not decided."
+    );
+    assert!(shown.contains("1.50× as fast"), "{shown}");
+    let nothing = ScriptRecord { kept: vec![], remedies: vec![], ..record() };
+    let shown = terminal(&ScriptRecord { ended: "interrupted".into(), ..nothing.clone() });
+    assert!(shown.contains("before anything was proved") && !shown.contains("Remedies"), "{shown}");
+    assert!(!shown.contains("Nothing to gain"), "{shown}");
+    let failed = ScriptRecord { ended: "failed".into(), failure: Some("it ended with 1".into()), ..nothing };
+    let shown = terminal(&failed);
+    assert!(shown.contains("The search failed: it ended with 1") && shown.contains("no-tensor-cores"), "{shown}");
+    assert!(markdown(&failed, "").contains("The search failed: it ended with 1"));
+}
+
+#[test]
+fn a_remedy_that_found_no_time_is_listed_with_those_that_apply() {
+    let mut late = record();
+    late.remedies[1].was_tried = false;
+    late.remedies[1].outcome = "not tried: too little time was left for it".into();
+    let shown = terminal(&late);
+    let (applying, others) = shown.split_once("Remedies that do not apply").unwrap();
+    assert!(applying.contains("too little time was left") && !others.contains("compile"), "{shown}");
 }

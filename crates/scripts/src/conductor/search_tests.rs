@@ -1,7 +1,8 @@
 //! The search over simulated scripts with known effects, noise, evaluation, ends and failures.
 
-use super::super::messages::{Step, SwitchOffer};
+use super::super::messages::{Block, Step};
 use super::*;
+use crate::moment::Moment;
 use crate::remedies::named;
 
 /// A script whose switches multiply its speed.
@@ -22,6 +23,9 @@ struct Simulated {
     is_ragged: bool,
     starts: usize,
     orders: Vec<Vec<String>>,
+    /// Blocks after which a person ends the selection, and the live lines.
+    over_after: usize,
+    shown: Vec<String>,
 }
 
 impl Simulated {
@@ -39,6 +43,8 @@ impl Simulated {
             is_ragged: false,
             starts: 0,
             orders: vec![],
+            over_after: usize::MAX,
+            shown: vec![],
         }
     }
 
@@ -126,6 +132,14 @@ impl Stage for Simulated {
 
     fn seconds_left(&self) -> f64 {
         self.left
+    }
+
+    fn is_over(&self) -> bool {
+        self.orders.len() >= self.over_after
+    }
+
+    fn show(&mut self, moment: &Moment) {
+        self.shown.push(moment.words());
     }
 }
 
@@ -231,21 +245,69 @@ fn nothing_is_kept_that_there_was_no_time_to_confirm() {
 }
 
 #[test]
-fn large_savings_over_small_costs_come_first_and_fewer_bits_last() {
-    let switch = |name: &str, predicted| Switchable { remedy: named(name).unwrap(), predicted };
-    let switches = [
-        switch("compile", Some(0.3)),
-        switch("bf16-autocast", Some(0.9)),
-        switch("tf32", Some(0.1)),
-        switch("gc-frozen", None),
-    ];
-    let order = |step: f64| -> Vec<Vec<&str>> {
-        let groups = groups(switches.iter().collect(), step);
-        groups.iter().map(|group| group.iter().map(|remedy| remedy.name).collect()).collect()
+fn a_search_that_is_ended_confirms_what_it_selected_and_tries_no_more() {
+    let mut script = Simulated { over_after: 60, ..Simulated::of(&EFFECTS, 3) };
+    let found = conducted(&mut script, 5);
+    assert!(kept(&found).contains(&"tf32") && found.speedup.is_some(), "{:?}", found.verdicts);
+    assert_eq!(*verdict(&found, "compile"), Verdict::Untried("the search was interrupted".into()));
+    assert!(!script.orders.iter().flatten().any(|name| name == "compile"));
+    // Ended before anything was selected: nothing is kept, and every switch says why.
+    let mut script = Simulated { over_after: 1, ..Simulated::of(&EFFECTS, 3) };
+    let found = conducted(&mut script, 5);
+    assert!(found.kept.is_empty() && found.verdicts.len() == EFFECTS.len(), "{:?}", found.verdicts);
+}
+
+#[test]
+fn a_switch_that_another_one_replaced_says_by_which() {
+    let mut script = Simulated::of(&[("foreach-optimizer", 1.3), ("fused-optimizer", 1.6)], 29);
+    let found = conducted(&mut script, 5);
+    assert_eq!(kept(&found), ["fused-optimizer"]);
+    // Either it was kept first and then replaced, or it was slower than what was kept.
+    assert!(
+        matches!(verdict(&found, "foreach-optimizer"), Verdict::Replaced("fused-optimizer") | Verdict::Slower),
+        "{:?}",
+        verdict(&found, "foreach-optimizer")
+    );
+}
+
+#[test]
+fn rounds_shadows_and_offers_are_told() {
+    let mut script = Simulated { differs: Some("gc-frozen"), ..Simulated::of(&EFFECTS, 3) };
+    let found = conducted(&mut script, 5);
+    assert_eq!(found.offers.len(), EFFECTS.len());
+    let shadow = found.shadows.iter().find(|shadow| shadow.switch == "gc-frozen").unwrap();
+    assert_eq!((shadow.verdict.as_str(), shadow.reason.as_deref()), ("differs", Some("weight of layer 3")));
+    let stages: Vec<&str> = found.rounds.iter().map(|round| round.stage).collect();
+    assert!(stages.starts_with(&["select"; 5]) && stages.ends_with(&["confirm"; 5]), "{stages:?}");
+    for round in &found.rounds {
+        assert!(round.blocks.len() >= 2 && round.blocks.iter().all(|(_, seconds)| *seconds > 0.0), "{round:?}");
+    }
+    let first = script.shown.iter().position(|line| line.starts_with("switching tf32 and 3 more")).unwrap();
+    assert!(
+        script.shown[first].contains("round 1 of 20") && !script.shown[first].contains("best"),
+        "{:?}",
+        script.shown[first]
+    );
+    let last = script.shown.last().unwrap();
+    assert!(last.starts_with("confirming ") && last.contains("best 2."), "{last}");
+}
+
+#[test]
+fn switches_that_promise_little_leave_time_to_those_that_promise_much() {
+    let promise = |script: &Simulated| -> Vec<Switchable> {
+        let mut wanted = script.wanted();
+        wanted.iter_mut().filter(|one| one.remedy.name == "bf16-autocast").for_each(|one| one.predicted = Some(0.4));
+        wanted
     };
-    assert_eq!(order(0.05), [vec!["tf32", "gc-frozen"], vec!["compile"], vec!["bf16-autocast"]]);
-    // Where steps are long, compiling costs little in comparison.
-    assert_eq!(order(20.0)[0], ["compile"]);
+    let effects = [("gc-frozen", 1.0), ("zero-grad-none", 1.0), ("cudnn-benchmark", 1.0), ("bf16-autocast", 1.5)];
+    for (left, is_other_tried) in [(22.0, false), (1e9, true)] {
+        let mut script = Simulated { left, ..Simulated::of(&effects, 23) };
+        let wanted = promise(&script);
+        let found = conduct(&mut script, &wanted, 5).unwrap();
+        let is_timed = |name: &str| script.orders.iter().flatten().any(|one| one == name);
+        assert_eq!((is_timed("bf16-autocast"), is_timed("gc-frozen")), (true, is_other_tried), "{left} s");
+        assert_eq!(*verdict(&found, "gc-frozen") == Verdict::Late, !is_other_tried, "{left} s");
+    }
 }
 
 #[test]

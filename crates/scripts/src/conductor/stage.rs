@@ -3,6 +3,7 @@
 use super::line::{Line, Listener, Received};
 use super::messages::{Hello, Order, Report};
 use super::{Lost, Stage};
+use crate::moment::Moment;
 use crate::processes::{Processes, Running};
 use crate::variant::{Runner, Variant, Way};
 use std::thread::sleep;
@@ -22,11 +23,13 @@ pub struct ShieldedStage<'a, 'b> {
     /// Seconds of the command's time that are left to others.
     reserve: f64,
     now: Option<(Running, Line)>,
+    /// Whether a process has taken orders.
+    has_begun: bool,
 }
 
 impl<'a, 'b> ShieldedStage<'a, 'b> {
     pub fn new(processes: &'a mut Processes<'b>, variant: Variant, reserve: f64) -> ShieldedStage<'a, 'b> {
-        ShieldedStage { processes, variant, reserve, now: None }
+        ShieldedStage { processes, variant, reserve, now: None, has_begun: false }
     }
 
     fn begin(&mut self) -> Result<(Running, Line), Lost> {
@@ -67,7 +70,9 @@ impl<'a, 'b> ShieldedStage<'a, 'b> {
     }
 
     fn is_time_up(&self) -> bool {
-        self.seconds_left() <= 0.0 || self.processes.is_asked_to_end()
+        // Before the first order there is nothing to confirm.
+        let is_over = self.is_over() && !self.has_begun;
+        self.seconds_left() <= 0.0 || is_over || self.processes.is_asked_to_end()
     }
 
     /// The end of a process that ended by itself.
@@ -115,9 +120,13 @@ impl<'a, 'b> ShieldedStage<'a, 'b> {
 impl Stage for ShieldedStage<'_, '_> {
     fn start(&mut self) -> Result<Hello, Lost> {
         self.end();
+        self.processes.show(&Moment { phase: "starting a process to switch remedies in", ..Moment::default() });
         self.now = Some(self.begin()?);
         match self.report(self.seconds_left())? {
-            Report::Hello(hello) => Ok(hello),
+            Report::Hello(hello) => {
+                self.has_begun = true;
+                Ok(hello)
+            }
             Report::Failed { text, .. } => Err(Lost::Failed(text)),
             Report::Ended { .. } => Err(Lost::Ended),
             other => Err(Lost::Failed(format!("unexpected greeting: {other:?}"))),
@@ -140,5 +149,13 @@ impl Stage for ShieldedStage<'_, '_> {
 
     fn seconds_left(&self) -> f64 {
         self.processes.seconds_left() - self.reserve
+    }
+
+    fn is_over(&self) -> bool {
+        self.processes.is_over()
+    }
+
+    fn show(&mut self, moment: &Moment) {
+        self.processes.show(moment);
     }
 }

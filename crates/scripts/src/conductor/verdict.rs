@@ -1,5 +1,6 @@
 //! The result of a search inside processes.
 
+use super::messages::SwitchOffer;
 use crate::remedies::Remedy;
 use headroom_record::turns::Speedup;
 
@@ -14,6 +15,8 @@ pub struct Switchable {
 pub enum Verdict {
     Kept,
     NoGain,
+    /// Faster, but another one is faster in its place.
+    Replaced(&'static str),
     Slower,
     /// A replayed step with it has other outputs or gradients, and which.
     Differs(String),
@@ -36,8 +39,32 @@ pub struct Conducted {
     /// Everything kept over the unmodified script, and all of it that computes with as many bits as the script.
     pub speedup: Option<Speedup>,
     pub with_all_bits: Option<Speedup>,
+    /// What the script offered, and the answers of replayed steps.
+    pub offers: Vec<SwitchOffer>,
+    pub shadows: Vec<Shadow>,
+    pub rounds: Vec<LoggedRound>,
     pub blocks: u64,
     pub processes: usize,
+}
+
+/// The answer of a replayed step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shadow {
+    pub switch: &'static str,
+    /// `same`, `differs` or `not_possible`.
+    pub verdict: String,
+    pub reason: Option<String>,
+}
+
+/// One round of a race.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedRound {
+    pub race: u64,
+    /// `select` or `confirm`.
+    pub stage: &'static str,
+    pub round: u64,
+    /// The switches that were on, and seconds per step.
+    pub blocks: Vec<(Vec<String>, f64)>,
 }
 
 /// Why a script cannot be searched inside a process.

@@ -33,6 +33,12 @@ impl Place {
 pub(crate) enum Ended {
     By(ExitStatus),
     TooLong(Duration),
+    /// Ended early: at this many seconds per step, so many steps cannot be had within the limit.
+    TooSlow {
+        step_seconds: f64,
+        steps: u32,
+        limit: Duration,
+    },
     Interrupted,
 }
 
@@ -49,7 +55,12 @@ impl Ended {
             Ended::TooLong(limit) => format!(
                 "it was stopped after {:.0} s, the most that it may take (--time-limit), {}",
                 limit.as_secs_f64(),
-                Progress::of(place)
+                Progress::in_folder(&place.notes())
+            ),
+            Ended::TooSlow { step_seconds, steps, limit } => format!(
+                "its steps take {step_seconds:.1} s each, so that the {steps} that are measured take {:.0} s, and --time-limit is {:.0} s",
+                step_seconds * f64::from(*steps),
+                limit.as_secs_f64()
             ),
             Ended::Interrupted => return "interrupted".into(),
         };
@@ -59,7 +70,9 @@ impl Ended {
                 let advice = advice.unwrap_or("the script must run without `headroom optimize` first".into());
                 format!("\n  help: {advice}")
             }
-            Ended::TooLong(_) => "\n  help: raise --time-limit, or lower --steps and --warmup-steps".to_string(),
+            Ended::TooLong(_) | Ended::TooSlow { .. } => {
+                "\n  help: raise --time-limit, or lower --steps and --warmup-steps".to_string()
+            }
             _ => String::new(),
         };
         how + &place.printed.told(&help)
@@ -77,17 +90,39 @@ fn without_steps(place: &Place) -> String {
 
 /// How far a script got that was ended before it wrote a note.
 #[derive(Clone, Default, serde::Deserialize)]
-struct Progress {
+pub(super) struct Progress {
     steps: u32,
     seconds: f64,
 }
 
 impl Progress {
-    fn of(place: &Place) -> Progress {
-        let all: Vec<Progress> = read_all(&place.notes(), "progress.");
+    pub(super) fn in_folder(notes: &Path) -> Progress {
+        let all: Vec<Progress> = read_all(notes, "progress.");
         all.into_iter().max_by_key(|one| one.steps).unwrap_or_default()
     }
+
+    pub(super) fn steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// Seconds per step since another moment, if at this pace so many steps take far longer than the limit allows. Warm-up
+    /// steps may be slow, so some time has to be over, and the excess large.
+    pub(super) fn too_slow(&self, since: &Progress, steps: u32, limit: Duration) -> Option<f64> {
+        let limit = limit.as_secs_f64();
+        let (done, took) = (self.steps.checked_sub(since.steps)?, self.seconds - since.seconds);
+        if since.steps == 0 || done < SEEN_STEPS || took < SEEN_SHARE * limit {
+            return None;
+        }
+        let pace = took / f64::from(done);
+        let needed = pace * f64::from(steps.saturating_sub(self.steps));
+        (needed > EXCESS * (limit - self.seconds)).then_some(pace)
+    }
 }
+
+/// A pace is judged after so many steps and this share of the limit, and by this excess.
+const SEEN_STEPS: u32 = 2;
+const SEEN_SHARE: f64 = 0.2;
+const EXCESS: f64 = 1.5;
 
 impl std::fmt::Display for Progress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -112,6 +147,19 @@ pub(super) fn read_all<T: DeserializeOwned>(folder: &Path, begin: &str) -> Vec<T
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pace_that_is_too_slow_is_seen_early_and_a_slow_start_is_not() {
+        let at = |steps, seconds| Progress { steps, seconds };
+        let limit = Duration::from_secs(300);
+        let first = at(1, 40.0);
+        assert_eq!(at(5, 140.0).too_slow(&first, 25, limit), Some(25.0));
+        assert_eq!(at(3, 80.0).too_slow(&first, 25, limit), None, "too early to tell");
+        assert_eq!(at(9, 104.0).too_slow(&first, 25, limit), None, "8 s each: it fits");
+        assert_eq!(at(5, 140.0).too_slow(&at(0, 0.0), 25, limit), None);
+        // The last of them are measured although they may take a little longer.
+        assert_eq!(at(20, 250.0).too_slow(&first, 25, limit), None);
+    }
 
     #[test]
     fn a_script_that_is_too_slow_is_told_how_far_it_got() {

@@ -51,6 +51,9 @@ impl Search<'_> {
             // This is the best so far, which is slower.
             return Some(None);
         }
+        if self.runner.is_over() {
+            return None;
+        }
         let smaller = self.add(variant, Way::Timed);
         let within = self.allowance(smaller);
         if self.cost(smaller) + self.pending(rest) > within {

@@ -47,7 +47,10 @@ impl Search<'_> {
     pub fn is_conductible(&self, candidates: &[Candidate]) -> bool {
         let is_alone = self.originals().first().is_some_and(|note| note.world_size.is_none_or(|ranks| ranks <= 1));
         let left = self.runner.seconds_left() - self.seconds_after(candidates);
-        is_alone && candidates.iter().any(|one| one.remedy.can_be_switched()) && left >= LEAST_PROCESSES * self.cost(0)
+        !self.runner.is_over()
+            && is_alone
+            && candidates.iter().any(|one| one.remedy.can_be_switched())
+            && left >= LEAST_PROCESSES * self.cost(0)
     }
 
     /// Searches among the candidates that can be switched, on top of what is kept.
@@ -95,7 +98,10 @@ impl Search<'_> {
             }
         }
         if !unit.is_empty() {
-            match self.prove_confirmed(&unit) {
+            self.runner.set_proving(true);
+            let proved = self.prove_confirmed(&unit);
+            self.runner.set_proving(false);
+            match proved {
                 Ok(tried) => {
                     tried.iter().for_each(|row| (self.told)(row));
                     rows.extend(tried);
@@ -127,6 +133,8 @@ impl Search<'_> {
         }
         let names: Vec<&'static str> = unit.iter().map(|one| one.remedy.name).collect();
         let mut rows: Vec<Row> = unit.iter().map(|one| self.row(one, own, &names)).collect();
+        let gates = self.judged.get(&own).cloned().unwrap_or_default();
+        rows.iter_mut().for_each(|row| row.gates.clone_from(&gates));
         self.keep_confirmed(own, &mut rows);
         Ok(rows)
     }
@@ -154,6 +162,7 @@ fn outcome_of(verdict: &Verdict) -> Option<Outcome> {
     match verdict {
         Verdict::Kept | Verdict::Untried(_) => None,
         Verdict::NoGain => Some(Outcome::WithinNoise),
+        Verdict::Replaced(by) => Some(Outcome::Replaced(by)),
         Verdict::Slower => Some(Outcome::Slower),
         Verdict::Differs(which) => Some(Outcome::Differs(which.clone())),
         Verdict::Failed(why) => Some(Outcome::Failed(why.clone())),

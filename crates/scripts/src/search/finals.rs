@@ -2,7 +2,7 @@
 //! not come out faster there is not kept for its speed.
 
 use super::time::LEAST;
-use super::{AS_FAST, NotMeasured, Outcome, Row, Search};
+use super::{AS_FAST, Doubt, NotMeasured, Outcome, Row, Search};
 use crate::gates::{Proof, of_patch};
 use crate::note::Note;
 use crate::variant::{Variant, Way};
@@ -61,6 +61,7 @@ impl Search<'_> {
     /// Proves what was kept in fresh processes; `files` are the texts of the files that the patch changes, by path, if
     /// there is a patch. Without one, or if it does not run, the remedies are proved as applied from outside.
     pub fn finish(mut self, rows: Vec<Row>, files: Option<Vec<(PathBuf, String)>>) -> Result<Found, NotMeasured> {
+        self.runner.set_proving(true);
         self.prove_across();
         let patch = files.filter(|_| self.best != 0).map(|files| {
             self.runner.patch_with(files);
@@ -70,9 +71,10 @@ impl Search<'_> {
         let why = patch.and_then(|patch| self.take_final_turns(unchanged, patch));
         let has_run = |which: &usize| why.is_none() && !self.measured[*which].logs.is_empty();
         let proved = patch.filter(has_run).unwrap_or(self.best);
+        let mut failed = None;
         if proved == self.best && self.best != 0 {
             // A failure takes nothing back: the gate of the speed says that it is not decided.
-            let _ = self.take_final_turns(unchanged, proved);
+            failed = self.take_final_turns(unchanged, proved);
         }
         let speedup = match self.measured[unchanged].logs.len() {
             0 => self.speedup(self.best, 0, MISSED),
@@ -87,7 +89,12 @@ impl Search<'_> {
         let links = self.links.iter().flat_map(|link| self.proofs(link)).chain(self.proof_across()).collect();
         let originals = [&self.measured[0].notes[..], &self.measured[unchanged].notes[..]].concat();
         let best = self.measured[self.best].clone();
-        let (rows, kept) = only_proved(rows, best.variant, speedup);
+        let lacks_turns = self.best != 0 && self.measured[unchanged].logs.is_empty();
+        let (rows, kept) = match lacks_turns {
+            true if self.runner.is_over() => not_kept(rows, Doubt::Interrupted),
+            true if failed.is_none() => not_kept(rows, Doubt::Turns),
+            _ => only_proved(rows, best.variant, speedup),
+        };
         let speedup = if kept.is_empty() { Speedup::none(speedup.rounds) } else { speedup };
         let proved_as = if Some(proved) == patch { ProvedAs::Patch } else { ProvedAs::Remedies };
         let processes = self.processes;
@@ -98,15 +105,18 @@ impl Search<'_> {
     /// was not measured.
     fn take_final_turns(&mut self, unchanged: usize, which: usize) -> Option<String> {
         for round in 1..=self.repeats.finals.max(LEAST) {
-            let left = self.runner.seconds_left();
-            let is_room = round <= self.repeats.finals && left > self.cost(0) + self.cost_when_kept();
+            let cost = self.cost(0) + self.cost_when_kept();
             // Going a little over the time limit is better than a figure from a single process.
-            if left <= 0.0 || !is_room && round > LEAST {
+            let is_room = match round {
+                ..=LEAST => self.runner.seconds_at_most() >= cost,
+                _ => self.runner.seconds_left() > cost,
+            };
+            if !is_room {
                 break;
             }
             for turn in 0..2 {
                 let next = [unchanged, which][place(round, turn, 2)];
-                let within = self.runner.seconds_left().max(1.5 * self.cost_when_kept());
+                let within = self.runner.seconds_at_most();
                 if let Err(outcome) = self.run(next, within) {
                     return Some(in_short(&outcome));
                 }
@@ -135,6 +145,14 @@ fn only_proved(mut rows: Vec<Row>, kept: Variant, speedup: Speedup) -> (Vec<Row>
     }
     let kept = kept.without(&dropped);
     (rows, kept)
+}
+
+/// Drops everything for want of a proof.
+fn not_kept(mut rows: Vec<Row>, doubt: Doubt) -> (Vec<Row>, Variant) {
+    for row in rows.iter_mut().filter(|row| row.outcome.is_kept()) {
+        row.outcome = Outcome::Undecided(doubt);
+    }
+    (rows, Variant::as_it_is())
 }
 
 fn no_time(count: usize) -> Option<String> {

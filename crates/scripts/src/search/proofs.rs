@@ -337,15 +337,15 @@ impl Search<'_> {
         true
     }
 
-    /// Runs a process for the proof of `own` that leaves time for one of the patch; `None` if there is no time for it.
+    /// Runs a process for the proof of `own` that leaves time for the final turns; `None` if there is no time for it.
     fn extra(&mut self, own: usize, variant: &Variant, way: Way) -> Option<Note> {
         let cost = match way {
             // With other settings the compiler's cache has no entry.
             Way::ComparableRandom => self.compiled.get(&variant.code()).map_or(0.0, |known| known.first),
             _ => self.cost(0),
         };
-        let after = if self.measured[own].logs.is_empty() { self.least_cost(own) } else { self.cost(own) };
-        let within = self.runner.seconds_left() - after;
+        let first = if self.measured[own].logs.is_empty() { self.least_cost(own) } else { 0.0 };
+        let within = self.runner.seconds_at_most() - first - self.final_turns(own);
         if cost > within {
             return None;
         }

@@ -79,14 +79,22 @@ impl Search<'_> {
         if which == 0 { 0.0 } else { self.final_turns(which) + self.across_seconds() }
     }
 
-    fn final_turns(&self, which: usize) -> f64 {
-        LEAST as f64 * (self.cost(0) + self.cost(which))
+    pub(super) fn final_turns(&self, which: usize) -> f64 {
+        LEAST as f64 * (self.cost(0) + self.cost_again(which))
     }
 
-    /// Seconds for the first process of a variant and the processes that prove it, together; all that are left while
-    /// nothing is kept.
+    /// Expected seconds of a process once its code was compiled before.
+    fn cost_again(&self, which: usize) -> f64 {
+        if self.is_new_code(which) { self.longest + CACHED * COMPILING } else { self.cost(which) }
+    }
+
+    /// Seconds for the first process of a variant and the processes that prove it, together. While nothing is kept, all but
+    /// the final turns that it would need: what cannot be proved in time need not be tried.
     pub(super) fn first_room(&self, own: usize, rest: &[Unit]) -> f64 {
-        let left = self.runner.seconds_left() - self.reserve(self.best) - self.set_aside;
+        let left = match self.best {
+            0 => self.runner.seconds_at_most() - self.final_turns(own),
+            kept => self.runner.seconds_left() - self.reserve(kept),
+        } - self.set_aside;
         match self.is_new_code(own) {
             true => left.min((left - self.pending(rest)).max(COMPILING_SHARE * self.limit)),
             false => left,

@@ -1,26 +1,20 @@
 //! The command line of a script's optimisation.
 
 use crate::isolation::IsolationArguments;
-use crate::optimize::phase_3::Precisions;
 use headroom_scripts::candidates::Wanted;
 use headroom_scripts::remedies::{REMEDIES, named};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Options of a script that is given after `--`.
 #[derive(clap::Args)]
 #[command(next_help_heading = "For a PyTorch script (after --)")]
 pub struct ScriptArguments {
-    /// Also try remedies of this class: `precision` (bf16) changes losses by more than rounding. Without a script: keep the
-    /// precision that Phase 3 proves
-    #[arg(long, value_name = "CLASS", value_parser = ["precision"])]
-    pub(super) allow: Option<String>,
     /// Try only these remedies
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "command", value_parser = remedy_name)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = remedy_name)]
     pub(super) only: Vec<String>,
     /// Leave these remedies out
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "command", value_parser = remedy_name)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = remedy_name)]
     pub(super) skip: Vec<String>,
     /// Steps to time in each process, and more until two seconds have passed
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
@@ -28,14 +22,11 @@ pub struct ScriptArguments {
     /// Warm-up steps before them; more while something is being compiled
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) warmup_steps: u32,
-    /// Time limit for everything, in seconds or as `5m`: remedies that do not fit into it are not tried
-    #[arg(long, default_value = "5m", value_name = "TIME", value_parser = duration)]
-    pub(super) time_limit: Duration,
     /// Show remedies and predictions, but try none
-    #[arg(long, requires = "command")]
+    #[arg(long)]
     pub(super) dry_run: bool,
     /// Write the patch into the script's files, if every gate passed
-    #[arg(long, requires = "command", conflicts_with = "dry_run")]
+    #[arg(long, conflicts_with = "dry_run")]
     pub(super) apply: bool,
     #[command(flatten)]
     pub(super) isolation: IsolationArguments,
@@ -52,13 +43,8 @@ impl ScriptArguments {
         !self.command.is_empty()
     }
 
-    pub(super) fn wanted(&self) -> Wanted {
-        Wanted { precision: self.allow.is_some(), only: self.only.clone(), skip: self.skip.clone() }
-    }
-
-    /// Whether a proved precision of our own model is kept or only reported.
-    pub(in crate::optimize) fn precisions(&self) -> Precisions {
-        if self.allow.is_some() { Precisions::Kept } else { Precisions::Reported }
+    pub(super) fn wanted(&self, precision: bool) -> Wanted {
+        Wanted { precision, only: self.only.clone(), skip: self.skip.clone() }
     }
 }
 
@@ -68,22 +54,6 @@ fn remedy_name(name: &str) -> Result<String, String> {
     }
     let names: Vec<&str> = REMEDIES.iter().map(|remedy| remedy.name).collect();
     Err(format!("there is no such remedy; choose from {}", names.join(", ")))
-}
-
-/// `300`, `300s`, `5m` or `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|letter: char| letter.is_alphabetic()).unwrap_or(text.len()));
-    let unit = match unit {
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a time is seconds, or a number with s, m or h".into()),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| "a time is seconds, or a number with s, m or h")? * unit;
-    if !(10.0..=24.0 * 3600.0).contains(&seconds) {
-        return Err("between ten seconds and a day".into());
-    }
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 /// `runs/optimize-train` for `python train.py`.
@@ -115,18 +85,6 @@ pub(super) fn notebook(command: &[OsString]) -> Option<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_given_in_seconds_minutes_or_hours() {
-        let seconds = |text: &str| duration(text).map(|time| time.as_secs_f64());
-        assert_eq!(seconds("300"), Ok(300.0));
-        assert_eq!(seconds("90s"), Ok(90.0));
-        assert_eq!(seconds("1.5m"), Ok(90.0));
-        assert_eq!(seconds("1h"), Ok(3600.0));
-        for wrong in ["5", "x", "5d", "-3m", "nan", "inf", "30h", ""] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn the_script_is_the_first_python_file_of_the_command() {

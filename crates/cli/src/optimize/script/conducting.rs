@@ -2,17 +2,23 @@
 
 use super::counted;
 use headroom_scripts::candidates::Candidate;
-use headroom_scripts::conductor::search::NotConducted;
+use headroom_scripts::conductor::search::{Conducted, NotConducted};
 use headroom_scripts::outcome::Row;
 use headroom_scripts::search::Search;
 
-/// Tries each candidate: inside one process where the script takes orders, otherwise in processes of its own.
-pub(super) fn try_candidates(search: &mut Search, candidates: Vec<Candidate>, tell: &dyn Fn(&str)) -> Vec<Row> {
+/// Tries each candidate: inside one process where the script takes orders, otherwise in processes of its own. Returns the
+/// search inside the process, too.
+pub(super) fn try_candidates(
+    search: &mut Search,
+    candidates: Vec<Candidate>,
+    tell: &dyn Fn(&str),
+) -> (Vec<Row>, Option<Conducted>) {
     let (mut rows, rest) = search.try_starts(candidates);
     if !search.is_conductible(&rest) {
         rows.extend(search.try_all(rest));
-        return rows;
+        return (rows, None);
     }
+    let mut conducted = None;
     tell("switching remedies between the steps of one process");
     let tried = match search.conduct(&rest) {
         Some(Ok(found)) => {
@@ -25,7 +31,9 @@ pub(super) fn try_candidates(search: &mut Search, candidates: Vec<Candidate>, te
                 found.blocks,
                 speedup.unwrap_or_default()
             ));
-            search.try_conducted(&found, rest)
+            let tried = search.try_conducted(&found, rest);
+            conducted = Some(found);
+            tried
         }
         Some(Err(NotConducted(why))) => {
             let why = why.lines().next().unwrap_or_default();
@@ -37,5 +45,5 @@ pub(super) fn try_candidates(search: &mut Search, candidates: Vec<Candidate>, te
         None => search.try_all(rest),
     };
     rows.extend(tried);
-    rows
+    (rows, conducted)
 }
