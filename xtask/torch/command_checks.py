@@ -59,7 +59,7 @@ def check_one_ctrl_c_proves_what_is_kept_and_a_request_to_terminate_ends_at_once
     options = f"{SHORT} --only fused-optimizer,gc-frozen,zero-grad-none,threads --time-limit 4m"
     once, twice, terminate = [signal.SIGINT], [signal.SIGINT, signal.SIGINT], [signal.SIGTERM]
     for name, signals, code in [("once", once, 130), ("twice", twice, 130), ("terminate", terminate, 143)]:
-        # What was confirmed inside a process is proved in fresh ones.
+        # From now on, fresh processes prove whatever was confirmed.
         work, child = place.started(name, options, "many.py --steps 1000000", until="confirmed in")
         for at, number in enumerate(signals):
             time.sleep(1.2 * at)

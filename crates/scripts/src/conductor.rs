@@ -11,7 +11,7 @@ pub mod race;
 pub mod search;
 #[cfg(unix)]
 pub mod stage;
-mod verdict;
+pub mod verdict;
 
 use crate::moment::Moment;
 use messages::{Hello, Order, Report};

@@ -1,4 +1,4 @@
-//! What a search is doing at the moment, for a person who waits.
+//! The state of a search at the moment, for a person who waits.
 
 /// The state of a live line.
 #[derive(Clone, Debug, Default, PartialEq)]

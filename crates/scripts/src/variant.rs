@@ -1,7 +1,7 @@
 //! Variants of a script: remedies that are applied together, the ways in which a process runs under them, and the
 //! [`Runner`] that starts it.
 
-use crate::conductor::search::{Conducted, NotConducted, Switchable};
+use crate::conductor::verdict::{Conducted, NotConducted, Switchable};
 use crate::note::Note;
 use crate::remedies::{Class, Remedy, Rounding};
 use std::path::PathBuf;

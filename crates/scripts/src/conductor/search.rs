@@ -326,7 +326,7 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// What there was no time to confirm is left to fresh processes.
+    /// Leaves to fresh processes whatever there was no time to confirm.
     fn drop_kept(&mut self) {
         for (_, verdict, _) in self.verdicts.iter_mut().filter(|(_, verdict, _)| *verdict == Verdict::Kept) {
             *verdict = Verdict::Untried("too little time was left to confirm it".into());

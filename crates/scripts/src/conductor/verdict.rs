@@ -23,7 +23,7 @@ pub enum Verdict {
     Failed(String),
     /// Its blocks never counted, and why.
     Void(String),
-    /// What was kept in its place saves as much as it promised.
+    /// Another one was kept in its place, and saves as much as it promised.
     Superfluous(String),
     /// There was no time for it.
     Late,
@@ -39,7 +39,7 @@ pub struct Conducted {
     /// Everything kept over the unmodified script, and all of it that computes with as many bits as the script.
     pub speedup: Option<Speedup>,
     pub with_all_bits: Option<Speedup>,
-    /// What the script offered, and the answers of replayed steps.
+    /// The script's offer, and the answers of replayed steps.
     pub offers: Vec<SwitchOffer>,
     pub shadows: Vec<Shadow>,
     pub rounds: Vec<LoggedRound>,

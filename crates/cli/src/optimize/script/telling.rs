@@ -43,7 +43,7 @@ pub(super) struct RecordContext<'a> {
     pub began: Instant,
 }
 
-/// What is known at a moment of the search.
+/// The results at a moment of the search.
 #[derive(Default)]
 pub(super) struct Known {
     pub originals: Vec<Note>,

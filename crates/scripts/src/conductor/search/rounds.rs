@@ -28,7 +28,7 @@ const COMPILING_MOST: f64 = 240.0;
 /// Voids of one block before its switch is given up.
 const MOST_VOIDS: usize = 2;
 
-/// What a race is for.
+/// The purpose of a race.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Purpose {
     /// `select` or `confirm`.
@@ -212,7 +212,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// Blocks wait for workers' batches and for steps to settle, but those that compile are no measure of others.
+    /// Blocks wait for workers' batches and for steps to settle, but those that compile say nothing about others.
     fn note_duration(&mut self, seconds: f64, steps: u32) {
         let most = MOST_SETTLING * f64::from(steps) * self.step_seconds.max(1e-9);
         if self.step_seconds > 0.0 {
