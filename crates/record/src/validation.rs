@@ -53,7 +53,7 @@ pub struct ValidationRecord {
     #[serde(default)]
     pub kept_flag: String,
     /// A list that looked faster and was not proved, if none was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub unproved: Option<AsGood>,
     /// How undisturbed the race was.
     #[serde(default, skip_serializing_if = "Option::is_none")]

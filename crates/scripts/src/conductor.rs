@@ -2,15 +2,13 @@
 //! blocks of steps in random order, paired by round.
 //!
 //! [`messages`] are the words of both sides, `line` carries them, [`race`] measures and [`search`] decides. A
-//! [`stage`] is a process. The script's side is `python/headroom_hook/conductor.py`.
+//! [`Stage`] is a process. The script's side is `python/headroom_hook/conductor.py`.
 
 #[cfg(unix)]
 pub mod line;
 pub mod messages;
 pub mod race;
 pub mod search;
-#[cfg(unix)]
-pub mod stage;
 pub mod verdict;
 
 use crate::moment::Moment;

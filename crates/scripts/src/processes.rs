@@ -1,12 +1,12 @@
 //! Runs the script in separate processes, shielded from the user's files, and reads what the hook recorded.
 
 mod ended;
+#[cfg(unix)]
+mod stage;
 mod time_limit;
 
 #[cfg(unix)]
 use crate::conductor::search::{Conducted, NotConducted, Switchable, conduct};
-#[cfg(unix)]
-use crate::conductor::stage::ShieldedStage;
 use crate::error::{ScriptError, cannot};
 use crate::hook;
 use crate::isolation::{Isolation, end_all, lead_a_group};
@@ -18,6 +18,8 @@ use crate::recording::read_notes;
 use crate::variant::{Ran, Runner, Variant, Way};
 use ended::{Ended, Place, Progress, read_all};
 use headroom_record::atomic::FileError;
+#[cfg(unix)]
+use stage::ShieldedStage;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};

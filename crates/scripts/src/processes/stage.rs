@@ -1,10 +1,10 @@
 //! A conducted script in a shielded process: the socket lies in the process's folder.
 
-use super::line::{Line, Listener, Received};
-use super::messages::{Hello, Order, Report};
-use super::{Lost, Stage};
+use super::{Processes, Running};
+use crate::conductor::line::{Line, Listener, Received};
+use crate::conductor::messages::{Hello, Order, Report};
+use crate::conductor::{Lost, Stage};
 use crate::moment::Moment;
-use crate::processes::{Processes, Running};
 use crate::variant::{Runner, Variant, Way};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
