@@ -39,7 +39,7 @@ def check_remedies_are_switched_between_the_steps_of_one_process_and_proved_in_f
     assert "fused=True" in (work / "runs/optimize-many/optimize.patch").read_text()
     search = record["search"]
     stages = [one["stage"] for one in search["rounds"]]
-    assert stages.count("select") >= 5 and stages.count("confirm") >= 10 and search["chance"] == 0.05, search
+    assert stages.count("select") >= 5 and stages.count("confirm") >= 5 and search["chance"] == 0.05, search
     switch = {one["name"]: one for one in search["switches"]}["fused-optimizer"]
     assert switch["shadow"] == "same" and switch["verdict"] == "kept" and rows["fused-optimizer"]["gates"], switch
     assert unchanged(work)
