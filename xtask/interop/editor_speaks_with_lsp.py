@@ -75,7 +75,7 @@ def codes(found):
 
 
 def line(number):
-    return types.Range(start=types.Position(line=number, character=0), end=types.Position(line=number, character=50))
+    return types.Range(start=types.Position(line=number, character=0), end=types.Position(line=number, character=99))
 
 
 @pytest.mark.asyncio
