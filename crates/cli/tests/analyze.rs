@@ -234,12 +234,12 @@ fn a_trace_that_was_made_to_hang_is_analyzed() {
         )
     };
     let shapes: [(&str, Box<dyn Fn(usize) -> String>); 4] = [
-        ("stairs", Box::new(|at| event("cpu_op", "a", 1, at, 60_000))),
+        ("stairs", Box::new(|at| event("cpu_op", "a", 1, at, 20_000))),
         (
             "deep",
             Box::new(|at| match at % 2 {
-                0 => event("cpu_op", "aten::item", 1, at, 120_000 - 2 * at),
-                _ => event("cuda_runtime", "cudaStreamSynchronize", 1, 60_000 + at % 7, 1),
+                0 => event("cpu_op", "aten::item", 1, at, 40_000 - 2 * at),
+                _ => event("cuda_runtime", "cudaStreamSynchronize", 1, 20_000 + at % 7, 1),
             }),
         ),
         ("threads", Box::new(|at| event("cpu_op", "a", at, at, 5))),
@@ -247,7 +247,7 @@ fn a_trace_that_was_made_to_hang_is_analyzed() {
     ];
     for (name, shape) in shapes {
         let path = folder.path().join(format!("{name}.json"));
-        let events: Vec<String> = (0..60_000).map(shape).collect();
+        let events: Vec<String> = (0..20_000).map(shape).collect();
         std::fs::write(&path, format!("[{}]", events.join(","))).expect("can be written");
         assert!(headroom(&["analyze", &path.to_string_lossy(), "--format", "html"]).status.success(), "{name}");
     }

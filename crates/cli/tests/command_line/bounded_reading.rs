@@ -138,11 +138,11 @@ fn a_line_to_mcp_beyond_the_limit_is_answered_with_an_error() {
     let begin = r#"{"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{"a":""#;
     place.write("begin", begin);
     place.write("ping", format!("{}\n", r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#));
-    for megabytes in [17, 1000] {
+    for megabytes in [17, 300] {
         let long =
             format!("{{ cat hello begin; head -c {megabytes}M /dev/zero | tr '\\0' a; echo '\"}}}}}}'; cat ping; }}");
-        // The address space has no room for a gigabyte and its copy.
-        let done = place.shell(&format!("{long} | (ulimit -v 1500000; timeout 60 $HEADROOM mcp .)"));
+        // The address space has no room for the message and its copy.
+        let done = place.shell(&format!("{long} | (ulimit -v 700000; timeout 200 $HEADROOM mcp .)"));
         assert_eq!(done.code, Some(0), "{}", done.stderr);
         let answers = done.objects();
         let ids: Vec<&serde_json::Value> = answers.iter().map(|answer| &answer["id"]).collect();
