@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::{Outcome, browser, interop, kernels, process};
 
-/// What cargo and nextest start tests with.
+/// Names the program that cargo and nextest start tests with.
 const RUNNER: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER";
 
 /// Runs every stage even after a failure, so that one run shows everything there is to fix.
