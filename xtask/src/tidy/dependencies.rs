@@ -45,7 +45,7 @@ const SEVERAL_VERSIONS: &[(&str, &str)] = &[
 
 pub fn check(_: &Tree) -> Result<Vec<Problem>> {
     let target = ["--filter-platform", "x86_64-unknown-linux-gnu"];
-    let metadata = [&["metadata", "--format-version", "1", "--offline"][..], &target].concat();
+    let metadata = [&["metadata", "--format-version", "1", "--locked"][..], &target].concat();
     let metadata: Value =
         serde_json::from_str(&process::capture("cargo", &metadata)?).context("cargo metadata wrote no JSON")?;
     Ok(problems(&built(&metadata)))
