@@ -55,9 +55,10 @@ use validation_record::{Surroundings, record_of};
 /// fresh ones by the script's own losses, gradients and batches. What is kept becomes a patch; `headroom apply RUN` applies it.
 ///
 /// Without one, of headroom's own model. Version 1 (the naive graph) is profiled and its bottlenecks are ranked. Lists of passes
-/// are searched forwards (best prediction first) and backwards (leaving passes out), raced in turns, and the fastest is kept and
-/// checked by gates (limits that it must hold): loss and gradients, the loss curve, bytes, memory, speed. Activation checkpointing
-/// and precisions are then tried on top of it, each behind gates of its own. Proven precisions are saved for `--precision auto`.
+/// are searched forwards (best prediction first) and backwards (leaving passes out) and raced in turns. The largest proven gain is
+/// kept and checked by gates (limits that it must hold): loss and gradients, the loss curve, bytes, memory, speed. Activation
+/// checkpointing and precisions are then tried on top of it, each behind gates of its own. Proven precisions are saved for
+/// `--precision auto`.
 ///
 /// `--json` prints the content of validation.json, or of precisions.json with `--passes`.
 #[derive(clap::Args)]

@@ -71,12 +71,14 @@ pub fn disturbance_of(races: &[RaceRecord]) -> Option<String> {
         return None;
     }
     let counted = match (dropped, turns) {
-        (0, 0) if disturbed > 0 => format!("{disturbed} of {rounds} rounds were disturbed all the same and count"),
-        (dropped, 0) => format!("{dropped} of {rounds} rounds do not count"),
-        (0, turns) => format!("{turns} that stayed disturbed do not count"),
-        (dropped, turns) => format!("{dropped} of {rounds} rounds and {turns} more turns do not count"),
+        (0, 0) if disturbed > 0 => format!("Rounds disturbed all the same, which count: {disturbed} of {rounds}."),
+        (dropped, 0) => format!("Rounds that do not count: {dropped} of {rounds}."),
+        (0, turns) => format!("Turns that stayed disturbed and do not count: {turns}."),
+        (dropped, turns) => {
+            format!("Rounds that do not count: {dropped} of {rounds}; further turns that do not: {turns}.")
+        }
     };
-    Some(format!("Other programs were running: {repeated} turns were taken again, and {counted}."))
+    Some(format!("Other programs were running. Turns taken again: {repeated}. {counted}"))
 }
 
 #[cfg(test)]
@@ -97,10 +99,10 @@ mod tests {
         let said = disturbance_of(&[race.clone(), RaceRecord { rounds: 5, ..RaceRecord::default() }]);
         assert_eq!(
             said.unwrap(),
-            "Other programs were running: 0 turns were taken again, and 1 of 12 rounds do not count."
+            "Other programs were running. Turns taken again: 0. Rounds that do not count: 1 of 12."
         );
         let kept = RaceRecord { dropped_rounds: vec![], ..race };
-        assert!(disturbance_of(&[kept]).unwrap().ends_with("1 of 7 rounds were disturbed all the same and count."));
+        assert!(disturbance_of(&[kept]).unwrap().ends_with("Rounds disturbed all the same, which count: 1 of 7."));
         assert_eq!(disturbance_of(&[]), None);
     }
 
@@ -116,8 +118,12 @@ mod tests {
         let race = RaceRecord::of(&rounds, ["v1", "v2", "all"].map(String::from).to_vec());
         assert_eq!(race.dropped_turns, [DroppedTurn { round: 2, member: "v2".into() }]);
         let said = disturbance_of(std::slice::from_ref(&race)).unwrap();
-        assert!(said.ends_with("0 turns were taken again, and 1 that stayed disturbed do not count."), "{said}");
+        assert!(said.ends_with("Turns taken again: 0. Turns that stayed disturbed and do not count: 1."), "{said}");
         let both = RaceRecord { dropped_rounds: vec![5], ..race };
-        assert!(disturbance_of(&[both]).unwrap().ends_with("1 of 7 rounds and 1 more turns do not count."));
+        assert!(
+            disturbance_of(&[both])
+                .unwrap()
+                .ends_with("Rounds that do not count: 1 of 7; further turns that do not: 1.")
+        );
     }
 }

@@ -143,7 +143,7 @@ fn verdicts_are_said_with_intervals_and_disturbed_rounds_are_counted() {
             "(as parameters^-1.00 [95% between -1.02 and -0.97]",
             "not before tiny and from small on at the latest",
             "tiny 50.0% [48.0 to 52.0], small 50.0%",
-            "0 turns were taken again, and 2 of 7 rounds do not count",
+            "Turns taken again: 0. Rounds that do not count: 2 of 7",
         ] {
             assert!(text.contains(words), "`{words}` is not in\n{text}");
         }
