@@ -38,9 +38,17 @@ fn edit(place: &Place, file: &str, change: impl FnOnce(&mut Value)) {
     place.write(file, record.to_string());
 }
 
+/// One place for all four, since its runs take most of the time. The last one moves runs.
 #[test]
-fn marks_follow_from_the_records_of_a_folder() {
+fn runs_of_a_student_fill_a_sheet_and_give_marks() {
     let place = place_of_a_student();
+    sheet_is_filled_from_the_runs_that_are_there(&place);
+    parts_for_one_kind_of_machine_count_on_that_machine(&place);
+    figures_that_were_changed_by_hand_do_not_agree(&place);
+    marks_follow_from_the_records_of_a_folder(&place);
+}
+
+fn marks_follow_from_the_records_of_a_folder(place: &Place) {
     for folder in [".", "runs"] {
         let done = place.succeeds(&format!("workshop check {folder}"));
         for line in [
@@ -60,10 +68,10 @@ fn marks_follow_from_the_records_of_a_folder() {
 
     // A run is found under another name, and the right name alone proves nothing.
     fs::rename(place.path("runs/plain"), place.path("runs/mine")).unwrap();
-    let (code, found) = marks(&place, ".", 1, "runs/plain");
+    let (code, found) = marks(place, ".", 1, "runs/plain");
     assert_eq!((code, found["found"].as_str(), failures(&found)), (Some(0), Some("runs/mine"), vec![]));
     place.succeeds("train --size nano --passes v2 --num-steps 12 --output-dir runs/plain");
-    let (code, found) = marks(&place, ".", 1, "runs/plain");
+    let (code, found) = marks(place, ".", 1, "runs/plain");
     assert_eq!(code, Some(1));
     let failed = failures(&found).join("\n");
     for words in ["as asked: size nano, not tiny", "passes fuse-qkv", "batch 8 × 64, not 8 × 128", "12 steps, not 20"]
@@ -76,15 +84,13 @@ fn marks_follow_from_the_records_of_a_folder() {
     place.refuses("workshop sheet 7", &["7 is not in 0..=6"]);
 }
 
-#[test]
-fn figures_that_were_changed_by_hand_do_not_agree() {
-    let place = place_of_a_student();
+fn figures_that_were_changed_by_hand_do_not_agree(place: &Place) {
     let file = |name: &str| format!("runs/baseline/{name}");
     let kept = |name: &str| (file(name), place.read(&file(name)));
     let check = |changed: &str, change: &dyn Fn(&mut Value), words: &str| {
         let (path, before) = kept(changed);
-        edit(&place, &path, change);
-        let (code, found) = marks(&place, ".", 1, "runs/baseline");
+        edit(place, &path, change);
+        let (code, found) = marks(place, ".", 1, "runs/baseline");
         let failed = failures(&found).join("\n");
         assert!(code == Some(1) && failed.contains(words), "{words}: {failed}");
         place.write(&path, before);
@@ -106,20 +112,21 @@ fn figures_that_were_changed_by_hand_do_not_agree() {
     check(operators, &|record| record["step_breakdown"]["wall"] = 99.0.into(), "times by part");
     check("flops_profile.json", &|record| record["flops_analysis"]["forward_flops"] = 1.into(), "FLOPs by phase");
     check("memory_analysis.json", &|record| record["peak_memory_mb"] = 900.0.into(), "memory by category");
-    fs::remove_file(place.path(&file("report.html"))).unwrap();
-    let (_, found) = marks(&place, ".", 1, "runs/baseline");
+    let (report, before) = kept("report.html");
+    fs::remove_file(place.path(&report)).unwrap();
+    let (_, found) = marks(place, ".", 1, "runs/baseline");
     assert_eq!(failures(&found), ["report: report.html is missing or empty"]);
+    place.write(&report, before);
 
-    edit(&place, "runs/plain/performance_summary.json", |record| {
-        record["performance_summary"]["final_loss"] = 6.9.into()
-    });
-    let (_, found) = marks(&place, ".", 1, "runs/plain and runs/baseline");
+    let plain = "runs/plain/performance_summary.json";
+    let before = place.read(plain);
+    edit(place, plain, |record| record["performance_summary"]["final_loss"] = 6.9.into());
+    let (_, found) = marks(place, ".", 1, "runs/plain and runs/baseline");
     assert!(failures(&found)[0].contains("not the same model"), "{found}");
+    place.write(plain, before);
 }
 
-#[test]
-fn a_sheet_is_filled_from_the_runs_that_are_there() {
-    let place = place_of_a_student();
+fn sheet_is_filled_from_the_runs_that_are_there(place: &Place) {
     let empty = place.succeeds("workshop sheet 1").stdout;
     assert!(empty.contains("| kernels per step |  |"), "{empty}");
     place.succeeds("workshop sheet 1 --from . --output sheet.md");
@@ -153,16 +160,16 @@ fn a_recording_is_known_by_its_trace() {
 }
 
 /// Runs required on one kind of machine count there, and elsewhere only if they were made.
-#[test]
-fn parts_for_one_kind_of_machine_count_on_that_machine() {
-    let place = place_with_peaks();
-    place.succeeds(&format!("{PLAIN} --output-dir runs/plain"));
-    let folders = |place: &Place| place.succeeds("workshop check .").stdout;
-    let before = folders(&place);
+fn parts_for_one_kind_of_machine_count_on_that_machine(place: &Place) {
+    let folders = || place.succeeds("workshop check .").stdout;
+    let before = folders();
     assert!(before.contains("runs/limited") && !before.contains("runs/medium"), "{before}");
-    edit(&place, "runs/plain/performance_summary.json", |record| record["system_info"]["device"] = "cuda".into());
-    let after = folders(&place);
+    let plain = "runs/plain/performance_summary.json";
+    let record = place.read(plain);
+    edit(place, plain, |record| record["system_info"]["device"] = "cuda".into());
+    let after = folders();
     assert!(!after.contains("runs/limited") && after.contains("runs/medium"), "{after}");
+    place.write(plain, record);
 }
 
 /// The experiments of the other parts at toy size: complete, but not of the required size.
