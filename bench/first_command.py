@@ -10,7 +10,6 @@ median time of a run.
 """
 import argparse
 import json
-import random
 import statistics
 import subprocess
 import sys
@@ -29,14 +28,13 @@ while True:
 NEAR = 1.03
 
 
-def run(headroom, folder, index, extra):
+def run(headroom, place, index):
     is_busy = index % 2 == 1
-    place = folder / f"run-{index:02}"
     place.mkdir(parents=True, exist_ok=True)
     beside = subprocess.Popen([sys.executable, "-c", BUSY, str(index)]) if is_busy else None
     begin = time.perf_counter()
     try:
-        command = [headroom, "optimize", *extra, "--output-dir", "answer"]
+        command = [headroom, "optimize", "--output-dir", "answer"]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True)
     finally:
         if beside:
@@ -51,17 +49,23 @@ def run(headroom, folder, index, extra):
 def answer(place):
     record = json.loads((place / "run.json").read_text())
     found = json.loads((place / "answer/validation.json").read_text())
-    kept = next((row for row in found["versions"] + found["passes"] if row["kept"] and row["passes"] == found["kept"]), None)
+    (kept,) = [row for row in found["versions"] if row["name"] == "kept"]
     record["list"] = found["kept_flag"] if found["kept"] else ""
-    record["row"] = kept
+    record["speedup"] = [kept["measured_speedup"], kept["ci95_low"], kept["ci95_high"]] if found["kept"] else None
     return record
 
 
 def long_race(headroom, folder, lists, steps):
-    versions = ",".join(dict.fromkeys(["v1", "v2", "all", *(name.replace(",", "+") for name in lists)]))
-    command = [headroom, "study", "tiny", "--versions", versions, "--num-steps", str(steps), "--output-dir", "race"]
+    """Seconds per step of every list, by the spelling that `study` takes."""
+    versions = list(dict.fromkeys(["v1", "v2", "all", *map(spelled, lists)]))
+    command = [headroom, "study", "tiny", "--versions", ",".join(versions), "--num-steps", str(steps), "--output-dir", "race"]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    return json.loads((folder / "race/study.json").read_text())
+    runs = json.loads((folder / "race/study.json").read_text())["runs"]
+    return {run["version"]: run["step_seconds"] for run in runs}
+
+
+def spelled(name):
+    return name if name in ("v1", "v2", "all") else "none+" + name.replace(",", "+")
 
 
 def main():
@@ -70,15 +74,25 @@ def main():
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--into", required=True, type=Path)
     parser.add_argument("--race-steps", type=int, default=100)
-    parser.add_argument("flags", nargs="*", help="flags of `headroom optimize`, after --")
     options = parser.parse_args()
     headroom, folder = options.headroom.resolve(), options.into.resolve()
+    answers = []
     for index in range(options.runs):
         place = folder / f"run-{index:02}"
         if not (place / "run.json").exists():
-            run(headroom, folder, index, options.flags)
-        one = answer(place)
-        print(f"{index:2} {'busy ' if one['busy'] else 'quiet'} {one['seconds']:5.0f} s  {one['list'] or 'nothing'}", flush=True)
+            run(headroom, place, index)
+        answers.append(one := answer(place))
+        speed = "{:.2f}x ({:.2f} to {:.2f})".format(*one["speedup"]) if one["speedup"] else ""
+        told = f"{index:2} {'busy ' if one['busy'] else 'quiet'} {one['seconds']:4.0f} s  {one['list'] or 'nothing'}  {speed}"
+        print(told, flush=True)
+    recommended = [one["list"] for one in answers if one["list"]]
+    seconds = long_race(headroom, folder, recommended, options.race_steps)
+    best = min(seconds.values())
+    for name, value in sorted(seconds.items(), key=lambda item: item[1]):
+        print(f"{1e3 * value:8.1f} ms  {value / best:.3f} of the best  {name}")
+    near = sum(seconds[spelled(name)] <= NEAR * best for name in recommended)
+    print(f"{len(recommended)} of {len(answers)} recommended a proven list; {near} of them within 3% of the best one")
+    print(f"median {statistics.median(one['seconds'] for one in answers):.0f} s per run")
 
 
 if __name__ == "__main__":
