@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Makes small data for the public scripts of docs/benchmarks/optimize-scripts.md, where there is no network.
+"""Makes small data for the public scripts of docs/benchmarks/optimize-scripts.md and optimize-draw.tsv, where there is no network.
 
+    python3 bench/script_data.py --script NAME --source FOLDER
     python3 bench/script_data.py --text FILE --pictures FOLDER [--ddpm FOLDER] [--mingpt FOLDER] [--nanogpt FOLDER]
+
+The first writes what the script NAME of optimize-draw.tsv reads, into FOLDER, where its repository lies. The second is for the older six.
 
 Pictures: 64 JPEG files of 500 by 375 of coloured clouds with noise, linked into FOLDER/train (10 classes of 8,000) and FOLDER/val.
 The DDPM gets a folder of the name that its script has written into it. minGPT and nanoGPT get the text as it is and as bytes.
@@ -13,6 +16,8 @@ import sys
 from pathlib import Path
 
 import numpy
+
+import script_makers
 
 DRAWINGS = 64
 LANDSCAPES = "C:\\Users\\dome\\datasets\\landscape_img_folder"
@@ -52,12 +57,20 @@ def write_characters(text, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--script", help="a name in docs/benchmarks/optimize-draw.tsv")
+    parser.add_argument("--source", type=Path, help="where that script's repository lies")
     parser.add_argument("--text", type=Path, help="a text of some 400 KB")
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--ddpm", type=Path, help="where ddpm.py lies")
     parser.add_argument("--mingpt", type=Path, help="the folder that chargpt.py is started in")
     parser.add_argument("--nanogpt", type=Path, help="where train.py lies")
     arguments = parser.parse_args()
+    if bool(arguments.script) != bool(arguments.source):
+        sys.exit("--script and --source belong together")
+    if arguments.script:
+        if arguments.script not in script_makers.MAKERS:
+            sys.exit(f"{arguments.script} is none of {', '.join(script_makers.MAKERS)}")
+        script_makers.MAKERS[arguments.script](arguments.source)
     if arguments.ddpm and not arguments.pictures:
         sys.exit("--ddpm needs --pictures, whose drawings it links")
     if (arguments.mingpt or arguments.nanogpt) and not arguments.text:
