@@ -51,6 +51,7 @@ pub mod recorded;
 mod repeated_backward;
 mod repeated_forward;
 pub mod repeats;
+mod roles;
 pub mod roofline;
 mod rounds;
 pub mod sequences;

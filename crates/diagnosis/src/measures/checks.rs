@@ -3,25 +3,10 @@
 use headroom_trace::Category;
 
 use super::intervals::Span;
+use super::roles::Role;
 use super::view::View;
 use crate::constants::checks::MOST;
 
-/// Operators that begin such a test.
-const TESTS: &[&str] = &["aten::isfinite", "aten::isinf", "aten::isnan"];
-/// Operators between a test and the read-back of its result.
-const BETWEEN: &[&str] = &[
-    "aten::all",
-    "aten::any",
-    "aten::bitwise_and",
-    "aten::bitwise_not",
-    "aten::bitwise_or",
-    "aten::logical_and",
-    "aten::logical_not",
-    "aten::logical_or",
-    "aten::max",
-    "aten::stack",
-    "aten::sum",
-];
 const MOST_SPANS: usize = 1_000;
 
 /// The operators of a test, from the first to the one that reads its result; empty if there is no test.
@@ -34,9 +19,9 @@ pub fn tested_before(view: &View, reading: usize) -> Vec<Span> {
     let of_it = before
         .filter(is_outermost)
         .take(MOST.get())
-        .take_while(|&at| TESTS.contains(&view.host_name(at)) || BETWEEN.contains(&view.host_name(at)));
+        .take_while(|&at| Role::Test.is_of(view.host_name(at)) || Role::AfterTest.is_of(view.host_name(at)));
     let chain: Vec<usize> = of_it.collect();
-    let Some(first) = chain.iter().rposition(|&at| TESTS.contains(&view.host_name(at))) else { return Vec::new() };
+    let Some(first) = chain.iter().rposition(|&at| Role::Test.is_of(view.host_name(at))) else { return Vec::new() };
     chain[..=first].iter().map(|&at| view.host_span(at)).collect()
 }
 

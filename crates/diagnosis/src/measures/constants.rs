@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::flops::shapes;
 use super::intervals::{Span, seconds};
 use super::python::{frame_name, user_frame};
+use super::roles::Role;
 use super::view::View;
 
 /// One constant: the operators that build it, from the factory to the last change.
@@ -30,65 +31,6 @@ pub struct Rebuilt {
     pub device: Vec<usize>,
 }
 
-/// Operators that create a tensor from sizes alone.
-const FACTORIES: &[&str] = &[
-    "aten::ones",
-    "aten::zeros",
-    "aten::full",
-    "aten::arange",
-    "aten::eye",
-    "aten::linspace",
-    "aten::tril_indices",
-    "aten::triu_indices",
-];
-/// Operators that only change what a factory created.
-const SHAPERS: &[&str] = &[
-    "aten::triu",
-    "aten::tril",
-    "aten::to",
-    "aten::masked_fill",
-    "aten::masked_fill_",
-    "aten::fill_",
-    "aten::unsqueeze",
-    "aten::expand",
-    "aten::view",
-    "aten::logical_not",
-    "aten::bitwise_not",
-    "aten::eq",
-    "aten::gt",
-    "aten::lt",
-    "aten::outer",
-    "aten::cos",
-    "aten::sin",
-    "aten::pow",
-    "aten::reciprocal",
-    "aten::cat",
-];
-
-/// Operators that continue a constant if all their inputs have its sizes: distances, slopes, frequencies.
-const ARITHMETIC: &[&str] = &[
-    "aten::abs",
-    "aten::add",
-    "aten::bitwise_and",
-    "aten::bitwise_or",
-    "aten::clamp",
-    "aten::div",
-    "aten::exp",
-    "aten::ge",
-    "aten::le",
-    "aten::log",
-    "aten::logical_and",
-    "aten::logical_or",
-    "aten::mul",
-    "aten::ne",
-    "aten::neg",
-    "aten::repeat",
-    "aten::rsub",
-    "aten::slice",
-    "aten::sub",
-    "aten::where",
-];
-
 /// Operators, size and function.
 type Key = (Vec<String>, String, Option<String>);
 
@@ -96,7 +38,7 @@ pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
     let host = &view.trace.host;
     let elsewhere = not_the_models_own(view);
     let mut found: BTreeMap<Key, (Rebuilt, Vec<bool>, i64)> = BTreeMap::new();
-    for at in view.host_spans_named(|name| FACTORIES.contains(&name) || matches!(name, "aten::triu" | "aten::tril")) {
+    for at in view.host_spans_named(|name| Role::Factory.is_of(name) || matches!(name, "aten::triu" | "aten::tril")) {
         let span = view.host_span(at);
         let Some(step) = view.steps.at_host(span.start) else { continue };
         if host.category[at] != Category::CpuOp || has_operator_around(view, at) {
@@ -196,7 +138,7 @@ fn chain(view: &View, at: usize) -> Vec<usize> {
         let is_row =
             || chain.len() == 1 && matches!(shapes(view.name(host.dims[next])).as_slice(), [row, ..] if row.len() == 1);
         let name = view.host_name(next);
-        if !SHAPERS.contains(&name) && !(ARITHMETIC.contains(&name) && (is_alike() || is_row())) {
+        if !Role::Shaper.is_of(name) && !(Role::Arithmetic.is_of(name) && (is_alike() || is_row())) {
             break;
         }
         sizes.extend(given);
@@ -217,9 +159,9 @@ fn follows_a_factory(view: &View, at: usize) -> bool {
         .rev()
         .take_while(|&before| host.track[before] == host.track[at])
         .filter(|&before| host.category[before] == Category::CpuOp && !has_operator_around(view, before))
-        .take_while(|&before| SHAPERS.contains(&view.host_name(before)) || FACTORIES.contains(&view.host_name(before)))
+        .take_while(|&before| Role::Shaper.is_of(view.host_name(before)) || Role::Factory.is_of(view.host_name(before)))
         .take(8)
-        .any(|before| FACTORIES.contains(&view.host_name(before)))
+        .any(|before| Role::Factory.is_of(view.host_name(before)))
 }
 
 /// The requested size, as given in the call; otherwise the input's.

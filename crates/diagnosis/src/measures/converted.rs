@@ -8,6 +8,7 @@ use super::copies::is_from_pageable;
 use super::data_loading::loading_spans;
 use super::flops::{element_bytes, shapes};
 use super::intervals::{Span, covered, merged, seconds, total};
+use super::roles::Role;
 use super::view::View;
 use crate::constants::converted::{LEAST_BYTES, LEAST_MADE_BYTES};
 
@@ -23,22 +24,6 @@ pub struct Converted {
     pub made: usize,
 }
 
-/// Operators that fill a tensor without data, and those that cut it to shape.
-const MAKERS: &[&str] = &[
-    "aten::arange",
-    "aten::bernoulli_",
-    "aten::exponential_",
-    "aten::eye",
-    "aten::fill_",
-    "aten::linspace",
-    "aten::normal_",
-    "aten::random_",
-    "aten::randperm",
-    "aten::tril",
-    "aten::triu",
-    "aten::uniform_",
-    "aten::zero_",
-];
 /// Number of host spans examined before a copy.
 const MOST_SPANS: usize = 200;
 
@@ -86,7 +71,7 @@ fn since_last_order<'v>(view: &'v View, call: usize) -> impl Iterator<Item = usi
 fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
     let host = &view.trace.host;
     let fills = |&at: &usize| {
-        let is_maker = host.category[at] == Category::CpuOp && MAKERS.contains(&view.host_name(at));
+        let is_maker = host.category[at] == Category::CpuOp && Role::Maker.is_of(view.host_name(at));
         let elements = || -> u64 { shapes(view.name(host.dims[at])).first().map_or(0, |shape| shape.iter().product()) };
         is_maker && host.end(at) <= host.start[call] && [1, 2, 4, 8].iter().any(|length| elements() * length == bytes)
     };

@@ -1,17 +1,19 @@
 //! Classifies kernels by name: what the device's time went into, and which kernels use tensor cores.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use headroom_trace::Category;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::collectives::is_communication;
 use super::copies::{Direction, direction};
 use super::intervals::seconds;
 use super::view::View;
+use crate::table;
 
 /// Kind of a piece of device work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     Product,
@@ -103,150 +105,21 @@ pub fn of_span(view: &View, of_name: &[Kind], at: usize) -> Kind {
     }
 }
 
-/// Marks in lower case, more specific kinds first: a fused kernel is named after its largest part.
-const MARKS: &[(Kind, &[&str])] = &[
-    // ROCm's names that contain a mark of another kind: MIOpen's norms and element-wise work, Composable Kernel's
-    // sorting.
-    (Kind::Normalisation, &["miopenbatchnorm"]),
-    (Kind::Indexing, &["moesorting"]),
-    (Kind::ElementWise, &["subtensorop", "dtensorlite", "dtensorgeneric", "miopenactive"]),
-    (
-        Kind::Attention,
-        &[
-            "flash",
-            "fmha",
-            "attn",
-            "attention",
-            "sdpa",
-            "paged_kv",
-            "mla_",
-            // AOTriton's backward pass; its forward pass is `attn_fwd`.
-            "aotriton",
-            "bwd_kernel_dk_dv",
-            "bwd_kernel_dq",
-            "bwd_kernel_fuse",
-            "bwd_preprocess",
-        ],
-    ),
-    (Kind::Optimizer, &["adam", "multi_tensor_apply", "sgd_", "lamb_", "adagrad", "fused_optim"]),
-    (
-        Kind::Convolution,
-        &[
-            "fprop",
-            "dgrad",
-            "wgrad",
-            "convolve",
-            "scudnn",
-            "winograd",
-            "hcudnn",
-            "cudnn_infer",
-            "conv2d",
-            "conv_",
-            "_conv",
-            "convolution",
-            "igemm_fwd",
-            "igemm_bwd",
-            "igemm_wrw",
-            "miopen",
-            "implicit_gemm",
-            "xdlops_bwd_weight",
-            "asmconv",
-            "im2d2col",
-            "im3d2col",
-            "cudnn::cnn",
-            "im2col",
-            "col2im",
-            "depthwise",
-            "naive_conv",
-            "fft2d",
-        ],
-    ),
-    (
-        Kind::Product,
-        &[
-            "gemm",
-            "nvjet",
-            "cijk_",
-            "cutlass",
-            "xmma",
-            "matmul",
-            "_mm_",
-            "gemv",
-            "splitk",
-            "cublas",
-            "wmma",
-            "mfma",
-            "moe",
-            "flatmm",
-            "rocblas",
-            "grouped_mm",
-            "bmm",
-            "dot_kernel",
-        ],
-    ),
-    (
-        Kind::Normalisation,
-        &[
-            "layer_norm",
-            "layernorm",
-            "rms_norm",
-            "rmsnorm",
-            "batch_norm",
-            "batchnorm",
-            "bn_fw",
-            "bn_bw",
-            "group_norm",
-            "norm_kernel",
-            "rowwisemoments",
-        ],
-    ),
-    (
-        Kind::Indexing,
-        &[
-            "index",
-            "gather",
-            "scatter",
-            "embedding",
-            "sort",
-            "topk",
-            "nonzero",
-            "scan",
-            "unique",
-            "permute_",
-            "radix",
-            "fbgemm",
-        ],
-    ),
-    (Kind::Reduction, &["reduce", "softmax", "triton_red", "triton_per", "nll_loss", "cross_entropy"]),
-    (Kind::CopyOnDevice, &["transpose", "nchwtonhwc", "nhwctonchw", "copybuffer", "fillbuffer", "memset", "memcpy"]),
-    (
-        Kind::ElementWise,
-        &[
-            "elementwise",
-            "catarray",
-            "triton_poi",
-            "pointwise",
-            "dropout",
-            "gelu",
-            "silu",
-            "relu",
-            "rope",
-            "rotary",
-            "clamp",
-            "_copy_",
-            "activation",
-            "act_and_mul",
-            "threshold",
-        ],
-    ),
-];
+/// A row of `kernel_marks.tsv`: what the mark says of a kernel.
+type Mark = (&'static str, &'static str);
+
+static MARKS: LazyLock<(Vec<(Kind, &'static str)>, Vec<Mark>)> = LazyLock::new(|| {
+    let rows = table::rows(include_str!("kernel_marks.tsv")).map(|[what, mark]| (what, mark));
+    let (units, kinds): (Vec<Mark>, Vec<Mark>) = rows.partition(|(what, _)| what.ends_with("matrix-units"));
+    let kind = |what: &str| serde_json::from_value(what.into()).expect("the table names kinds");
+    (kinds.into_iter().map(|(what, mark)| (kind(what), mark)).collect(), units)
+});
 
 pub fn kind_of(kernel: &str) -> Kind {
     if is_communication(kernel) {
         return Kind::Communication;
     }
     let lower = kernel.to_ascii_lowercase();
-    let has = |mark: &&str| lower.contains(*mark);
     // PyTorch's own kernels name their form before their purpose: `elementwise_kernel<…threshold_kernel_impl…>`.
     if lower.contains("elementwise_kernel") || lower.contains("catarraybatchedcopy") || lower.starts_with("triton_poi")
     {
@@ -258,72 +131,15 @@ pub fn kind_of(kernel: &str) -> Kind {
     if lower.starts_with("triton_red") || lower.starts_with("triton_per") {
         return Kind::Reduction;
     }
-    MARKS.iter().find(|(_, marks)| marks.iter().any(has)).map_or(Kind::Other, |(kind, _)| *kind)
+    MARKS.0.iter().find(|(_, mark)| lower.contains(mark)).map_or(Kind::Other, |(kind, _)| *kind)
 }
 
 /// Whether a kernel uses matrix units, by the marks that vendors put into names: `Some(true)` for tensor cores, MFMA
 /// and similar, `Some(false)` for kernels known to do without, `None` if the name does not say.
 pub fn uses_matrix_units(kernel: &str) -> Option<bool> {
     let lower = kernel.to_ascii_lowercase();
-    let has = |mark: &&str| lower.contains(*mark);
-    // Instructions: NVIDIA's MMA shapes, AMD's MFMA (MI16x16, xdl) and WMMA.
-    const WITH: &[&str] = &[
-        "tensorop",
-        "s16816",
-        "s1688",
-        "h16816",
-        "h1688",
-        "s884",
-        "h884",
-        "_884",
-        "hmma",
-        "imma",
-        "wgmma",
-        "nvjet",
-        "tf32",
-        "xf32",
-        "f16f16",
-        "_mi16x16",
-        "_mi32x32",
-        "_mi4x4",
-        "mfma",
-        "xdl",
-        "gtcx",
-        "wmma",
-        "sm90",
-        "sm100",
-        "e4m3",
-        "e5m2",
-        "fp8",
-        "tcgen",
-        "fmha_cutlass",
-        "flash",
-        "hcudnn",
-        "_bbs_",
-        "_hhs_",
-        "_hss_",
-        "_bss_",
-    ];
-    // Single precision on plain units: sgemm, simt, FFMA, and the cuDNN engines that support nothing else.
-    // Matrix-vector products are not included: memory bounds them.
-    const WITHOUT: &[&str] = &[
-        "sgemm",
-        "cgemm",
-        "simt",
-        "scudnn",
-        "ffma",
-        "f32f32_f32f32_f32",
-        "dgrad_engine<float",
-        "dgrad2d_alg",
-        "gemmsn_",
-        "wgrad_alg0_engine<float",
-        "implicit_convolve",
-        "explicit_convolve",
-        "naive_conv",
-        "fft2d",
-    ];
-    let with = WITH.iter().any(has);
-    let without = WITHOUT.iter().any(has);
+    let has = |units: &str| MARKS.1.iter().any(|(what, mark)| *what == units && lower.contains(mark));
+    let (with, without) = (has("matrix-units"), has("no-matrix-units"));
     match (with, without) {
         (true, false) => Some(true),
         // `…sgemm…tensorop…` names a single-precision GEMM on tensor cores; likewise `…f32f32_tf32f32…`.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::flops::shapes;
 use super::intervals::{Span, holds, merged, seconds, total};
 use super::python::{frame_name, user_frame};
+use super::roles::Role;
 use super::view::View;
 use crate::constants::parameters::{ADAM_BYTES, FEWEST, LONGEST_PAUSE_NANOS, MOMENTUM_BYTES};
 
@@ -46,86 +47,11 @@ pub struct Update {
     pub fused_bytes: f64,
 }
 
-/// Operators that have a form for lists of tensors, or whose result such a form gives.
-const OVER_LISTS: &[&str] = &[
-    "abs",
-    "add",
-    "addcdiv",
-    "addcmul",
-    "clamp",
-    "clamp_max",
-    "clamp_min",
-    "clone",
-    "copy",
-    "div",
-    "exp",
-    "fill",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "lerp",
-    "linalg_vector_norm",
-    "log",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "mul",
-    "neg",
-    "norm",
-    "pow",
-    "reciprocal",
-    "rsqrt",
-    "rsub",
-    "sign",
-    "sqrt",
-    "square",
-    "sub",
-    "sum",
-    "zero",
-    "zeros_like",
-];
-/// Operators that accompany those in such a loop.
-const BESIDE: &[&str] = &[
-    "all",
-    "any",
-    "detach",
-    "empty_like",
-    "empty",
-    "flatten",
-    "is_nonzero",
-    "item",
-    "lift_fresh",
-    "logical_or",
-    "ne",
-    "result_type",
-    "to",
-    "view",
-    "view_as",
-    "_to_copy",
-    "alias",
-    "as_strided",
-    "t",
-    "transpose",
-    "reshape",
-];
-
-#[derive(Clone, Copy, PartialEq)]
-enum Role {
-    OverLists,
-    Beside,
-    Other,
-}
-
-fn role(operator: &str) -> Role {
+/// The role of an operator in a loop over tensors.
+fn role(operator: &str) -> Option<Role> {
     let name = operator.strip_prefix("aten::").unwrap_or(operator);
     let name = name.strip_suffix('_').unwrap_or(name);
-    match () {
-        () if OVER_LISTS.contains(&name) => Role::OverLists,
-        () if BESIDE.contains(&name) => Role::Beside,
-        () => Role::Other,
-    }
+    [Role::OverLists, Role::BesideLists].into_iter().find(|role| role.is_of_plain(name))
 }
 
 pub fn parameters(view: &View) -> Parameters {
@@ -154,7 +80,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
     if parameters.shapes.len() < 2 {
         return result;
     }
-    let roles: Vec<Role> = view.trace.names.iter().map(|(_, name)| role(name)).collect();
+    let roles: Vec<Option<Role>> = view.trace.names.iter().map(|(_, name)| role(name)).collect();
     let mut sizes: HashMap<NameId, Option<Vec<u64>>> = HashMap::new();
     // Whether each span is inside an operator.
     let mut is_held = vec![false; host.len()];
@@ -189,9 +115,9 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
             continue;
         }
         match roles[host.name[at].index()] {
-            Role::Other => close(&mut run),
-            Role::Beside => {}
-            Role::OverLists => {
+            None => close(&mut run),
+            Some(Role::BesideLists) => {}
+            Some(_) => {
                 let shape = sizes.entry(host.dims[at]).or_insert_with(|| first_shape(view.name(host.dims[at])));
                 match shape {
                     // A single value: the result of a norm, or a factor.

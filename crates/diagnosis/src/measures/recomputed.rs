@@ -5,6 +5,7 @@ use headroom_trace::{Category, NameId};
 use serde::Serialize;
 
 use super::intervals::{Span, merged, seconds, total};
+use super::roles::Role;
 use super::view::{View, is_backward_node};
 use crate::constants::recomputed::FEWEST;
 
@@ -38,29 +39,12 @@ impl Recomputed {
     }
 }
 
-/// Operators that only a forward pass calls: gradients are computed from lower-level ones.
-const OF_FORWARD: &[&str] = &[
-    "aten::linear",
-    "aten::conv1d",
-    "aten::conv2d",
-    "aten::conv3d",
-    "aten::layer_norm",
-    "aten::batch_norm",
-    "aten::group_norm",
-    "aten::rms_norm",
-    "aten::embedding",
-    "aten::dropout",
-    "aten::softmax",
-    "aten::scaled_dot_product_attention",
-    "aten::matmul",
-];
-
 pub fn recomputed(view: &View) -> Recomputed {
     let host = &view.trace.host;
     let is_node = |at: usize| is_backward_node(view.host_name(at));
     // The span from the first to the last such operator of each node.
     let mut parts: Vec<(u32, Span, usize)> = Vec::new();
-    for at in view.host_spans_named(|name| OF_FORWARD.contains(&name)) {
+    for at in view.host_spans_named(|name| Role::Forward.is_of(name)) {
         if host.category[at] != Category::CpuOp || view.steps.at_host(host.start[at]).is_none() {
             continue;
         }
