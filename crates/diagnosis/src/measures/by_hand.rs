@@ -14,8 +14,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
     let named = |wanted: &dyn Fn(usize) -> bool| -> Vec<Span> {
         merged((0..host.len()).filter(|&at| wanted(at)).map(|at| view.host_span(at)).collect())
     };
-    let optimizers = view.host_spans_named(|name| name.starts_with("Optimizer."));
-    let optimizers = merged(optimizers.into_iter().map(|at| view.host_span(at)).collect());
+    let optimizers = view.time_named(|name| name.starts_with("Optimizer."));
     let elsewhere = merged([fetched.to_vec(), optimizers].concat());
     let is_elsewhere = |time: i64| covered(&elsewhere, Span { start: time, end: time + 1 }) > 0;
     // The first launch of each step, and its time.
@@ -61,9 +60,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Three steps of 10 ms: 6 ms on the host, `in_operators` µs of it in operators; then the batch is copied and
     /// processed.

@@ -56,7 +56,7 @@ impl<'t> Calls<'t> {
                 let span = ran.get(&host.id[at]).copied().unwrap_or(view.host_span(at));
                 Some(Call {
                     at,
-                    step: view.steps.at_host(host.start[at])?,
+                    step: view.step_of(at)?,
                     name: view.host_name(at),
                     module: view.name(stated.module),
                     phase: stated.phase?,

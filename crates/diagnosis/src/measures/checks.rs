@@ -28,9 +28,7 @@ pub fn tested_before(view: &View, reading: usize) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     fn before_a_read(operators: &[&str]) -> Vec<Span> {
         let mut made = Fabricated::on("NVIDIA H200");

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use headroom_trace::{Category, NONE};
 use serde::Serialize;
 
-use super::flops::shapes;
 use super::intervals::{Span, seconds};
 use super::python::{frame_name, user_frame};
 use super::roles::Role;
@@ -101,7 +100,7 @@ fn add_device(view: &View, rebuilt: &mut [Rebuilt]) {
             let inside = ordered[from..].iter().take_while(|(time, _)| *time < span.end);
             constant.device.extend(inside.map(|(_, at)| *at));
         }
-        let nanos = constant.device.iter().map(|&at| device.duration[at]).sum();
+        let nanos = view.device_nanos(&constant.device);
         constant.share_of_steps = constant.share_of_steps.max(view.steps.share(nanos));
     }
 }
@@ -112,8 +111,7 @@ fn has_operator_around(view: &View, at: usize) -> bool {
 
 /// Spans of the optimizer and of the loader, whose constants are not the model's.
 fn not_the_models_own(view: &View) -> [Vec<Span>; 2] {
-    let optimizer = view.host_spans_named(|name| name.starts_with("Optimizer."));
-    let optimizer = super::intervals::merged(optimizer.into_iter().map(|at| view.host_span(at)).collect());
+    let optimizer = view.time_named(|name| name.starts_with("Optimizer."));
     [optimizer, super::data_loading::loading_spans(view)]
 }
 
@@ -133,10 +131,9 @@ fn chain(view: &View, at: usize) -> Vec<usize> {
     let mut sizes: BTreeSet<u64> = numbers(view.name(host.concrete[at])).chain([1]).collect();
     let mut chain = vec![at];
     for next in following(view, at).take(12) {
-        let given: Vec<u64> = shapes(view.name(host.dims[next])).concat();
+        let given: Vec<u64> = view.shapes(next).concat();
         let is_alike = || given.iter().all(|size| sizes.contains(size)) && !given.is_empty();
-        let is_row =
-            || chain.len() == 1 && matches!(shapes(view.name(host.dims[next])).as_slice(), [row, ..] if row.len() == 1);
+        let is_row = || chain.len() == 1 && matches!(view.shapes(next).as_slice(), [row, ..] if row.len() == 1);
         let name = view.host_name(next);
         if !Role::Shaper.is_of(name) && !(Role::Arithmetic.is_of(name) && (is_alike() || is_row())) {
             break;
@@ -167,7 +164,7 @@ fn follows_a_factory(view: &View, at: usize) -> bool {
 /// The requested size, as given in the call; otherwise the input's.
 fn size(view: &View, at: usize) -> String {
     let host = &view.trace.host;
-    let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
+    let concrete = view.concrete(at);
     let number = |place: usize| concrete.get(place)?.parse::<i64>().ok();
     // With a start there is one more input; without, a type follows the end.
     let has_start = view.host_name(at) == "aten::arange" && concrete.len() > 5;
@@ -181,9 +178,7 @@ fn size(view: &View, at: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// The size of the constant that two steps build by `aten::arange` with these inputs.
     fn size_of(inputs: &str) -> String {

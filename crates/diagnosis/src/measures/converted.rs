@@ -6,7 +6,7 @@ use headroom_trace::{CallKind, Category, NONE};
 
 use super::copies::is_from_pageable;
 use super::data_loading::loading_spans;
-use super::flops::{element_bytes, shapes};
+use super::flops::element_bytes;
 use super::intervals::{Span, covered, merged, seconds, total};
 use super::roles::Role;
 use super::view::View;
@@ -72,7 +72,7 @@ fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
     let host = &view.trace.host;
     let fills = |&at: &usize| {
         let is_maker = host.category[at] == Category::CpuOp && Role::Maker.is_of(view.host_name(at));
-        let elements = || -> u64 { shapes(view.name(host.dims[at])).first().map_or(0, |shape| shape.iter().product()) };
+        let elements = || -> u64 { view.shapes(at).first().map_or(0, |shape| shape.iter().product()) };
         is_maker && host.end(at) <= host.start[call] && [1, 2, 4, 8].iter().any(|length| elements() * length == bytes)
     };
     let first = since_last_order(view, call).filter(fills).last()?;
@@ -89,8 +89,8 @@ fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)>
         if !is_copy || host.end(at) > host.start[call] {
             return None;
         }
-        let elements: f64 = shapes(view.name(host.dims[at])).first()?.iter().map(|size| *size as f64).product();
-        let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
+        let elements: f64 = view.shapes(at).first()?.iter().map(|size| *size as f64).product();
+        let types = view.types(at);
         let (to, from) = (element_bytes(types.first()?), element_bytes(types.get(1)?));
         let is_longer = from > 0.0 && from < to && (elements * to - bytes as f64).abs() < 1.0;
         is_longer.then_some((host.start[at], from / to))
@@ -101,9 +101,7 @@ fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Ends the trace with a copy of 4 MiB to the device.
     fn copied(mut made: Fabricated) -> Converted {
@@ -111,8 +109,7 @@ mod tests {
         let id = r#""correlation":77,"bytes":4194304"#;
         made.span("cuda_runtime", "cudaMemcpyAsync", 1, 2_510 * MICRO, 4_050 * MICRO, id);
         made.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 2_600 * MICRO, 4_000 * MICRO, id);
-        let trace = made.trace();
-        converted(&View::new(&trace))
+        made.viewed(converted)
     }
 
     /// Bytes are converted to type `to` on the host, scaled and copied; with `between`, other work is launched in

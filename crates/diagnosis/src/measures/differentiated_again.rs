@@ -17,7 +17,7 @@ pub fn differentiated_again(view: &View) -> Recomputed {
     let mut nodes: HashMap<(TrackId, usize), Vec<usize>> = HashMap::new();
     let mut was_again = false;
     for at in view.host_spans_named(is_backward_node) {
-        let Some(step) = view.steps.at_host(host.start[at]) else { continue };
+        let Some(step) = view.step_of(at) else { continue };
         // Checkpoints run separate passes within a node, numbered by their own thread.
         if view.ancestors(at).skip(1).any(is_node) {
             continue;
@@ -58,9 +58,8 @@ fn leaves_a_graph(view: &View, node: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
 
-    const MICRO: i64 = 1_000;
     const NODE: &str = "autograd::engine::evaluate_function";
 
     /// Two passes through twelve nodes, on `threads`; the second shares `shared` nodes with the first. `inner` are
@@ -86,8 +85,7 @@ mod tests {
             made.operator(&format!("{NODE}: torch::autograd::AccumulateGrad"), start + 70 * MICRO, start + 90 * MICRO);
             made.launch((start + 72 * MICRO, start + 75 * MICRO), "add", (start + 80 * MICRO, start + 85 * MICRO));
         }
-        let trace = made.trace();
-        differentiated_again(&View::new(&trace))
+        made.viewed(differentiated_again)
     }
 
     #[test]
@@ -149,8 +147,7 @@ mod tests {
             let start = (990 + 2_000 * pass) * MICRO;
             made.operator("aten::ones_like", start, start + 5 * MICRO);
         }
-        let trace = made.trace();
-        differentiated_again(&View::new(&trace))
+        made.viewed(differentiated_again)
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use headroom_trace::Category;
 
-use super::flops::shapes;
 use super::intervals::merged;
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
@@ -24,7 +23,7 @@ pub fn masked_attention(view: &View) -> MaskedAttention {
     let mut found = MaskedAttention::default();
     let (mut calls, mut others, mut spans) = (0usize, 0usize, Vec::new());
     for at in view.host_spans_named(|name| is_attention(name) || is_gradient(name)) {
-        if host.category[at] != Category::CpuOp || view.steps.at_host(host.start[at]).is_none() {
+        if host.category[at] != Category::CpuOp || view.step_of(at).is_none() {
             continue;
         }
         // The outermost operator has the mask as given.
@@ -35,7 +34,7 @@ pub fn masked_attention(view: &View) -> MaskedAttention {
         {
             continue;
         }
-        let inputs = shapes(view.name(host.dims[at]));
+        let inputs = view.shapes(at);
         if is_gradient(view.host_name(at)) {
             if inputs.iter().any(|sizes| square(sizes).is_some()) {
                 spans.push(view.host_span(at));
@@ -89,9 +88,7 @@ fn is_for_all(mask: &[u64], inputs: &[Vec<u64>]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// One call and its gradient, with a mask of these sizes.
     fn attention(mask: &str) -> MaskedAttention {
@@ -112,8 +109,7 @@ mod tests {
             "fmha_cutlassB_bf16_aligned_64x64_k64_sm80",
             (600 * MICRO, 1_400 * MICRO),
         );
-        let trace = made.trace();
-        masked_attention(&View::new(&trace))
+        made.viewed(masked_attention)
     }
 
     #[test]

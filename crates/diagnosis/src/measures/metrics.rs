@@ -19,7 +19,7 @@ pub fn metrics_each_step(view: &View) -> Recomputed {
     let is_outermost = |at: usize| !view.ancestors(at).skip(1).any(|outer| is_of_a_library(view.host_name(outer)));
     let (mut steps, mut spans) = (BTreeSet::new(), Vec::new());
     for at in calls.into_iter().filter(|&at| host.category[at] == Category::PythonFunction && is_outermost(at)) {
-        let Some(step) = view.steps.at_host(host.start[at]) else { continue };
+        let Some(step) = view.step_of(at) else { continue };
         steps.insert(step);
         spans.push(view.host_span(at));
     }
@@ -37,9 +37,7 @@ fn is_of_a_library(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Two steps, of which `with` call a function of this file that calls another.
     fn steps_with(file: &str, with: i64) -> Recomputed {
@@ -60,8 +58,7 @@ mod tests {
                 made.launch(call, "histogram", (begin + 540 * MICRO, begin + 640 * MICRO));
             }
         }
-        let trace = made.trace();
-        metrics_each_step(&View::new(&trace))
+        made.viewed(metrics_each_step)
     }
 
     #[test]

@@ -67,10 +67,8 @@ fn copying_operator(view: &View, call: usize) -> Option<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
     use crate::measures::stops::stops;
-
-    const MICRO: i64 = 1_000;
 
     /// A step of 10 ms: a kernel, its result of `bytes` copied to the host, 4 ms on the host, another kernel.
     fn copied(bytes: u64) -> WorkOnHost {

@@ -70,7 +70,7 @@ const DEVICE: usize = 1;
 impl BySteps {
     fn add(&mut self, view: &View, operator: usize, side: usize, nanos: i64) {
         let host = &view.trace.host;
-        let Some(step) = view.steps.at_host(host.start[operator]) else { return };
+        let Some(step) = view.step_of(operator) else { return };
         let steps = self.0.entry(host.name[operator]).or_insert_with(|| vec![[0; 2]; view.steps.list.len()]);
         if let Some(sums) = steps.get_mut(step) {
             sums[side] += nanos;

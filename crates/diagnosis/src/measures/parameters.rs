@@ -6,11 +6,10 @@ use hashbrown::HashMap;
 use headroom_trace::{Category, NONE, NameId};
 use serde::Serialize;
 
-use super::flops::shapes;
 use super::intervals::{Span, holds, merged, seconds, total};
 use super::python::{frame_name, user_frame};
 use super::roles::Role;
-use super::view::View;
+use super::view::{View, shapes};
 use crate::constants::parameters::{ADAM_BYTES, FEWEST, LONGEST_PAUSE_NANOS, MOMENTUM_BYTES};
 
 /// Parameters that got a gradient.
@@ -63,7 +62,7 @@ pub fn parameters(view: &View) -> Parameters {
     for &at in &accumulated {
         if let Some(shape) = first_shape(view.name(host.dims[at])) {
             result.shapes.insert(shape);
-            if view.steps.at_host(host.start[at]) == Some(middle) {
+            if view.step_of(at) == Some(middle) {
                 of_step.push(host.dims[at]);
             }
         }
@@ -105,12 +104,12 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
         let goes_on = |&last: &usize| {
             host.track[last] == host.track[at]
                 && host.start[at] - host.end(last) < LONGEST_PAUSE_NANOS.get()
-                && view.steps.at_host(host.start[last]) == view.steps.at_host(host.start[at])
+                && view.step_of(last) == view.step_of(at)
         };
         if run.last().is_some_and(|last| !goes_on(last)) {
             close(&mut run);
         }
-        if view.steps.at_host(host.start[at]).is_none() || holds(optimizer, host.start[at]) {
+        if view.step_of(at).is_none() || holds(optimizer, host.start[at]) {
             close(&mut run);
             continue;
         }
@@ -145,7 +144,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
 
 /// Kernels launched within `spans`, and the bytes of one that does the same to all parameters.
 pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
-    let (host, device) = (&view.trace.host, &view.trace.device);
+    let host = &view.trace.host;
     let spans = merged(spans.to_vec());
     let kernels = view.ordered_in(&spans);
     // The operator that touches the most elements touches every parameter.
@@ -175,7 +174,7 @@ pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
         // Each operator per tensor adds one more tensor, up to as many as AdamW has.
         false => touched * (4.0 * (owners.len() as f64 / tensors.max(1) as f64 + 2.0)).min(ADAM_BYTES.get()),
     };
-    Update { nanos: kernels.iter().map(|&at| device.duration[at]).sum(), kernels, fused_bytes }
+    Update { nanos: view.device_nanos(&kernels), kernels, fused_bytes }
 }
 
 /// Sizes of the first tensor among an operator's inputs, in ascending order.

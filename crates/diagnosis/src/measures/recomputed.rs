@@ -31,7 +31,7 @@ impl Recomputed {
         let kernels = view.ordered_in(&host);
         Recomputed {
             parts_per_step: parts as f64 / view.steps.count(),
-            device_seconds: seconds(kernels.iter().map(|&at| view.trace.device.duration[at]).sum()),
+            device_seconds: seconds(view.device_nanos(&kernels)),
             host_seconds: seconds(total(&host)),
             host,
             kernels,
@@ -45,7 +45,7 @@ pub fn recomputed(view: &View) -> Recomputed {
     // The span from the first to the last such operator of each node.
     let mut parts: Vec<(u32, Span, usize)> = Vec::new();
     for at in view.host_spans_named(|name| Role::Forward.is_of(name)) {
-        if host.category[at] != Category::CpuOp || view.steps.at_host(host.start[at]).is_none() {
+        if host.category[at] != Category::CpuOp || view.step_of(at).is_none() {
             continue;
         }
         let Some(node) = view.ancestors(at).skip(1).find(|&outer| is_node(outer)) else { continue };
@@ -71,7 +71,7 @@ fn compiled_again(view: &View) -> Vec<Span> {
     let host = &view.trace.host;
     let (mut first, mut again): (HashSet<NameId>, Vec<usize>) = Default::default();
     for at in view.host_spans_named(|name| name.starts_with("Torch-Compiled Region")) {
-        if view.steps.at_host(host.start[at]).is_none() {
+        if view.step_of(at).is_none() {
             continue;
         }
         match view.ancestors(at).skip(1).any(|outer| is_backward_node(view.host_name(outer))) {
@@ -85,9 +85,7 @@ fn compiled_again(view: &View) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// A region of the forward pass, and one that a backward node enters, with two kernels each; then the gradient's
     /// own.
@@ -107,8 +105,7 @@ mod tests {
         let node = "autograd::engine::evaluate_function: CompiledFunctionBackward";
         made.operator(node, 1_000 * MICRO, 2_000 * MICRO);
         made.launch((1_500 * MICRO, 1_502 * MICRO), "triton_poi_fused_gelu_backward_1", (1_510 * MICRO, 1_550 * MICRO));
-        let trace = made.trace();
-        recomputed(&View::new(&trace))
+        made.viewed(recomputed)
     }
 
     #[test]

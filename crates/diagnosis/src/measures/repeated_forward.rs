@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use hashbrown::{HashMap, HashSet};
 use headroom_trace::{Category, NONE, NameId};
 
-use super::flops::shapes;
 use super::intervals::Span;
 use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
@@ -56,7 +55,7 @@ pub fn repeated_forward(view: &View) -> Recomputed {
     let mut compiled: HashMap<&str, NameId> = HashMap::new();
     let mut trained: HashSet<String> = HashSet::new();
     for at in view.host_spans_named(|name| weight_at.contains_key(name) || name.starts_with(COMPILED)) {
-        let (Category::CpuOp, Some(step)) = (host.category[at], view.steps.at_host(host.start[at])) else { continue };
+        let (Category::CpuOp, Some(step)) = (host.category[at], view.step_of(at)) else { continue };
         let is_node = |outer: usize| is_backward_node(view.host_name(outer));
         if view.ancestors(at).skip(1).any(is_node) {
             continue; // computed again by the backward pass
@@ -64,7 +63,7 @@ pub fn repeated_forward(view: &View) -> Recomputed {
         let region = view.host_name(at).strip_prefix(COMPILED).and_then(|number| number.split('/').next());
         let weight = weights.entry((host.name[at], host.dims[at])).or_insert_with(|| {
             let place = weight_at.get(view.host_name(at)).copied().unwrap_or_default();
-            shapes(view.name(host.dims[at])).into_iter().nth(place).unwrap_or_default()
+            view.shapes(at).into_iter().nth(place).unwrap_or_default()
         });
         let layer = match region {
             Some(number) => (*compiled.entry(number).or_insert(host.name[at]), vec![]),
@@ -130,9 +129,7 @@ fn is_multiple(pass: &[(Layer, usize)], with: &HashMap<Layer, usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// A trained pass through `trained`, then passes without gradients through layers of these widths, 30 ms apart.
     fn passes(trained: &[u64], others: &[&[u64]]) -> Recomputed {
@@ -153,8 +150,7 @@ mod tests {
             let name = "autograd::engine::evaluate_function: AddmmBackward0";
             made.span("cpu_op", name, 1, start, start + 60 * MICRO, &args);
         }
-        let trace = made.trace();
-        repeated_forward(&View::new(&trace))
+        made.viewed(repeated_forward)
     }
 
     #[test]
@@ -194,8 +190,7 @@ mod tests {
             let name = "autograd::engine::evaluate_function: CompiledFunctionBackward";
             made.span("cpu_op", name, 1, start, start + 60 * MICRO, &args);
         }
-        let trace = made.trace();
-        repeated_forward(&View::new(&trace))
+        made.viewed(repeated_forward)
     }
 
     #[test]

@@ -7,7 +7,6 @@ use hashbrown::HashMap;
 use headroom_trace::{Category, NONE, NameId, TrackId};
 use serde_json::Value;
 
-use super::flops::shapes;
 use super::intervals::{Span, holds};
 use super::recomputed::Recomputed;
 use super::view::{View, is_backward_node};
@@ -114,7 +113,7 @@ fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
     let mut by_step: HashMap<(TrackId, usize), Vec<Node>> = HashMap::new();
     let is_node = |at: usize| is_backward_node(view.host_name(at));
     for at in view.host_spans_named(is_backward_node) {
-        let Some(step) = view.steps.at_host(host.start[at]) else { continue };
+        let Some(step) = view.step_of(at) else { continue };
         if view.ancestors(at).skip(1).any(is_node) {
             continue;
         }
@@ -123,7 +122,7 @@ fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
             .skip(1)
             .take(2)
             .find(|&inner| view.host_name(inner) == ACCUMULATES)
-            .and_then(|inner| Some((inner, shapes(view.name(host.dims[inner])).into_iter().next()?)))
+            .and_then(|inner| Some((inner, view.shapes(inner).into_iter().next()?)))
             .map(|(inner, sizes)| {
                 let sizes = sorted(sizes);
                 let is_added = view.within(inner).skip(1).any(|at| view.host_name(at) == "aten::add_");
@@ -260,7 +259,7 @@ fn one_by_one(view: &View, nodes: Vec<Node>) -> Vec<Vec<Node>> {
 fn made_by(view: &View, node: usize, sizes: &[u64]) -> Vec<Span> {
     let host = &view.trace.host;
     for at in view.within(node).skip(1).filter(|&at| host.category[at] == Category::CpuOp) {
-        let inputs = shapes(view.name(host.dims[at]));
+        let inputs = view.shapes(at);
         match (view.host_name(at), inputs.as_slice()) {
             ("aten::mm", [left, right, ..])
                 if left.len() == 2 && right.len() == 2 && sorted(vec![left[0], right[1]]) == sizes =>

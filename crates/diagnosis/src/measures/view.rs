@@ -3,11 +3,13 @@
 use std::sync::OnceLock;
 
 use headroom_trace::{CallKind, Category, HostSpans, NONE, NameId, Trace};
+use serde_json::Value;
 
 use super::cold::Cold;
 use super::intervals::{Span, holds, merged};
 use super::numbered::Numbered;
 use super::steps::{Found, MeasuredOn, Steps, find_steps};
+use crate::peaks::{self, Peaks};
 
 pub struct View<'t> {
     pub trace: &'t Trace,
@@ -84,6 +86,56 @@ impl<'t> View<'t> {
     /// Call kind of a host span, if it is a runtime call.
     pub fn call_kind(&self, at: usize) -> Option<CallKind> {
         (self.trace.host.category[at] == Category::Runtime).then(|| self.call_kinds[self.trace.host.name[at].index()])
+    }
+
+    /// The step in which a host span begins.
+    pub fn step_of(&self, at: usize) -> Option<usize> {
+        self.steps.at_host(self.trace.host.start[at])
+    }
+
+    /// Sizes of an operator's inputs; lists of tensors and scalars are empty.
+    pub fn shapes(&self, at: usize) -> Vec<Vec<u64>> {
+        shapes(self.name(self.trace.host.dims[at]))
+    }
+
+    /// Types of an operator's inputs.
+    pub fn types(&self, at: usize) -> Vec<String> {
+        serde_json::from_str(self.name(self.trace.host.types[at])).unwrap_or_default()
+    }
+
+    /// An operator's inputs that are no tensors, each at its place.
+    pub fn concrete(&self, at: usize) -> Vec<String> {
+        serde_json::from_str(self.name(self.trace.host.concrete[at])).unwrap_or_default()
+    }
+
+    /// The host's call that queued a device span, if it was recorded.
+    pub fn call(&self, at: usize) -> Option<usize> {
+        Some(self.call_of[at]).filter(|call| *call != NONE).map(|call| call as usize)
+    }
+
+    /// Device work with the calls that queued it.
+    pub fn launched(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.trace.device.busy().filter_map(|at| Some((at, self.call(at)?)))
+    }
+
+    /// Device work that begins in the steps.
+    pub fn in_steps(&self) -> impl Iterator<Item = usize> + '_ {
+        let range = self.steps.range();
+        self.trace.device.busy().filter(move |&at| (range.start..range.end).contains(&self.trace.device.start[at]))
+    }
+
+    /// Kernels that begin in the steps.
+    pub fn kernels(&self) -> impl Iterator<Item = usize> + '_ {
+        self.in_steps().filter(|&at| self.trace.device.category[at] == Category::Kernel)
+    }
+
+    pub fn device_nanos(&self, spans: &[usize]) -> i64 {
+        spans.iter().map(|&at| self.trace.device.duration[at]).sum()
+    }
+
+    /// Peak rates of the first device, if they are known.
+    pub fn part(&self) -> Option<&'static Peaks> {
+        peaks::find(&self.trace.header.devices.first()?.name)
     }
 
     /// By host span: whether work that it queued is in the trace.
@@ -182,6 +234,11 @@ impl<'t> View<'t> {
         known.into_iter().map(Option::unwrap_or_default).collect()
     }
 
+    /// The time in host spans whose name satisfies `is_wanted`.
+    pub fn time_named(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Span> {
+        merged(self.host_spans_named(is_wanted).into_iter().map(|at| self.host_span(at)).collect())
+    }
+
     /// Host spans whose name satisfies `is_wanted`, which is called once per name.
     pub fn host_spans_named(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let wanted: Vec<bool> = self.trace.names.iter().map(|(_, name)| is_wanted(name)).collect();
@@ -190,6 +247,15 @@ impl<'t> View<'t> {
         }
         (0..self.trace.host.len()).filter(|&at| wanted[self.trace.host.name[at].index()]).collect()
     }
+}
+
+/// `Input Dims` of each input; lists of tensors and scalars are empty.
+pub fn shapes(text: &str) -> Vec<Vec<u64>> {
+    let Ok(Value::Array(inputs)) = serde_json::from_str(text) else {
+        return Vec::new();
+    };
+    let sizes = |input: &Value| -> Option<Vec<u64>> { input.as_array()?.iter().map(Value::as_u64).collect() };
+    inputs.iter().map(|input| sizes(input).unwrap_or_default()).collect()
 }
 
 /// Python itself stops at 1,000 nested calls; scripts reach a tenth of that.

@@ -51,9 +51,7 @@ mod tests {
     use headroom_trace::Trace;
 
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Steps of `lengths` microseconds, each with ten operators that launch a short kernel; `more` adds to each step.
     fn steps(header: &str, lengths: &[i64], more: impl Fn(&mut Fabricated, i64)) -> Trace {

@@ -31,7 +31,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if masked.kernels.is_empty() || share < evidence.thresholds.of(&tr137::NEEDLESS_SHARE) {
         return Vec::new();
     }
-    let nanos: i64 = masked.kernels.iter().map(|&at| device.duration[at]).sum();
+    let nanos = evidence.view.device_nanos(&masked.kernels);
     let dims = masked.dims.as_deref().unwrap_or("a square");
     let message = format!(
         "attention gets a mask of {dims}, the same for all sequences and heads: if it is causal, {} of the step \

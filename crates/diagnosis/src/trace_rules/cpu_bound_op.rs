@@ -134,7 +134,7 @@ fn together(evidence: &Evidence) -> Option<Found> {
     let is_own = |&at: &usize| {
         let counts = host.category[at] == Category::CpuOp && host.duration[at] >= SHORTEST_NANOS.get();
         counts
-            && view.steps.at_host(host.start[at]).is_some()
+            && view.step_of(at).is_some()
             && !view.ancestors(at).skip(1).any(|outer| host.category[outer] == Category::CpuOp)
             && !communicates(view.host_name(at))
             && !calls(at)
