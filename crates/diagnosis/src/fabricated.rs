@@ -61,7 +61,7 @@ impl Fabricated {
         read_bytes(text.as_bytes()).expect("is a trace")
     }
 
-    /// What is measured in the trace.
+    /// Measures the trace.
     pub fn viewed<T>(&self, measure: impl FnOnce(&View) -> T) -> T {
         measure(&View::new(&self.trace()))
     }

@@ -58,7 +58,7 @@ pub fn anomaly_checks(view: &View) -> AnomalyChecks {
 fn stacks(view: &View, learnt: &HashSet<u32>) -> Vec<Span> {
     let host = &view.trace.host;
     let is_one = |&at: &usize| {
-        host.category[at] == Category::CpuOp
+        view.is_operator(at)
             && learnt.contains(&host.sequence[at])
             && view.step_of(at).is_some()
             && !view.host_name(at).contains("Backward")

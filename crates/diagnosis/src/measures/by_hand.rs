@@ -36,7 +36,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
             continue;
         }
         let call = view.call_of[at] as usize;
-        let operators = view.ancestors(call).filter(|&at| host.category[at] == Category::CpuOp);
+        let operators = view.ancestors(call).filter(|&at| view.is_operator(at));
         let end = operators.last().map_or(host.start[call], |at| host.start[at]);
         let known = elsewhere.iter().map(|span| span.end).filter(|known| (step.start..end).contains(known));
         let span = Span { start: known.max().unwrap_or(step.start), end };
@@ -49,7 +49,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
         return Vec::new();
     }
     let waits = named(&|at| view.call_kind(at) == Some(CallKind::Synchronise));
-    let operators = named(&|at| host.category[at] == Category::CpuOp && host.track[at] == host.track[spans[0].0]);
+    let operators = named(&|at| view.is_operator(at) && host.track[at] == host.track[spans[0].0]);
     let is_python = |span: &Span| (covered(&operators, *span) as f64) < MOST_IN_OPERATORS.get() * span.nanos() as f64;
     let spans: Vec<Span> = spans.into_iter().map(|(_, span)| span).filter(is_python).collect();
     let often = spans.len() * 2 > view.steps.ordered.len();

@@ -1,7 +1,5 @@
 //! Kernels launched only for a value that the host reads: tests for NaN and infinity before a read-back.
 
-use headroom_trace::Category;
-
 use super::intervals::Span;
 use super::roles::Role;
 use super::view::View;
@@ -12,7 +10,7 @@ const MOST_SPANS: usize = 1_000;
 /// The operators of a test, from the first to the one that reads its result; empty if there is no test.
 pub fn tested_before(view: &View, reading: usize) -> Vec<Span> {
     let host = &view.trace.host;
-    let is_operator = |&at: &usize| host.category[at] == Category::CpuOp;
+    let is_operator = |&at: &usize| view.is_operator(at);
     let Some(outer) = view.ancestors(reading).filter(is_operator).last() else { return Vec::new() };
     let is_outermost = |at: &usize| is_operator(at) && !view.ancestors(*at).skip(1).any(|outer| is_operator(&outer));
     let before = (0..outer).rev().take(MOST_SPANS).take_while(|&at| host.track[at] == host.track[outer]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headroom_trace::{Category, NONE};
+use headroom_trace::NONE;
 use serde::Serialize;
 
 use super::intervals::{Span, seconds};
@@ -40,7 +40,7 @@ pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
     for at in view.host_spans_named(|name| Role::Factory.is_of(name) || matches!(name, "aten::triu" | "aten::tril")) {
         let span = view.host_span(at);
         let Some(step) = view.steps.at_host(span.start) else { continue };
-        if host.category[at] != Category::CpuOp || has_operator_around(view, at) {
+        if !view.is_operator(at) || !view.is_outermost(at) {
             continue;
         }
         let is_shaper = matches!(view.host_name(at), "aten::triu" | "aten::tril");
@@ -105,10 +105,6 @@ fn add_device(view: &View, rebuilt: &mut [Rebuilt]) {
     }
 }
 
-fn has_operator_around(view: &View, at: usize) -> bool {
-    view.ancestors(at).skip(1).any(|outer| view.trace.host.category[outer] == Category::CpuOp)
-}
-
 /// Spans of the optimizer and of the loader, whose constants are not the model's.
 fn not_the_models_own(view: &View) -> [Vec<Span>; 2] {
     let optimizer = view.time_named(|name| name.starts_with("Optimizer."));
@@ -121,7 +117,7 @@ fn following<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v 
     let frame = user_frame(view, &view.python_stack(at)).0;
     (at + 1..host.len())
         .take_while(move |&next| host.track[next] == host.track[at])
-        .filter(|&next| host.category[next] == Category::CpuOp && !has_operator_around(view, next))
+        .filter(|&next| view.is_operator(next) && view.is_outermost(next))
         .take_while(move |&next| user_frame(view, &view.python_stack(next)).0 == frame)
 }
 
@@ -155,7 +151,7 @@ fn follows_a_factory(view: &View, at: usize) -> bool {
     (0..at)
         .rev()
         .take_while(|&before| host.track[before] == host.track[at])
-        .filter(|&before| host.category[before] == Category::CpuOp && !has_operator_around(view, before))
+        .filter(|&before| view.is_operator(before) && view.is_outermost(before))
         .take_while(|&before| Role::Shaper.is_of(view.host_name(before)) || Role::Factory.is_of(view.host_name(before)))
         .take(8)
         .any(|before| Role::Factory.is_of(view.host_name(before)))

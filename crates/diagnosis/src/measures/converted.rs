@@ -71,12 +71,12 @@ fn since_last_order<'v>(view: &'v View, call: usize) -> impl Iterator<Item = usi
 fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
     let host = &view.trace.host;
     let fills = |&at: &usize| {
-        let is_maker = host.category[at] == Category::CpuOp && Role::Maker.is_of(view.host_name(at));
+        let is_maker = view.is_operator(at) && Role::Maker.is_of(view.host_name(at));
         let elements = || -> u64 { view.shapes(at).first().map_or(0, |shape| shape.iter().product()) };
         is_maker && host.end(at) <= host.start[call] && [1, 2, 4, 8].iter().any(|length| elements() * length == bytes)
     };
     let first = since_last_order(view, call).filter(fills).last()?;
-    let is_before = |&at: &usize| host.category[at] == Category::CpuOp && host.end(at) <= host.start[call];
+    let is_before = |&at: &usize| view.is_operator(at) && host.end(at) <= host.start[call];
     view.ancestors(first).filter(is_before).last().map(|at| host.start[at])
 }
 
@@ -85,7 +85,7 @@ fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
 fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)> {
     let host = &view.trace.host;
     let of_one = |at: usize| {
-        let is_copy = host.category[at] == Category::CpuOp && view.host_name(at) == "aten::copy_";
+        let is_copy = view.is_operator(at) && view.host_name(at) == "aten::copy_";
         if !is_copy || host.end(at) > host.start[call] {
             return None;
         }

@@ -2,7 +2,7 @@
 //! counts as 2.
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::{NONE, NameId};
 
 use super::view::{View, shapes};
 
@@ -56,7 +56,7 @@ pub fn costs(view: &View) -> Vec<Cost> {
             costs[at] = Cost { flops: stated.flops as f64, bytes: stated.bytes as f64, precision };
             continue;
         }
-        if host.category[at] != Category::CpuOp || !counted[host.name[at].index()] {
+        if !view.is_operator(at) || !counted[host.name[at].index()] {
             continue;
         }
         // `aten::convolution` contains the library's own convolution: the outer one counts.

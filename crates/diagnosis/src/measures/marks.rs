@@ -1,10 +1,10 @@
-//! What the names of kernels say, by the rows of `kernel_marks.tsv`.
+//! Marks in the names of kernels: the rows of `kernel_marks.tsv`.
 
 use std::sync::LazyLock;
 
 use crate::table;
 
-/// What is said, and the mark in lower case that says it.
+/// Pairs of a statement and the mark, in lower case, that makes it.
 pub static MARKS: LazyLock<Vec<[&str; 2]>> = LazyLock::new(|| table::rows(include_str!("kernel_marks.tsv")).collect());
 
 /// The marks that say `what` of a kernel.

@@ -3,7 +3,6 @@
 mod replayed;
 
 use hashbrown::HashMap;
-use headroom_trace::Category;
 use serde::Serialize;
 
 use super::flops::element_bytes;
@@ -75,7 +74,7 @@ pub fn norms(view: &View) -> Norms {
         if converts[device.name[at].index()] {
             result.conversions.push(at);
         }
-        let is_operator = |&outer: &usize| host.category[outer] == Category::CpuOp;
+        let is_operator = |&outer: &usize| view.is_operator(outer);
         let call = view.call(at);
         let mut operators =
             call.into_iter().flat_map(|call| view.ancestors(call)).take(8).filter(is_operator).peekable();

@@ -60,7 +60,7 @@ pub fn work_on_host(view: &View, stops: &[Stop]) -> WorkOnHost {
 fn copying_operator(view: &View, call: usize) -> Option<Span> {
     let copies =
         |&at: &usize| matches!(view.host_name(at), "aten::to" | "aten::_to_copy" | "aten::copy_" | "aten::cpu");
-    let operators = view.ancestors(call).filter(|&at| view.trace.host.category[at] == Category::CpuOp);
+    let operators = view.ancestors(call).filter(|&at| view.is_operator(at));
     operators.take_while(copies).last().map(|at| view.host_span(at))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::{NONE, NameId};
 use serde::Serialize;
 
 use super::flops::Cost;
@@ -89,7 +89,7 @@ pub fn operators(view: &View, costs: &[Cost]) -> Operators {
     let host = &view.trace.host;
     let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
-    let is_operator = |at: usize| host.category[at] == Category::CpuOp;
+    let is_operator = |at: usize| view.is_operator(at);
 
     // For each operator, the time of the operators directly inside it.
     let mut children = vec![0i64; host.len()];
@@ -141,7 +141,7 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>, by_st
         }
         seen.clear();
         let Some(operator) = view.operator_of_device(at) else { continue };
-        let around = view.ancestors(operator).filter(|&at| host.category[at] == Category::CpuOp);
+        let around = view.ancestors(operator).filter(|&at| view.is_operator(at));
         for (depth, outer) in around.enumerate() {
             let sum = sums.entry((host.name[outer], host.dims[outer])).or_default();
             if depth == 0 {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::{NONE, NameId};
 use serde::Serialize;
 
 use super::intervals::{Span, holds, merged, seconds, total};
@@ -96,9 +96,9 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
     for at in 0..host.len() {
         if let Some(parent) = Some(view.parent[at]).filter(|parent| *parent != NONE) {
             let parent = parent as usize;
-            is_held[at] = is_held[parent] || host.category[parent] == Category::CpuOp;
+            is_held[at] = is_held[parent] || view.is_operator(parent);
         }
-        if host.category[at] != Category::CpuOp || is_held[at] {
+        if !view.is_operator(at) || is_held[at] {
             continue;
         }
         let goes_on = |&last: &usize| {

@@ -9,23 +9,18 @@ use serde::Serialize;
 
 use super::anomaly::{AnomalyChecks, anomaly_checks};
 use super::attention_by_kernels::attention_by_kernels;
-use super::differentiated_again::differentiated_again;
 use super::flops::{Cost, Precision, element_bytes};
 use super::held_between::{HeldBetween, held_between};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
-use super::masked_attention::{MaskedAttention, masked_attention};
 use super::memory_bound::{MemoryBoundRow, memory_bound};
-use super::metrics::metrics_each_step;
 use super::norms::{Norms, norms};
 use super::parameters::{ParameterLoops, Parameters, parameter_loops, parameters};
 use super::recomputed::{Recomputed, recomputed};
-use super::repeated_forward::repeated_forward;
 use super::repeats::{Repeats, repeats};
 use super::rounds::{Rounds, rounds};
 use super::tables::{DenseTable, dense_table};
 use super::unaligned::{Unaligned, unaligned};
-use super::unread_gradients::unread_gradients;
 use super::view::{View, is_backward_node};
 use crate::constants::breakdown::LONG_GAP_NANOS;
 
@@ -49,16 +44,6 @@ pub struct Patterns {
     pub repeats: Repeats,
     #[serde(skip)]
     pub rounds: Rounds,
-    #[serde(skip)]
-    pub repeated_forward: Recomputed,
-    #[serde(skip)]
-    pub differentiated_again: Recomputed,
-    #[serde(skip)]
-    pub unread_gradients: Recomputed,
-    #[serde(skip)]
-    pub metrics_each_step: Recomputed,
-    #[serde(skip)]
-    pub masked_attention: MaskedAttention,
     #[serde(skip)]
     pub anomaly: AnomalyChecks,
     #[serde(skip)]
@@ -160,11 +145,6 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         dense_table: dense_table(view, &parameters, &optimizer.host),
         repeats: repeats(view),
         rounds: rounds(view, costs, &in_optimizer),
-        repeated_forward: repeated_forward(view),
-        differentiated_again: differentiated_again(view),
-        unread_gradients: unread_gradients(view, &optimizer.host, &optimizer.zeroing),
-        metrics_each_step: metrics_each_step(view),
-        masked_attention: masked_attention(view),
         anomaly: anomaly_checks(view),
         unaligned: unaligned(view, costs),
         parameters,
@@ -204,7 +184,7 @@ fn optimizer(view: &View) -> OptimizerWork {
     let fused = view.host_spans_named(|name| name.starts_with("aten::_fused_"));
     let fused = fused.into_iter().filter(|&at| holds(&steps, host.start[at])).count();
     work.fused_per_step = fused as f64 / view.steps.count();
-    let is_operator = |at: usize| host.category[at] == Category::CpuOp;
+    let is_operator = |at: usize| view.is_operator(at);
     let called = (0..host.len()).filter(|&at| is_operator(at) && holds(&steps, host.start[at]));
     let called = called.filter(|&at| !view.ancestors(at).skip(1).any(is_operator)).count();
     work.operators_per_step = called as f64 / view.steps.count();

@@ -28,10 +28,7 @@ pub fn read_loops(view: &View) -> ReadLoops {
     let host = &view.trace.host;
     // For each call of a user function: the span from the first to the last read-back inside it, and their number.
     let mut by_call: BTreeMap<usize, (Span, usize)> = BTreeMap::new();
-    for at in view.host_spans_named(|name| name == "aten::item") {
-        if host.category[at] != Category::CpuOp || view.step_of(at).is_none() {
-            continue;
-        }
+    for at in view.operators_named(|name| name == "aten::item") {
         let waits = view.within(at).any(|inner| view.call_kind(inner) == Some(CallKind::Synchronise));
         let Some(function) = view.ancestors(at).find(|&outer| is_python(view, outer)).filter(|_| waits) else {
             continue;

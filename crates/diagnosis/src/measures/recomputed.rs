@@ -1,7 +1,7 @@
 //! Forward passes that the backward pass recomputes (activation checkpointing).
 
 use hashbrown::HashSet;
-use headroom_trace::{Category, NameId};
+use headroom_trace::NameId;
 use serde::Serialize;
 
 use super::intervals::{Span, merged, seconds, total};
@@ -40,14 +40,10 @@ impl Recomputed {
 }
 
 pub fn recomputed(view: &View) -> Recomputed {
-    let host = &view.trace.host;
     let is_node = |at: usize| is_backward_node(view.host_name(at));
     // The span from the first to the last such operator of each node.
     let mut parts: Vec<(u32, Span, usize)> = Vec::new();
-    for at in view.host_spans_named(|name| Role::Forward.is_of(name)) {
-        if host.category[at] != Category::CpuOp || view.step_of(at).is_none() {
-            continue;
-        }
+    for at in view.operators_named(|name| Role::Forward.is_of(name)) {
         let Some(node) = view.ancestors(at).skip(1).find(|&outer| is_node(outer)) else { continue };
         let span = view.host_span(at);
         match parts.last_mut() {
@@ -74,7 +70,7 @@ fn compiled_again(view: &View) -> Vec<Span> {
         if view.step_of(at).is_none() {
             continue;
         }
-        match view.ancestors(at).skip(1).any(|outer| is_backward_node(view.host_name(outer))) {
+        match view.is_in_graph_node(at) {
             true => again.push(at),
             false => drop(first.insert(host.name[at])),
         }

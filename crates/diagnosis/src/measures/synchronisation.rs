@@ -194,8 +194,7 @@ fn kernel_time(view: &View) -> Vec<Span> {
 /// When the host last launched anything, or began an operator.
 fn last_work(view: &View) -> i64 {
     let host = &view.trace.host;
-    let works =
-        |&at: &usize| host.category[at] == Category::CpuOp || view.call_kind(at).is_some_and(CallKind::queues_work);
+    let works = |&at: &usize| view.is_operator(at) || view.call_kind(at).is_some_and(CallKind::queues_work);
     (0..host.len()).filter(works).map(|at| host.start[at]).max().unwrap_or(i64::MAX)
 }
 
@@ -214,7 +213,7 @@ fn is_profilers_own(view: &View, at: usize, stack: &[usize], last_work: i64) -> 
 
 /// The outermost operator around a wait whose purpose is the read-back.
 fn reading_operator(view: &View, at: usize) -> Option<usize> {
-    let is_operator = |at: &usize| view.trace.host.category[*at] == Category::CpuOp;
+    let is_operator = |at: &usize| view.is_operator(*at);
     view.ancestors(at).filter(is_operator).take_while(|&at| Role::ReadBack.is_of(view.host_name(at))).last()
 }
 

@@ -93,6 +93,33 @@ impl<'t> View<'t> {
         self.steps.at_host(self.trace.host.start[at])
     }
 
+    pub fn is_operator(&self, at: usize) -> bool {
+        self.trace.host.category[at] == Category::CpuOp
+    }
+
+    /// Whether no operator encloses a host span.
+    pub fn is_outermost(&self, at: usize) -> bool {
+        !self.ancestors(at).skip(1).any(|outer| self.is_operator(outer))
+    }
+
+    /// Whether a node of autograd's graph encloses a host span.
+    pub fn is_in_graph_node(&self, at: usize) -> bool {
+        self.ancestors(at).skip(1).any(|outer| is_backward_node(self.host_name(outer)))
+    }
+
+    /// The nodes of autograd's graph that backward passes ran in steps, each with its step. Nodes within another are left
+    /// out: checkpoints run separate passes there, numbered by their own thread.
+    pub fn graph_nodes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let nodes = self.host_spans_named(is_backward_node).into_iter();
+        nodes.filter_map(|at| Some((at, self.step_of(at)?))).filter(|(at, _)| !self.is_in_graph_node(*at))
+    }
+
+    /// Operators that begin in steps and whose name satisfies `is_wanted`.
+    pub fn operators_named(&self, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = usize> + '_ {
+        let named = self.host_spans_named(is_wanted).into_iter();
+        named.filter(|&at| self.is_operator(at) && self.step_of(at).is_some())
+    }
+
     /// Sizes of an operator's inputs; lists of tensors and scalars are empty.
     pub fn shapes(&self, at: usize) -> Vec<Vec<u64>> {
         shapes(self.name(self.trace.host.dims[at]))
@@ -103,7 +130,7 @@ impl<'t> View<'t> {
         serde_json::from_str(self.name(self.trace.host.types[at])).unwrap_or_default()
     }
 
-    /// An operator's inputs that are no tensors, each at its place.
+    /// An operator's inputs other than tensors, each at its place.
     pub fn concrete(&self, at: usize) -> Vec<String> {
         serde_json::from_str(self.name(self.trace.host.concrete[at])).unwrap_or_default()
     }
@@ -179,7 +206,7 @@ impl<'t> View<'t> {
 
     /// The innermost operator at or around a host span.
     pub fn operator_of(&self, at: usize) -> Option<usize> {
-        self.ancestors(at).find(|&at| self.trace.host.category[at] == Category::CpuOp)
+        self.ancestors(at).find(|&at| self.is_operator(at))
     }
 
     /// The operator that queued a device span; for the launch of a whole graph, the one that the span itself names.
