@@ -89,7 +89,7 @@ pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> 
         }
     }
     table.update = update(view, parameters, optimizer).kernels;
-    let time = |kernels: &[usize]| view.device_nanos(&kernels) as f64 / 1e9;
+    let time = |kernels: &[usize]| view.device_nanos(kernels) as f64 / 1e9;
     let of_table = time(&table.fills) + table.share_of_update * time(&table.update);
     table.unused_seconds = (1.0 - table.used_share()) * of_table;
     Some(table)
