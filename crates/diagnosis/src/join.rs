@@ -1,6 +1,6 @@
 //! Merges source findings and trace findings of the same cause.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::finding::{Cause, Place, Severity};
 use crate::locate::{Script, call_place, callee};
@@ -20,7 +20,10 @@ pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Inpu
     }
     // Suspicions about the whole script (no torch.compile, no autocast, the loader) go to the first finding of their
     // cause.
-    for (index, suspicion) in suspicions.iter().enumerate().filter(|(index, _)| !taken[*index]).collect::<Vec<_>>() {
+    let passed_over = sources.passed_over(findings);
+    let is_open =
+        |(index, one): &(usize, &&Suspicion)| !taken[*index] && !passed_over.contains(one.place.file.as_str());
+    for (index, suspicion) in suspicions.iter().enumerate().filter(is_open).collect::<Vec<_>>() {
         let of_cause = |finding: &&mut TraceFinding| finding.cause == suspicion.cause && finding.function.is_none();
         let whole = findings.iter_mut().find(of_cause);
         let first = match whole {
@@ -154,6 +157,18 @@ impl<'i> Sources<'i> {
         let best = fits.iter().copied().max().filter(|fit| *fit > 0)?;
         let mut those = nearest.into_iter().zip(fits).filter(|(_, fit)| *fit == best).map(|(input, _)| input);
         those.next().filter(|_| those.next().is_none())
+    }
+
+    /// Files that have the name of a traced one without being it.
+    fn passed_over(&mut self, findings: &[TraceFinding]) -> HashSet<&'i str> {
+        let (mut traced, mut alike) = (HashSet::new(), HashSet::new());
+        for frame in findings.iter().filter_map(|finding| frame(finding.function.as_deref()?)) {
+            let Some(source) = self.of(&frame) else { continue };
+            traced.insert(source.path.as_str());
+            let paths = self.inputs.iter().map(|input| input.path.as_str());
+            alike.extend(paths.filter(|path| common_end(frame.file, path) > 0));
+        }
+        alike.difference(&traced).copied().collect()
     }
 
     fn script(&mut self, input: &'i Input) -> Option<&Script> {

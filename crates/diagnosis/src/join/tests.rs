@@ -70,6 +70,17 @@ fn of_scripts_that_are_as_near_the_one_with_the_function_at_its_line_is_meant() 
     assert_eq!(placed("train.py(7): train", &[other, script("repo/a/train.py", 1)]), place("repo/a/train.py", 3));
 }
 
+#[test]
+fn a_finding_about_the_whole_script_takes_nothing_from_another_of_its_name() {
+    let named = |path: &str| Input { path: path.into(), bytes: SCRIPT.into() };
+    let inputs = [named("repo/old/train.py"), named("repo/work/train.py")];
+    let in_function = finding(Cause::HostSync, Some("work/train.py(5): train"), Some(ITEM), 1.0, 1);
+    let mut findings = [finding(Cause::DataLoading, None, None, 1.0, 1), in_function];
+    join(&mut findings, &lint(&inputs, &Selection::default()), &inputs);
+    let places: Vec<&str> = findings[0].sources.iter().map(|source| source.place.file.as_str()).collect();
+    assert_eq!(places, ["repo/work/train.py"]);
+}
+
 /// A finding of `cause` that happens `per_step` times, in a function and through a call if given.
 fn finding(cause: Cause, function: Option<&str>, through: Option<&str>, per_step: f64, first: i64) -> TraceFinding {
     let mut found = Found::new(Some(0.2), "costs".into(), "do less");
