@@ -1,17 +1,12 @@
 //! Every number that decides a finding or its figures, in one table: value, unit, and its reason or source.
 //!
-//! Groups named after a rule (`tr104`) hold its triggers, which users set for an analysis (`--threshold TR104=5%`). The
-//! other groups are named after the module that uses them. `cargo xtask constants` moves each number by a third and
-//! reports which labelled traces are then read differently.
-
-mod models;
-mod triggers;
+//! The rows are in `constants.tsv`; `build.rs` makes a constant of each. `cargo xtask constants` moves each number by a
+//! third and reports which labelled traces are then read differently.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use models::*;
-pub use triggers::*;
+include!(concat!(env!("OUT_DIR"), "/constants.rs"));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -110,24 +105,6 @@ macro_rules! numbers {
 }
 
 numbers!(f64 false, i64 true, u64 true, usize true, u32 true);
-
-/// Declares groups of rows, and a list of all of them.
-macro_rules! table {
-    ($list:ident: $($group:ident { $($name:ident: $kind:ident = $value:expr, $unit:ident, $why:literal;)+ })+) => {
-        $(pub mod $group {
-            use crate::constants::{Constant, Unit};
-
-            $(
-                #[doc = $why]
-                pub static $name: Constant<$kind> =
-                    Constant::new([stringify!($group), stringify!($name)], $value as f64, Unit::$unit, $why);
-            )+
-        })+
-
-        pub static $list: &[&crate::constants::Entry] = &[$($(&$group::$name.entry),+),+];
-    };
-}
-use table;
 
 #[cfg(test)]
 mod tests {

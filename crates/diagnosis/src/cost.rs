@@ -6,18 +6,31 @@
 //! - *Expected*: the same replay with what the remedy leaves of that time. Never more than the bound.
 
 use crate::constants::cost::{LEAST_LEFT_BY_A_BOUND, WORTH_A_REASON};
+use crate::finding::Cause;
 use crate::measures::breakdown::WhereWorkRuns;
 use crate::trace_rules::{Evidence, TRACE_RULES, TraceFinding, percent, severity, sort};
 use crate::what_if;
 
-/// Findings about idle time, the more specific first: each takes from what those before it leave.
-const OF_IDLE_TIME: &[&str] = &["TR104", "TR119", "TR130", "TR101", "TR103", "TR102"];
-/// Findings about busy time; the largest takes its share first.
-const OF_BUSY_TIME: &[&str] =
-    &["TR106", "TR107", "TR108", "TR113", "TR115", "TR131", "TR132", "TR133", "TR134", "TR135", "TR136", "TR137"];
+/// Causes of idle time, the more specific first: each takes from what those before it leave.
+const OF_IDLE_TIME: &[Cause] = &[
+    Cause::DataLoading,
+    Cause::CpuBoundOperator,
+    Cause::DeviceStalled,
+    Cause::HostSync,
+    Cause::LaunchBound,
+    Cause::GpuIdle,
+];
 
-/// Where all work runs on the host, operators and reads are work, not idle time.
-const WORK_OF_A_HOST: &[&str] = &["TR101", "TR119"];
+/// Whether findings of this cause are about busy time, of which the largest takes its share first. Where all work runs on
+/// the host, operators and reads are work, not idle time.
+fn is_work(cause: Cause, on_host: bool) -> bool {
+    match cause {
+        Cause::HostSync | Cause::CpuBoundOperator => on_host,
+        Cause::NoTensorCores | Cause::AttentionMaterialised | Cause::SmallKernels | Cause::BelowRoof => true,
+        Cause::CommunicationExposed | Cause::DeviceCopies | Cause::Recomputed => true,
+        _ => false,
+    }
+}
 
 /// The bound as reported. One that leaves next to nothing of the step says only that a step takes time, so it is
 /// absent.
@@ -71,13 +84,12 @@ fn share_out(evidence: &Evidence, findings: &mut [TraceFinding]) {
     let breakdown = &evidence.measures.breakdown;
     let wall = breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let on_host = breakdown.where_work_runs == WhereWorkRuns::Host;
-    let is_work = |code: &str| OF_BUSY_TIME.contains(&code) || (on_host && WORK_OF_A_HOST.contains(&code));
     let mut of_idle: Vec<(usize, &mut TraceFinding)> = Vec::new();
     let mut of_work: Vec<&mut TraceFinding> = Vec::new();
     for finding in findings.iter_mut() {
         limit(finding, 1.0);
-        match OF_IDLE_TIME.iter().position(|code| *code == finding.code) {
-            _ if is_work(finding.code) => of_work.push(finding),
+        match OF_IDLE_TIME.iter().position(|cause| *cause == finding.cause) {
+            _ if is_work(finding.cause, on_host) => of_work.push(finding),
             Some(place) => of_idle.push((place, finding)),
             None => {}
         }

@@ -2,6 +2,11 @@
 
 use headroom_trace::{Trace, read_bytes};
 
+use crate::measures::view::View;
+
+/// Nanoseconds of a microsecond.
+pub const MICRO: i64 = 1_000;
+
 /// A trace built event by event; correlations are numbered in order.
 #[derive(Default)]
 pub struct Fabricated {
@@ -54,5 +59,10 @@ impl Fabricated {
     pub fn trace(&self) -> Trace {
         let text = format!(r#"{{{}"traceEvents":[{}]}}"#, self.header, self.events.join(","));
         read_bytes(text.as_bytes()).expect("is a trace")
+    }
+
+    /// Measures the trace.
+    pub fn viewed<T>(&self, measure: impl FnOnce(&View) -> T) -> T {
+        measure(&View::new(&self.trace()))
     }
 }

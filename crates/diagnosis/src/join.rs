@@ -1,10 +1,10 @@
 //! Merges source findings and trace findings of the same cause.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::finding::{Cause, Place, Severity};
 use crate::locate::{Script, call_place, callee};
-use crate::measures::python::frame;
+use crate::measures::python::{Frame, frame};
 use crate::trace_rules::{SourceFinding, TraceFinding};
 use headroom_lint::{CallsPerStep, Input, Measured, SourceFinding as Suspicion, SourceReport};
 
@@ -13,14 +13,17 @@ pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Inpu
     let suspicions: Vec<&Suspicion> =
         report.findings.iter().chain(&report.candidates).chain(&report.held_back).collect();
     let mut taken = vec![false; suspicions.len()];
-    match_by_function(findings, &suspicions, &mut taken);
-    let mut scripts: HashMap<&str, Option<Script>> = HashMap::new();
+    let mut sources = Sources { inputs, scripts: HashMap::new() };
+    match_by_function(findings, &suspicions, &mut taken, &mut sources);
     for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
-        finding.place = locate(finding, inputs, &mut scripts);
+        finding.place = locate(finding, &mut sources);
     }
     // Suspicions about the whole script (no torch.compile, no autocast, the loader) go to the first finding of their
     // cause.
-    for (index, suspicion) in suspicions.iter().enumerate().filter(|(index, _)| !taken[*index]).collect::<Vec<_>>() {
+    let passed_over = sources.passed_over(findings);
+    let is_open =
+        |(index, one): &(usize, &&Suspicion)| !taken[*index] && !passed_over.contains(one.place.file.as_str());
+    for (index, suspicion) in suspicions.iter().enumerate().filter(is_open).collect::<Vec<_>>() {
         let of_cause = |finding: &&mut TraceFinding| finding.cause == suspicion.cause && finding.function.is_none();
         let whole = findings.iter_mut().find(of_cause);
         let first = match whole {
@@ -82,19 +85,25 @@ fn agreed(suspicion: &Suspicion) -> SourceFinding {
 }
 
 /// Within one function, matches findings in order of time with suspicions in order of their lines.
-fn match_by_function(findings: &mut [TraceFinding], suspicions: &[&Suspicion], taken: &mut [bool]) {
+fn match_by_function(
+    findings: &mut [TraceFinding],
+    suspicions: &[&Suspicion],
+    taken: &mut [bool],
+    sources: &mut Sources,
+) {
     let mut order: Vec<usize> = (0..findings.len()).filter(|&at| findings[at].function.is_some()).collect();
     order.sort_by_key(|&at| findings[at].found.first);
     for at in order {
         let Some(name) = findings[at].function.clone() else { continue };
         let Some(frame) = frame(&name) else { continue };
+        let Some(source) = sources.of(&frame) else { continue };
         // A call that torch makes internally does not match the text of a line in the user's code.
         let is_direct = findings[at].found.through.as_ref().is_none_or(|through| through.starts_with("<built-in"));
         let repeats = findings[at].found.per_step >= 2.0;
         let fits = |suspicion: &Suspicion| {
             suspicion.cause == findings[at].cause
                 && is_direct
-                && same_file(frame.file, &suspicion.place.file)
+                && suspicion.place.file == source.path
                 && suspicion.function.rsplit('.').next() == Some(frame.function)
         };
         let open: Vec<usize> =
@@ -115,27 +124,65 @@ fn is_repeated(calls: CallsPerStep) -> bool {
     matches!(calls, CallsPerStep::PerParameter | CallsPerStep::Several)
 }
 
-/// Each script is parsed for the first finding in it.
-fn locate<'i>(
-    finding: &TraceFinding,
-    inputs: &'i [Input],
-    scripts: &mut HashMap<&'i str, Option<Script>>,
-) -> Option<Place> {
+fn locate(finding: &TraceFinding, sources: &mut Sources) -> Option<Place> {
     let frame = frame(finding.function.as_deref()?)?;
     let callee = callee(finding.found.through.as_deref()?)?;
-    let input = inputs.iter().find(|input| same_file(frame.file, &input.path))?;
-    let parse = || Script::new(String::from_utf8_lossy(&input.bytes).into_owned());
-    let script = scripts.entry(&input.path).or_insert_with(parse).as_ref()?;
-    call_place(&input.path, script, frame.function, frame.line, &callee)
+    let source = sources.of(&frame)?;
+    call_place(&source.path, sources.script(source)?, frame.function, frame.line, &callee)
 }
 
-/// Compares paths. Traces shorten paths and runs happen elsewhere: file names must match, and folders as far as both
-/// have them.
-fn same_file(in_trace: &str, given: &str) -> bool {
-    let parts = |path: &str| -> Vec<String> {
-        path.replace('\\', "/").split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_string).collect()
-    };
-    parts(in_trace).last() == parts(given).last()
+/// The given files, each parsed when a finding first needs it.
+struct Sources<'i> {
+    inputs: &'i [Input],
+    scripts: HashMap<&'i str, Option<Script>>,
+}
+
+impl<'i> Sources<'i> {
+    /// The file of a frame. Traces shorten paths and runs happen elsewhere, so that the longest common end of both paths
+    /// decides; between files that share equally much, which of them has the frame's function, at its line if several
+    /// have. `None` if that leaves more than one.
+    fn of(&mut self, frame: &Frame) -> Option<&'i Input> {
+        let inputs = self.inputs.iter();
+        let named: Vec<(usize, &Input)> = inputs.map(|input| (common_end(frame.file, &input.path), input)).collect();
+        let longest = named.iter().map(|(common, _)| *common).max().filter(|common| *common > 0)?;
+        let nearest: Vec<&Input> =
+            named.into_iter().filter(|(common, _)| *common == longest).map(|(_, input)| input).collect();
+        if let [only] = nearest[..] {
+            return Some(only);
+        }
+        let fits: Vec<u8> = nearest
+            .iter()
+            .map(|input| self.script(input).map_or(0, |script| script.fit(frame.function, frame.line)))
+            .collect();
+        let best = fits.iter().copied().max().filter(|fit| *fit > 0)?;
+        let mut those = nearest.into_iter().zip(fits).filter(|(_, fit)| *fit == best).map(|(input, _)| input);
+        those.next().filter(|_| those.next().is_none())
+    }
+
+    /// Files that have the name of a traced one without being it.
+    fn passed_over(&mut self, findings: &[TraceFinding]) -> HashSet<&'i str> {
+        let (mut traced, mut alike) = (HashSet::new(), HashSet::new());
+        for frame in findings.iter().filter_map(|finding| frame(finding.function.as_deref()?)) {
+            let Some(source) = self.of(&frame) else { continue };
+            traced.insert(source.path.as_str());
+            let paths = self.inputs.iter().map(|input| input.path.as_str());
+            alike.extend(paths.filter(|path| common_end(frame.file, path) > 0));
+        }
+        alike.difference(&traced).copied().collect()
+    }
+
+    fn script(&mut self, input: &'i Input) -> Option<&Script> {
+        let parse = || Script::new(String::from_utf8_lossy(&input.bytes).into_owned());
+        self.scripts.entry(&input.path).or_insert_with(parse).as_ref()
+    }
+}
+
+/// How many parts, file name first, two paths have in common at their ends.
+fn common_end(left: &str, right: &str) -> usize {
+    fn parts(path: &str) -> impl Iterator<Item = &str> {
+        path.rsplit(['/', '\\']).filter(|part| !part.is_empty() && *part != ".")
+    }
+    parts(left).zip(parts(right)).take_while(|(left, right)| left == right).count()
 }
 
 #[cfg(test)]

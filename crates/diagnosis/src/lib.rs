@@ -15,6 +15,7 @@ pub mod retiming;
 pub mod roadmap;
 pub mod run;
 mod simulation;
+mod table;
 pub mod trace_rules;
 mod what_if;
 

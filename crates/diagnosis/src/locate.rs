@@ -4,7 +4,7 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, ModModule, Stmt, StmtFunctionDef};
 use ruff_python_parser::Parsed;
 use ruff_source_file::LineIndex;
-use ruff_text_size::{Ranged, TextRange};
+use ruff_text_size::{Ranged, TextLen, TextSize};
 
 use crate::finding::Place;
 
@@ -43,31 +43,51 @@ impl Script {
         let parsed = ruff_python_parser::parse_module(&text).ok()?;
         Some(Script { index: LineIndex::from_source_text(&text), text, parsed })
     }
+
+    fn line(&self, at: TextSize) -> u32 {
+        self.index.line_index(at).get() as u32
+    }
+
+    fn functions(&self, name: &str) -> Vec<&StmtFunctionDef> {
+        let mut functions = Functions { name, found: Vec::new() };
+        self.parsed.syntax().body.iter().for_each(|statement| functions.visit_stmt(statement));
+        functions.found
+    }
+
+    fn holds(&self, function: &StmtFunctionDef, line: u32) -> bool {
+        (self.line(function.range().start())..=self.line(function.range().end())).contains(&line)
+    }
+
+    /// Whether the script has a function of this name (1), and `near` among the function's lines (2).
+    pub fn fit(&self, function: &str, near: u32) -> u8 {
+        let found = self.functions(function);
+        let is_module = function == "<module>";
+        let has_line = match is_module {
+            true => near <= self.line(self.text.text_len()),
+            false => found.iter().any(|one| self.holds(one, near)),
+        };
+        u8::from(is_module || !found.is_empty()) + u8::from(has_line)
+    }
 }
 
 /// The first place in the script where `function` makes the call; if several functions share the name, the one with
 /// `near` among its lines. A frame entered before profiling began has a line inside the function; others have the line
 /// of their `def`.
 pub fn call_place(file: &str, script: &Script, function: &str, near: u32, callee: &Callee) -> Option<Place> {
-    let Script { text, parsed, index } = script;
-    let module: &ModModule = parsed.syntax();
+    let module: &ModModule = script.parsed.syntax();
     let attributes = match callee {
         Callee::ObjectOf(class) => attributes_of_class(module, class),
         Callee::Named(_) => Vec::new(),
     };
-    let line = |range: TextRange| index.line_index(range.start()).get() as u32;
-    let last_line = |range: TextRange| index.line_index(range.end()).get() as u32;
     let candidates = if function == "<module>" {
         calls_in(&module.body)
     } else {
-        let mut functions = Functions { name: function, found: Vec::new() };
-        module.body.iter().for_each(|statement| functions.visit_stmt(statement));
-        let holds = |one: &&&StmtFunctionDef| (line(one.range())..=last_line(one.range())).contains(&near);
-        let chosen = functions.found.iter().find(holds).or(functions.found.first())?;
+        let functions = script.functions(function);
+        let chosen = functions.iter().find(|one| script.holds(one, near)).or(functions.first())?;
         calls_in(&chosen.body)
     };
     let call = candidates.into_iter().find(|call| is_call_of(call, callee, &attributes))?;
-    let source = ruff_source_file::SourceCode::new(text, index);
+    let source = ruff_source_file::SourceCode::new(&script.text, &script.index);
     let (start, end) = (source.line_column(call.range().start()), source.line_column(call.range().end()));
     Some(Place {
         file: file.to_string(),

@@ -16,7 +16,6 @@ pub mod copies;
 pub mod counters;
 pub mod critical_path;
 pub mod data_loading;
-mod differentiated_again;
 pub mod explained;
 pub mod flops;
 mod graph_breaks;
@@ -26,10 +25,9 @@ mod kernel_index;
 pub mod kernels;
 pub mod kinds;
 pub mod launches;
-mod masked_attention;
+mod marks;
 pub mod memory;
 pub mod memory_bound;
-mod metrics;
 pub mod model_parts;
 pub mod norms;
 mod numbered;
@@ -48,9 +46,8 @@ pub mod rates;
 pub mod read_loops;
 pub mod recomputed;
 pub mod recorded;
-mod repeated_backward;
-mod repeated_forward;
 pub mod repeats;
+mod roles;
 pub mod roofline;
 mod rounds;
 pub mod sequences;
@@ -63,7 +60,6 @@ pub mod synchronisation;
 pub mod tables;
 pub mod trust;
 mod unaligned;
-mod unread_gradients;
 pub mod view;
 
 use headroom_trace::Trace;
@@ -120,62 +116,40 @@ pub struct Measures {
 pub fn measure(view: &View, calls: Option<&Calls>, unprofiled: Unprofiled) -> (Trust, Measures) {
     let costs = flops::costs(view);
     let stops = stops::stops(view);
+    let (mut measures, mut found) = (Measures::default(), Trust::default());
     // Runs the two largest halves in parallel; each is a chain of passes over the same columns.
-    let (left, right) = rayon::join(
+    rayon::join(
         || {
-            (
-                breakdown::breakdown(view, &stops),
-                operators::operators(view, &costs),
-                kernels::kernels(view),
-                kinds::kinds(view),
-                launches::launches(view),
-                critical_path::critical_path(view),
-                communication::communication(view),
-            )
+            measures.breakdown = breakdown::breakdown(view, &stops);
+            measures.operators = operators::operators(view, &costs);
+            measures.kernels = kernels::kernels(view);
+            measures.kinds = kinds::kinds(view);
+            measures.launches = launches::launches(view);
+            measures.critical_path = critical_path::critical_path(view);
+            measures.communication = communication::communication(view);
         },
         || {
-            (
-                synchronisation::synchronisation(view, &stops),
-                copies::copies(view),
-                memory::memory(view, calls),
-                roofline::roofline(view, &costs, calls),
-                data_loading::data_loading(view),
-                constants::rebuilt_constants(view),
-                patterns::patterns(view, &costs),
-                trust::trust(view, unprofiled),
-            )
+            measures.synchronisation = synchronisation::synchronisation(view, &stops);
+            measures.copies = copies::copies(view);
+            measures.memory = memory::memory(view, calls);
+            measures.roofline = roofline::roofline(view, &costs, calls);
+            measures.data_loading = data_loading::data_loading(view);
+            measures.rebuilt_constants = constants::rebuilt_constants(view);
+            measures.patterns = patterns::patterns(view, &costs);
+            found = trust::trust(view, unprofiled);
         },
     );
-    let (breakdown, operators, kernels, kinds, launches, critical_path, communication) = left;
-    let (synchronisation, copies, memory, roofline, data_loading, rebuilt_constants, patterns, trust) = right;
-    let measures = Measures {
-        breakdown,
-        operators,
-        kernels,
-        kinds,
-        launches,
-        synchronisation,
-        copies,
-        memory,
-        roofline,
-        data_loading,
-        critical_path,
-        communication,
-        rebuilt_constants,
-        patterns,
-        per_step: per_step::per_step(view),
-        on_host: on_host::work_on_host(view, &stops),
-        read_loops: read_loops::read_loops(view),
-        converted: converted::converted(view),
-        stops,
-        sites: Vec::new(),
-        sequences: sequences::sequences(view),
-        queue: queue::queue(view),
-        compiled: compiled::compiled(view),
-        model_parts: model_parts::model_parts(view),
-        counters: counters::counters(view),
-    };
-    (trust, measures)
+    measures.per_step = per_step::per_step(view);
+    measures.on_host = on_host::work_on_host(view, &stops);
+    measures.read_loops = read_loops::read_loops(view);
+    measures.converted = converted::converted(view);
+    measures.sequences = sequences::sequences(view);
+    measures.queue = queue::queue(view);
+    measures.compiled = compiled::compiled(view);
+    measures.model_parts = model_parts::model_parts(view);
+    measures.counters = counters::counters(view);
+    measures.stops = stops;
+    (found, measures)
 }
 
 /// The name of the device.

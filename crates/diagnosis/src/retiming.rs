@@ -12,7 +12,7 @@ use crate::constants::loader::NOISE_OF_LOADING;
 use crate::constants::profiler_cost::MOST;
 use crate::constants::retiming::*;
 use crate::measures::data_loading::loading_spans;
-use crate::measures::intervals::{Span, covered, merged};
+use crate::measures::intervals::{Span, covered};
 use crate::measures::profiler_cost::{EventCosts, cost_spans, staging};
 use crate::measures::steps::{MeasuredOn, is_fetch};
 use crate::measures::view::View;
@@ -191,8 +191,7 @@ fn loading_share(view: &View) -> f64 {
 
 /// Seconds per step in which the loop waits for worker processes to hand over a batch.
 fn waits_for_workers(view: &View) -> f64 {
-    let fetches = view.host_spans_named(|name| is_fetch(name) && name.contains("MultiProcessing"));
-    let fetches = merged(fetches.into_iter().map(|at| view.host_span(at)).collect());
+    let fetches = view.time_named(|name| is_fetch(name) && name.contains("MultiProcessing"));
     view.steps.seconds_per_step(view.steps.ordered.iter().map(|step| covered(&fetches, *step)).sum())
 }
 

@@ -9,7 +9,7 @@ use crate::finding::Cause;
 use crate::measures::Measures;
 use crate::measures::copies::is_pageable;
 use crate::measures::data_loading::{loading_spans, workers};
-use crate::measures::flops::{Cost, Precision, costs, element_bytes, owner_of, shapes, shares};
+use crate::measures::flops::{Cost, Precision, costs, element_bytes, owner_of, shares};
 use crate::measures::intervals::{Span, covered};
 use crate::measures::parameters::update;
 use crate::measures::view::View;
@@ -188,11 +188,11 @@ fn loading(view: &View, asked: Removal) -> (Removal, Removal) {
 /// order is useless and goes away. At best no copy is left. Without sizes or a known part, a quarter of the copy's time
 /// remains.
 fn layouts(view: &View, asked: Removal) -> (Removal, Removal) {
-    let (host, device) = (&view.trace.host, &view.trace.device);
+    let device = &view.trace.device;
     let tensor_bytes = |at: usize| {
         let owner = view.operator_of_device(at)?;
-        let first = shapes(view.name(host.dims[owner])).into_iter().find(|shape| !shape.is_empty())?;
-        let types: Vec<String> = serde_json::from_str(view.name(host.types[owner])).unwrap_or_default();
+        let first = view.shapes(owner).into_iter().find(|shape| !shape.is_empty())?;
+        let types = view.types(owner);
         let element = types.first().map_or(0.0, |kind| element_bytes(kind));
         Some(first.iter().map(|size| *size as f64).product::<f64>() * element).filter(|bytes| *bytes > 0.0)
     };

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use headroom_diagnosis::constants::{Entry, all};
 use headroom_diagnosis::finding::Severity;
@@ -19,6 +20,9 @@ const REPORT: &str = "HEADROOM_TEST_CONSTANTS_REPORT";
 const FOLDER: &str = "HEADROOM_TEST_LABELLED_TRACES";
 /// The start of the names that are moved; all if not set.
 const ONLY: &str = "HEADROOM_TEST_CONSTANTS";
+
+/// A moved number is seen by the whole process: one test at a time.
+static TURN: Mutex<()> = Mutex::new(());
 
 struct Labelled {
     name: String,
@@ -74,6 +78,7 @@ fn verdicts(traces: &[Labelled]) -> Vec<Verdict> {
 
 #[test]
 fn first_findings_of_stored_traces_are_those_of_their_labels() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let traces = labelled(&stored());
     let wrong: BTreeMap<&str, Verdict> = traces
         .iter()
@@ -86,6 +91,7 @@ fn first_findings_of_stored_traces_are_those_of_their_labels() {
 
 #[test]
 fn a_label_notices_a_trigger_that_is_out_of_place() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let traces = labelled(&stored());
     let launch_bound = all().find(|entry| entry.key() == "TR103.launch-bound-share").expect("is a trigger");
     let moved = launch_bound.with(0.99, || verdicts(&traces));

@@ -37,6 +37,50 @@ fn report() -> SourceReport {
     lint(&inputs(), &Selection::default())
 }
 
+/// A script with as many lines before its function `train`, which reads a value on its second line.
+fn script(path: &str, before: usize) -> Input {
+    let text = format!("{}def train(loss):\n    print(loss.item())\n", "import torch\n".repeat(before));
+    Input { path: path.into(), bytes: text.into_bytes() }
+}
+
+/// Where a wait in this function is placed among scripts of the same name.
+fn placed(function: &str, inputs: &[Input]) -> Option<(String, u32)> {
+    let mut findings = [finding(Cause::HostSync, Some(function), Some(ITEM), 1.0, 1)];
+    join(&mut findings, &lint(inputs, &Selection::default()), inputs);
+    findings[0].place.as_ref().map(|place| (place.file.clone(), place.line))
+}
+
+#[test]
+fn of_scripts_with_one_name_the_one_of_the_traced_folder_is_meant() {
+    let inputs = [script("repo/old/train.py", 1), script("repo/new/train.py", 20)];
+    let place = |file: &str, line| Some((file.to_string(), line));
+    assert_eq!(placed("/elsewhere/repo/new/train.py(21): train", &inputs), place("repo/new/train.py", 22));
+    assert_eq!(placed("new/train.py(2): train", &inputs), place("repo/new/train.py", 22), "the folder counts first");
+    assert_eq!(placed("D:\\repo\\old\\train.py(2): train", &inputs), place("repo/old/train.py", 3));
+}
+
+#[test]
+fn of_scripts_that_are_as_near_the_one_with_the_function_at_its_line_is_meant() {
+    let inputs = [script("repo/old/train.py", 1), script("repo/new/train.py", 20)];
+    let place = |file: &str, line| Some((file.to_string(), line));
+    assert_eq!(placed("train.py(21): train", &inputs), place("repo/new/train.py", 22));
+    assert_eq!(placed("train.py(7): train", &inputs), None, "either may be meant");
+    assert_eq!(placed("train.py(2): train", &[script("a/train.py", 1), script("b/train.py", 1)]), None);
+    let other = Input { path: "repo/b/train.py".into(), bytes: b"def evaluate():\n    pass\n".to_vec() };
+    assert_eq!(placed("train.py(7): train", &[other, script("repo/a/train.py", 1)]), place("repo/a/train.py", 3));
+}
+
+#[test]
+fn a_finding_about_the_whole_script_takes_nothing_from_another_of_its_name() {
+    let named = |path: &str| Input { path: path.into(), bytes: SCRIPT.into() };
+    let inputs = [named("repo/old/train.py"), named("repo/work/train.py")];
+    let in_function = finding(Cause::HostSync, Some("work/train.py(5): train"), Some(ITEM), 1.0, 1);
+    let mut findings = [finding(Cause::DataLoading, None, None, 1.0, 1), in_function];
+    join(&mut findings, &lint(&inputs, &Selection::default()), &inputs);
+    let places: Vec<&str> = findings[0].sources.iter().map(|source| source.place.file.as_str()).collect();
+    assert_eq!(places, ["repo/work/train.py"]);
+}
+
 /// A finding of `cause` that happens `per_step` times, in a function and through a call if given.
 fn finding(cause: Cause, function: Option<&str>, through: Option<&str>, per_step: f64, first: i64) -> TraceFinding {
     let mut found = Found::new(Some(0.2), "costs".into(), "do less");

@@ -25,7 +25,7 @@ pub fn anomaly_checks(view: &View) -> AnomalyChecks {
     let mut learnt: HashSet<u32> = HashSet::new();
     let mut spans = Vec::new();
     for node in view.host_spans_named(is_backward_node) {
-        if host.sequence[node] == NONE || view.steps.at_host(host.start[node]).is_none() {
+        if host.sequence[node] == NONE || view.step_of(node).is_none() {
             continue;
         }
         nodes += 1;
@@ -58,9 +58,9 @@ pub fn anomaly_checks(view: &View) -> AnomalyChecks {
 fn stacks(view: &View, learnt: &HashSet<u32>) -> Vec<Span> {
     let host = &view.trace.host;
     let is_one = |&at: &usize| {
-        host.category[at] == Category::CpuOp
+        view.is_operator(at)
             && learnt.contains(&host.sequence[at])
-            && view.steps.at_host(host.start[at]).is_some()
+            && view.step_of(at).is_some()
             && !view.host_name(at).contains("Backward")
     };
     let mut found = Vec::new();
@@ -85,9 +85,8 @@ fn stacks(view: &View, learnt: &HashSet<u32>) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
 
-    const MICRO: i64 = 1_000;
     const NODE: &str = "autograd::engine::evaluate_function";
 
     /// Ten operators of 400 µs that launch a kernel at their end, and their backward nodes, of which `checked` search
@@ -116,8 +115,7 @@ mod tests {
                 made.operator("aten::item", start + 75 * MICRO, start + 290 * MICRO);
             }
         }
-        let trace = made.trace();
-        anomaly_checks(&View::new(&trace))
+        made.viewed(anomaly_checks)
     }
 
     #[test]
@@ -161,8 +159,7 @@ mod tests {
         for (place, checks) in (0..).zip(checks) {
             node(&mut made, (20_000 + 500 * place) * MICRO, &number(100 + place), *checks);
         }
-        let trace = made.trace();
-        anomaly_checks(&View::new(&trace))
+        made.viewed(anomaly_checks)
     }
 
     #[test]

@@ -115,9 +115,8 @@ fn softmax_of(name: &str) -> Pass {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
 
-    const MICRO: i64 = 1_000;
     const SCORES: &str = "void softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 10, false, false>";
     const GRADIENT: &str = "void softmax_warp_backward<c10::BFloat16, c10::BFloat16, float, 10, false, false>";
     const SCALE: &str = "void at::native::vectorized_elementwise_kernel<4, MulFunctor>";
@@ -131,8 +130,7 @@ mod tests {
             let start = (30 + 100 * place as i64) * MICRO;
             made.span("kernel", name, 7, start, start + 90 * MICRO, r#""correlation":900"#);
         }
-        let trace = made.trace();
-        attention_by_kernels(&View::new(&trace))
+        made.viewed(attention_by_kernels)
     }
 
     #[test]

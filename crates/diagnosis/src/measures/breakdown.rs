@@ -145,7 +145,7 @@ pub fn waiting_spans(view: &View) -> Vec<Span> {
 /// A run on the host alone: operators are the work; the loader and the rest are idle time.
 fn of_host(view: &View) -> Breakdown {
     let host = &view.trace.host;
-    let is_work = |&at: &usize| host.category[at] == Category::CpuOp && !is_collective_operator(view.host_name(at));
+    let is_work = |&at: &usize| view.is_operator(at) && !is_collective_operator(view.host_name(at));
     let operators = merged((0..host.len()).filter(is_work).map(|at| view.host_span(at)).collect());
     let loading = loading_spans(view);
     let working = without(&operators, &loading);

@@ -14,8 +14,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
     let named = |wanted: &dyn Fn(usize) -> bool| -> Vec<Span> {
         merged((0..host.len()).filter(|&at| wanted(at)).map(|at| view.host_span(at)).collect())
     };
-    let optimizers = view.host_spans_named(|name| name.starts_with("Optimizer."));
-    let optimizers = merged(optimizers.into_iter().map(|at| view.host_span(at)).collect());
+    let optimizers = view.time_named(|name| name.starts_with("Optimizer."));
     let elsewhere = merged([fetched.to_vec(), optimizers].concat());
     let is_elsewhere = |time: i64| covered(&elsewhere, Span { start: time, end: time + 1 }) > 0;
     // The first launch of each step, and its time.
@@ -37,7 +36,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
             continue;
         }
         let call = view.call_of[at] as usize;
-        let operators = view.ancestors(call).filter(|&at| host.category[at] == Category::CpuOp);
+        let operators = view.ancestors(call).filter(|&at| view.is_operator(at));
         let end = operators.last().map_or(host.start[call], |at| host.start[at]);
         let known = elsewhere.iter().map(|span| span.end).filter(|known| (step.start..end).contains(known));
         let span = Span { start: known.max().unwrap_or(step.start), end };
@@ -50,7 +49,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
         return Vec::new();
     }
     let waits = named(&|at| view.call_kind(at) == Some(CallKind::Synchronise));
-    let operators = named(&|at| host.category[at] == Category::CpuOp && host.track[at] == host.track[spans[0].0]);
+    let operators = named(&|at| view.is_operator(at) && host.track[at] == host.track[spans[0].0]);
     let is_python = |span: &Span| (covered(&operators, *span) as f64) < MOST_IN_OPERATORS.get() * span.nanos() as f64;
     let spans: Vec<Span> = spans.into_iter().map(|(_, span)| span).filter(is_python).collect();
     let often = spans.len() * 2 > view.steps.ordered.len();
@@ -61,9 +60,7 @@ pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Three steps of 10 ms: 6 ms on the host, `in_operators` µs of it in operators; then the batch is copied and
     /// processed.

@@ -3,7 +3,7 @@
 
 use headroom_record::intensity::Bound;
 use headroom_trace::run::{PeaksHeader, RunHeader, place_of};
-use headroom_trace::{Category, NONE, Phase, Stated};
+use headroom_trace::{NONE, Phase, Stated};
 use std::collections::HashMap;
 
 use super::intervals::Span;
@@ -50,13 +50,13 @@ impl<'t> Calls<'t> {
         let host = &view.trace.host;
         let ran = spans_on_device(view);
         let mut list: Vec<Call> = (0..host.len())
-            .filter(|&at| host.category[at] == Category::CpuOp)
+            .filter(|&at| view.is_operator(at))
             .filter_map(|at| {
                 let stated = *view.trace.stated(at)?;
                 let span = ran.get(&host.id[at]).copied().unwrap_or(view.host_span(at));
                 Some(Call {
                     at,
-                    step: view.steps.at_host(host.start[at])?,
+                    step: view.step_of(at)?,
                     name: view.host_name(at),
                     module: view.name(stated.module),
                     phase: stated.phase?,

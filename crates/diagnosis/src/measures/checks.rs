@@ -1,51 +1,32 @@
 //! Kernels launched only for a value that the host reads: tests for NaN and infinity before a read-back.
 
-use headroom_trace::Category;
-
 use super::intervals::Span;
+use super::roles::Role;
 use super::view::View;
 use crate::constants::checks::MOST;
 
-/// Operators that begin such a test.
-const TESTS: &[&str] = &["aten::isfinite", "aten::isinf", "aten::isnan"];
-/// Operators between a test and the read-back of its result.
-const BETWEEN: &[&str] = &[
-    "aten::all",
-    "aten::any",
-    "aten::bitwise_and",
-    "aten::bitwise_not",
-    "aten::bitwise_or",
-    "aten::logical_and",
-    "aten::logical_not",
-    "aten::logical_or",
-    "aten::max",
-    "aten::stack",
-    "aten::sum",
-];
 const MOST_SPANS: usize = 1_000;
 
 /// The operators of a test, from the first to the one that reads its result; empty if there is no test.
 pub fn tested_before(view: &View, reading: usize) -> Vec<Span> {
     let host = &view.trace.host;
-    let is_operator = |&at: &usize| host.category[at] == Category::CpuOp;
+    let is_operator = |&at: &usize| view.is_operator(at);
     let Some(outer) = view.ancestors(reading).filter(is_operator).last() else { return Vec::new() };
     let is_outermost = |at: &usize| is_operator(at) && !view.ancestors(*at).skip(1).any(|outer| is_operator(&outer));
     let before = (0..outer).rev().take(MOST_SPANS).take_while(|&at| host.track[at] == host.track[outer]);
     let of_it = before
         .filter(is_outermost)
         .take(MOST.get())
-        .take_while(|&at| TESTS.contains(&view.host_name(at)) || BETWEEN.contains(&view.host_name(at)));
+        .take_while(|&at| Role::Test.is_of(view.host_name(at)) || Role::AfterTest.is_of(view.host_name(at)));
     let chain: Vec<usize> = of_it.collect();
-    let Some(first) = chain.iter().rposition(|&at| TESTS.contains(&view.host_name(at))) else { return Vec::new() };
+    let Some(first) = chain.iter().rposition(|&at| Role::Test.is_of(view.host_name(at))) else { return Vec::new() };
     chain[..=first].iter().map(|&at| view.host_span(at)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     fn before_a_read(operators: &[&str]) -> Vec<Span> {
         let mut made = Fabricated::on("NVIDIA H200");

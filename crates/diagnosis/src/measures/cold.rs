@@ -185,11 +185,9 @@ fn is_compilation(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
     use crate::measures::view::View;
     use crate::{Options, analyze};
-
-    const MICRO: i64 = 1_000;
 
     /// Operators of a name one after another: the first takes `first` µs, five others take `later`, each with a launch
     /// at its end.

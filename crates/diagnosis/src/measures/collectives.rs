@@ -3,8 +3,9 @@
 use headroom_trace::{Category, NONE};
 use serde::Serialize;
 
-use super::flops::{element_bytes, shapes};
+use super::flops::element_bytes;
 use super::intervals::Span;
+use super::marks::{is_marked, marks};
 use super::view::View;
 
 /// The operation of a collective.
@@ -35,7 +36,9 @@ impl Kind {
             Kind::ReduceScatter
         } else if has("allgather") {
             Kind::AllGather
-        } else if has("alltoall") || has("a2a") || EXPERT_PARALLEL.iter().any(|part| has(&part.replace(['_', ':'], "")))
+        } else if has("alltoall")
+            || has("a2a")
+            || marks("expert-parallel").any(|mark| has(&mark.replace(['_', ':'], "")))
         {
             Kind::AllToAll
         } else if has("broadcast") {
@@ -79,45 +82,15 @@ impl Kind {
     }
 }
 
-/// Libraries that send tokens to their experts and back: DeepEP and its hybrid form, Perplexity's kernels, TensorRT-LLM's
-/// and FlashInfer's exchanges over NVLink, Mooncake, UCCL, MORI on AMD.
-const EXPERT_PARALLEL: [&str; 10] = [
-    "deep_ep",
-    "hybrid_ep",
-    "pplx_",
-    "pplx::",
-    "moe_a2a",
-    "moea2a",
-    "moecomm",
-    "mooncake::",
-    "epdispatch",
-    "epcombine",
-];
-
 /// Whether a kernel moves data between ranks: NCCL, RCCL, oneCCL, symmetric memory, expert parallelism, all-reduces of
 /// inference engines.
 pub fn is_communication(kernel: &str) -> bool {
     // Template arguments and function parameters say what a kernel works on, not what it does.
     let named = kernel.replace("(anonymous namespace)::", "");
     let function = named.split(['<', '(']).next().unwrap_or(&named).to_ascii_lowercase();
-    let libraries = ["nccl", "rccl", "msccl", "oneccl", "nvshmem", "rocshmem"];
-    let families = [
-        "c10d::",
-        "uccl",
-        "multimem_",
-        "cross_device_reduce",
-        "one_shot_all_reduce",
-        "two_shot_all_reduce",
-        "symm_mem",
-        "symmetric_memory",
-        "quickreduce",
-    ];
-    let words =
-        ["allreduce", "all_reduce", "all-reduce", "all_gather", "all-gather", "reduce_scatter", "reduce-scatter"];
-    let more = ["all_to_all", "alltoall", "a2a_dispatch", "a2a_combine", "all-to-all", "collective-permute", "lamport"];
     let within_a_block = ["warp", "block"].iter().any(|unit| function.contains(unit));
-    libraries.iter().chain(&families).chain(&EXPERT_PARALLEL).any(|part| function.contains(part))
-        || (!within_a_block && words.iter().chain(&more).any(|word| function.contains(word)))
+    ["rank-library", "expert-parallel"].iter().any(|what| is_marked(what, &function))
+        || (!within_a_block && is_marked("collective", &function))
 }
 
 /// Whether a host span is a collective of a library that runs on the host, or the host's side of one of NCCL's.
@@ -220,10 +193,9 @@ fn of_host_span(view: &View, at: usize) -> Collective {
 
 /// Bytes of the first tensor passed to a host span; of an unknown type, 4 per element.
 fn bytes_of_input(view: &View, at: usize) -> u64 {
-    let host = &view.trace.host;
-    let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
+    let types = view.types(at);
     let known = types.first().map_or(0.0, |kind| element_bytes(kind));
-    let first = shapes(view.name(host.dims[at])).into_iter().next().filter(|shape| !shape.is_empty());
+    let first = view.shapes(at).into_iter().next().filter(|shape| !shape.is_empty());
     let elements: f64 = first.map_or(0.0, |shape| shape.iter().map(|size| *size as f64).product());
     (elements * if known > 0.0 { known } else { 4.0 }) as u64
 }
@@ -231,39 +203,6 @@ fn bytes_of_input(view: &View, at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kernels_that_communicate_are_told_from_those_that_do_not() {
-        for kernel in [
-            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
-            "rcclGenericKernel(ncclDevKernelArgsStorage<4096ul>)",
-            "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*)",
-            "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
-            "multimem_one_shot_all_reduce_kernel",
-            "void vllm::cross_device_reduce_1stage<nv_bfloat16, 8>(vllm::RankData*)",
-            "all-reduce.17",
-            // Expert parallelism, by the functions' names.
-            "void deep_ep::internode_ll::combine<true, 7168, 9>(void*)",
-            "void hybrid_ep::dispatch_kernel<16, 4>(hybrid_ep::dispatch_kernel_param_t)",
-            "void pplx::intranode::dispatch_send<128>(int)",
-            "tensorrt_llm::kernels::mnnvl_throughput::moeA2ADispatchKernel(int)",
-            "void mooncake::combine<false>(void*)",
-            "EpDispatchIntraNodeKernel_bf16",
-            "a2a_combine_recv_kernel",
-        ] {
-            assert!(is_communication(kernel), "{kernel}");
-        }
-        for kernel in [
-            "void softmax_warp_forward<WarpAllReduce>(float*)",
-            "blockAllReduceKernel",
-            "void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)",
-            "nvjet_tst_128x256",
-            "_ZN7ck_tile6kentryILi1ENS_16MoeSortingKernel",
-            "fused_moe_kernel",
-        ] {
-            assert!(!is_communication(kernel), "{kernel}");
-        }
-    }
 
     #[test]
     fn a_kind_is_found_in_the_spelling_of_any_library() {

@@ -48,7 +48,7 @@ pub fn compute(view: &View) -> Vec<Span> {
         return merged(device.busy().filter(is_compute).map(|at| view.device_span(at)).collect());
     }
     let host = &view.trace.host;
-    let operators = (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp);
+    let operators = (0..host.len()).filter(|&at| view.is_operator(at));
     // An operator that launches a collective is part of it and does not count as compute; nor does one that is a
     // collective.
     let computes = operators.filter(|&at| !is_collective_operator(view.host_name(at)));

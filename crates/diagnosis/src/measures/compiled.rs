@@ -58,9 +58,7 @@ fn is_generated(kernel: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     fn share(kernels: &[&str], region: Option<&str>) -> f64 {
         let mut made = Fabricated::on("NVIDIA H200");

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use headroom_trace::{Category, NONE};
+use headroom_trace::NONE;
 use serde::Serialize;
 
-use super::flops::shapes;
 use super::intervals::{Span, seconds};
 use super::python::{frame_name, user_frame};
+use super::roles::Role;
 use super::view::View;
 
 /// One constant: the operators that build it, from the factory to the last change.
@@ -30,65 +30,6 @@ pub struct Rebuilt {
     pub device: Vec<usize>,
 }
 
-/// Operators that create a tensor from sizes alone.
-const FACTORIES: &[&str] = &[
-    "aten::ones",
-    "aten::zeros",
-    "aten::full",
-    "aten::arange",
-    "aten::eye",
-    "aten::linspace",
-    "aten::tril_indices",
-    "aten::triu_indices",
-];
-/// Operators that only change what a factory created.
-const SHAPERS: &[&str] = &[
-    "aten::triu",
-    "aten::tril",
-    "aten::to",
-    "aten::masked_fill",
-    "aten::masked_fill_",
-    "aten::fill_",
-    "aten::unsqueeze",
-    "aten::expand",
-    "aten::view",
-    "aten::logical_not",
-    "aten::bitwise_not",
-    "aten::eq",
-    "aten::gt",
-    "aten::lt",
-    "aten::outer",
-    "aten::cos",
-    "aten::sin",
-    "aten::pow",
-    "aten::reciprocal",
-    "aten::cat",
-];
-
-/// Operators that continue a constant if all their inputs have its sizes: distances, slopes, frequencies.
-const ARITHMETIC: &[&str] = &[
-    "aten::abs",
-    "aten::add",
-    "aten::bitwise_and",
-    "aten::bitwise_or",
-    "aten::clamp",
-    "aten::div",
-    "aten::exp",
-    "aten::ge",
-    "aten::le",
-    "aten::log",
-    "aten::logical_and",
-    "aten::logical_or",
-    "aten::mul",
-    "aten::ne",
-    "aten::neg",
-    "aten::repeat",
-    "aten::rsub",
-    "aten::slice",
-    "aten::sub",
-    "aten::where",
-];
-
 /// Operators, size and function.
 type Key = (Vec<String>, String, Option<String>);
 
@@ -96,10 +37,10 @@ pub fn rebuilt_constants(view: &View) -> Vec<Rebuilt> {
     let host = &view.trace.host;
     let elsewhere = not_the_models_own(view);
     let mut found: BTreeMap<Key, (Rebuilt, Vec<bool>, i64)> = BTreeMap::new();
-    for at in view.host_spans_named(|name| FACTORIES.contains(&name) || matches!(name, "aten::triu" | "aten::tril")) {
+    for at in view.host_spans_named(|name| Role::Factory.is_of(name) || matches!(name, "aten::triu" | "aten::tril")) {
         let span = view.host_span(at);
         let Some(step) = view.steps.at_host(span.start) else { continue };
-        if host.category[at] != Category::CpuOp || has_operator_around(view, at) {
+        if !view.is_operator(at) || !view.is_outermost(at) {
             continue;
         }
         let is_shaper = matches!(view.host_name(at), "aten::triu" | "aten::tril");
@@ -159,19 +100,14 @@ fn add_device(view: &View, rebuilt: &mut [Rebuilt]) {
             let inside = ordered[from..].iter().take_while(|(time, _)| *time < span.end);
             constant.device.extend(inside.map(|(_, at)| *at));
         }
-        let nanos = constant.device.iter().map(|&at| device.duration[at]).sum();
+        let nanos = view.device_nanos(&constant.device);
         constant.share_of_steps = constant.share_of_steps.max(view.steps.share(nanos));
     }
 }
 
-fn has_operator_around(view: &View, at: usize) -> bool {
-    view.ancestors(at).skip(1).any(|outer| view.trace.host.category[outer] == Category::CpuOp)
-}
-
 /// Spans of the optimizer and of the loader, whose constants are not the model's.
 fn not_the_models_own(view: &View) -> [Vec<Span>; 2] {
-    let optimizer = view.host_spans_named(|name| name.starts_with("Optimizer."));
-    let optimizer = super::intervals::merged(optimizer.into_iter().map(|at| view.host_span(at)).collect());
+    let optimizer = view.time_named(|name| name.starts_with("Optimizer."));
     [optimizer, super::data_loading::loading_spans(view)]
 }
 
@@ -181,7 +117,7 @@ fn following<'v>(view: &'v View, at: usize) -> impl Iterator<Item = usize> + 'v 
     let frame = user_frame(view, &view.python_stack(at)).0;
     (at + 1..host.len())
         .take_while(move |&next| host.track[next] == host.track[at])
-        .filter(|&next| host.category[next] == Category::CpuOp && !has_operator_around(view, next))
+        .filter(|&next| view.is_operator(next) && view.is_outermost(next))
         .take_while(move |&next| user_frame(view, &view.python_stack(next)).0 == frame)
 }
 
@@ -191,12 +127,11 @@ fn chain(view: &View, at: usize) -> Vec<usize> {
     let mut sizes: BTreeSet<u64> = numbers(view.name(host.concrete[at])).chain([1]).collect();
     let mut chain = vec![at];
     for next in following(view, at).take(12) {
-        let given: Vec<u64> = shapes(view.name(host.dims[next])).concat();
+        let given: Vec<u64> = view.shapes(next).concat();
         let is_alike = || given.iter().all(|size| sizes.contains(size)) && !given.is_empty();
-        let is_row =
-            || chain.len() == 1 && matches!(shapes(view.name(host.dims[next])).as_slice(), [row, ..] if row.len() == 1);
+        let is_row = || chain.len() == 1 && matches!(view.shapes(next).as_slice(), [row, ..] if row.len() == 1);
         let name = view.host_name(next);
-        if !SHAPERS.contains(&name) && !(ARITHMETIC.contains(&name) && (is_alike() || is_row())) {
+        if !Role::Shaper.is_of(name) && !(Role::Arithmetic.is_of(name) && (is_alike() || is_row())) {
             break;
         }
         sizes.extend(given);
@@ -216,16 +151,16 @@ fn follows_a_factory(view: &View, at: usize) -> bool {
     (0..at)
         .rev()
         .take_while(|&before| host.track[before] == host.track[at])
-        .filter(|&before| host.category[before] == Category::CpuOp && !has_operator_around(view, before))
-        .take_while(|&before| SHAPERS.contains(&view.host_name(before)) || FACTORIES.contains(&view.host_name(before)))
+        .filter(|&before| view.is_operator(before) && view.is_outermost(before))
+        .take_while(|&before| Role::Shaper.is_of(view.host_name(before)) || Role::Factory.is_of(view.host_name(before)))
         .take(8)
-        .any(|before| FACTORIES.contains(&view.host_name(before)))
+        .any(|before| Role::Factory.is_of(view.host_name(before)))
 }
 
 /// The requested size, as given in the call; otherwise the input's.
 fn size(view: &View, at: usize) -> String {
     let host = &view.trace.host;
-    let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
+    let concrete = view.concrete(at);
     let number = |place: usize| concrete.get(place)?.parse::<i64>().ok();
     // With a start there is one more input; without, a type follows the end.
     let has_start = view.host_name(at) == "aten::arange" && concrete.len() > 5;
@@ -239,9 +174,7 @@ fn size(view: &View, at: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// The size of the constant that two steps build by `aten::arange` with these inputs.
     fn size_of(inputs: &str) -> String {

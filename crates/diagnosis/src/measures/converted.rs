@@ -6,8 +6,9 @@ use headroom_trace::{CallKind, Category, NONE};
 
 use super::copies::is_from_pageable;
 use super::data_loading::loading_spans;
-use super::flops::{element_bytes, shapes};
+use super::flops::element_bytes;
 use super::intervals::{Span, covered, merged, seconds, total};
+use super::roles::Role;
 use super::view::View;
 use crate::constants::converted::{LEAST_BYTES, LEAST_MADE_BYTES};
 
@@ -23,22 +24,6 @@ pub struct Converted {
     pub made: usize,
 }
 
-/// Operators that fill a tensor without data, and those that cut it to shape.
-const MAKERS: &[&str] = &[
-    "aten::arange",
-    "aten::bernoulli_",
-    "aten::exponential_",
-    "aten::eye",
-    "aten::fill_",
-    "aten::linspace",
-    "aten::normal_",
-    "aten::random_",
-    "aten::randperm",
-    "aten::tril",
-    "aten::triu",
-    "aten::uniform_",
-    "aten::zero_",
-];
 /// Number of host spans examined before a copy.
 const MOST_SPANS: usize = 200;
 
@@ -86,12 +71,12 @@ fn since_last_order<'v>(view: &'v View, call: usize) -> impl Iterator<Item = usi
 fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
     let host = &view.trace.host;
     let fills = |&at: &usize| {
-        let is_maker = host.category[at] == Category::CpuOp && MAKERS.contains(&view.host_name(at));
-        let elements = || -> u64 { shapes(view.name(host.dims[at])).first().map_or(0, |shape| shape.iter().product()) };
+        let is_maker = view.is_operator(at) && Role::Maker.is_of(view.host_name(at));
+        let elements = || -> u64 { view.shapes(at).first().map_or(0, |shape| shape.iter().product()) };
         is_maker && host.end(at) <= host.start[call] && [1, 2, 4, 8].iter().any(|length| elements() * length == bytes)
     };
     let first = since_last_order(view, call).filter(fills).last()?;
-    let is_before = |&at: &usize| host.category[at] == Category::CpuOp && host.end(at) <= host.start[call];
+    let is_before = |&at: &usize| view.is_operator(at) && host.end(at) <= host.start[call];
     view.ancestors(first).filter(is_before).last().map(|at| host.start[at])
 }
 
@@ -100,12 +85,12 @@ fn making_before(view: &View, call: usize, bytes: u64) -> Option<i64> {
 fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)> {
     let host = &view.trace.host;
     let of_one = |at: usize| {
-        let is_copy = host.category[at] == Category::CpuOp && view.host_name(at) == "aten::copy_";
+        let is_copy = view.is_operator(at) && view.host_name(at) == "aten::copy_";
         if !is_copy || host.end(at) > host.start[call] {
             return None;
         }
-        let elements: f64 = shapes(view.name(host.dims[at])).first()?.iter().map(|size| *size as f64).product();
-        let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
+        let elements: f64 = view.shapes(at).first()?.iter().map(|size| *size as f64).product();
+        let types = view.types(at);
         let (to, from) = (element_bytes(types.first()?), element_bytes(types.get(1)?));
         let is_longer = from > 0.0 && from < to && (elements * to - bytes as f64).abs() < 1.0;
         is_longer.then_some((host.start[at], from / to))
@@ -116,9 +101,7 @@ fn conversion_before(view: &View, call: usize, bytes: u64) -> Option<(i64, f64)>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Ends the trace with a copy of 4 MiB to the device.
     fn copied(mut made: Fabricated) -> Converted {
@@ -126,8 +109,7 @@ mod tests {
         let id = r#""correlation":77,"bytes":4194304"#;
         made.span("cuda_runtime", "cudaMemcpyAsync", 1, 2_510 * MICRO, 4_050 * MICRO, id);
         made.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 2_600 * MICRO, 4_000 * MICRO, id);
-        let trace = made.trace();
-        converted(&View::new(&trace))
+        made.viewed(converted)
     }
 
     /// Bytes are converted to type `to` on the host, scaled and copied; with `between`, other work is launched in

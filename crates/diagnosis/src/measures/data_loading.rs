@@ -76,9 +76,7 @@ fn loading_indices(view: &View) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Three steps of 10 ms: 3 ms in a fetch, `by_hand` µs in the loop's own code, then a batch is copied.
     fn loading_of(fetch: &str, by_hand: i64) -> DataLoading {
@@ -94,8 +92,7 @@ mod tests {
             made.span("cuda_runtime", "cudaMemcpyAsync", 1, copy + MICRO, copy + 40 * MICRO, &id);
             made.span("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 7, copy + 50 * MICRO, copy + 90 * MICRO, &id);
         }
-        let trace = made.trace();
-        data_loading(&View::new(&trace))
+        made.viewed(data_loading)
     }
 
     #[test]

@@ -2,10 +2,9 @@
 //! counts as 2.
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE, NameId};
-use serde_json::Value;
+use headroom_trace::{NONE, NameId};
 
-use super::view::View;
+use super::view::{View, shapes};
 
 /// An operator's FLOPs and bytes moved, from its input shapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,7 +56,7 @@ pub fn costs(view: &View) -> Vec<Cost> {
             costs[at] = Cost { flops: stated.flops as f64, bytes: stated.bytes as f64, precision };
             continue;
         }
-        if host.category[at] != Category::CpuOp || !counted[host.name[at].index()] {
+        if !view.is_operator(at) || !counted[host.name[at].index()] {
             continue;
         }
         // `aten::convolution` contains the library's own convolution: the outer one counts.
@@ -133,15 +132,6 @@ fn cost(name: &str, dims: &str, types: &str, concrete: &str) -> Option<Cost> {
         _ => Precision::Fp32,
     };
     Some(Cost { flops, bytes: read + written * element, precision })
-}
-
-/// `Input Dims` of each input; lists of tensors and scalars are empty.
-pub fn shapes(text: &str) -> Vec<Vec<u64>> {
-    let Ok(Value::Array(inputs)) = serde_json::from_str(text) else {
-        return Vec::new();
-    };
-    let sizes = |input: &Value| -> Option<Vec<u64>> { input.as_array()?.iter().map(Value::as_u64).collect() };
-    inputs.iter().map(|input| sizes(input).unwrap_or_default()).collect()
 }
 
 /// FLOPs and output elements of `[…, m, k] · […, k, n]`.

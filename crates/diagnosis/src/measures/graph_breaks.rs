@@ -19,7 +19,7 @@ pub fn graph_break(view: &View, reading: usize) -> Option<Span> {
     let before = (0..reading).rev().take(MOST_SPANS).take_while(same_thread).find(launches)?;
     let later = (reading + 1..host.len()).take(MOST_SPANS).take_while(same_thread);
     let after = later.filter(|&at| host.start[at] >= host.end(reading)).find(|at| launches(at))?;
-    let is_one_step = view.steps.at_host(host.start[before]) == view.steps.at_host(host.start[after]);
+    let is_one_step = view.step_of(before) == view.step_of(after);
     let is_break = is_one_step && is_compiled(view, before) && is_compiled(view, after);
     is_break.then(|| Span { start: host.end(before), end: host.start[after] })
 }
@@ -31,9 +31,7 @@ fn is_compiled(view: &View, call: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// A function in two pieces, with a value read in between.
     fn in_two(region: &str) -> Option<Span> {

@@ -3,7 +3,6 @@
 
 use headroom_trace::Category;
 
-use super::flops::shapes;
 use super::intervals::Span;
 use super::kinds::{Kind, kinds_of_names};
 use super::view::View;
@@ -29,7 +28,6 @@ struct Part {
 }
 
 pub fn held_between(view: &View) -> HeldBetween {
-    let device = &view.trace.device;
     let parts = parts(view);
     let mut held = HeldBetween::default();
     let mut first = 0;
@@ -39,7 +37,7 @@ pub fn held_between(view: &View) -> HeldBetween {
             continue;
         };
         for part in &parts[first..=last] {
-            held.nanos += part.kernels.iter().map(|&at| device.duration[at]).sum::<i64>();
+            held.nanos += view.device_nanos(&part.kernels);
             held.kernels.extend(&part.kernels);
         }
         held.launchers.extend(parts[first..last].iter().map(|part| view.host_span(part.operator)));
@@ -50,10 +48,10 @@ pub fn held_between(view: &View) -> HeldBetween {
 }
 
 fn parts(view: &View) -> Vec<Part> {
-    let (device, range) = (&view.trace.device, view.steps.range());
+    let device = &view.trace.device;
     let kinds = kinds_of_names(view);
     let mut parts: Vec<Part> = Vec::new();
-    for at in device.busy().filter(|&at| device.start[at] >= range.start && device.start[at] < range.end) {
+    for at in view.in_steps() {
         let is_kernel = device.category[at] == Category::Kernel;
         let (Some(operator), kind) = (view.operator_of_device(at), kinds[device.name[at].index()]) else { continue };
         match parts.last_mut() {
@@ -67,7 +65,7 @@ fn parts(view: &View) -> Vec<Part> {
 /// The reduction that ends the chain beginning with this part, and the elements of the intermediate.
 fn chain(view: &View, parts: &[Part], first: usize) -> Option<(usize, u64)> {
     let device = &view.trace.device;
-    let inputs = |part: &Part| shapes(view.name(view.trace.host.dims[part.operator]));
+    let inputs = |part: &Part| view.shapes(part.operator);
     let count = |sizes: &Vec<u64>| sizes.iter().product::<u64>();
     if parts[first].kind != Kind::ElementWise {
         return None;
@@ -115,9 +113,7 @@ fn together(inputs: &[Vec<u64>]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Differences of points and codes, their squares and the sums of those; `squared` are the squares' inputs.
     fn distances(points: &str, squared: &str, last: &str) -> HeldBetween {
@@ -137,8 +133,7 @@ mod tests {
                 made.launch((call, call + 4 * MICRO), kernel, (work, work + 99 * MICRO));
             }
         }
-        let trace = made.trace();
-        held_between(&View::new(&trace))
+        made.viewed(held_between)
     }
 
     const SUM: &str = "reduce_kernel<512, 1, ReduceOp<float>>";

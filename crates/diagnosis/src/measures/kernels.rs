@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use headroom_trace::{Category, NameId};
+use headroom_trace::NameId;
 use serde::Serialize;
 
 use super::intervals::seconds;
@@ -47,16 +47,12 @@ struct Sum {
 
 pub fn kernels(view: &View) -> Kernels {
     let device = &view.trace.device;
-    let range = view.steps.range();
     let mut sums: HashMap<NameId, Sum> = HashMap::new();
     let mut durations: Vec<i64> = Vec::new();
     let mut in_graphs = 0;
     let multiprocessors = view.trace.header.devices.first().map_or(0, |device| u64::from(device.multiprocessors));
     let (mut underfilled, mut with_blocks) = (0, 0);
-    for at in device.busy().filter(|&at| device.category[at] == Category::Kernel) {
-        if device.start[at] < range.start || device.start[at] >= range.end {
-            continue;
-        }
+    for at in view.kernels() {
         let nanos = device.duration[at];
         durations.push(nanos);
         let sum = sums.entry(device.name[at]).or_default();

@@ -1,6 +1,6 @@
 //! How work reaches the device: launch cost, delay until it starts, and queue depth.
 
-use headroom_trace::{CallKind, NONE};
+use headroom_trace::CallKind;
 use serde::Serialize;
 
 use super::view::View;
@@ -31,8 +31,7 @@ pub fn launches(view: &View) -> Launches {
     let range = view.steps.host_range();
     let mut calls: Vec<(i64, usize)> = Vec::new(); // launch time, device span
     let mut graphs = std::collections::HashSet::new();
-    for at in device.busy().filter(|&at| view.call_of[at] != NONE) {
-        let call = view.call_of[at] as usize;
+    for (at, call) in view.launched() {
         if host.start[call] < range.start || host.start[call] >= range.end {
             continue;
         }

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use headroom_trace::{Category, NONE};
 use serde::Serialize;
 
-use super::flops::{element_bytes, shapes};
+use super::flops::element_bytes;
 use super::intervals::seconds;
 use super::roofline::rates;
 use super::view::View;
@@ -128,14 +128,13 @@ fn is_scatter(operator: &str) -> bool {
 
 /// `None` if sizes are not recorded, or hidden in a list.
 fn moved_bytes(view: &View, at: usize) -> Option<f64> {
-    let host = &view.trace.host;
-    let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
+    let types = view.types(at);
     let name = view.host_name(at);
     // Lists hold an index's positions, which are small compared with what they index.
     if !name.contains("index") && types.iter().any(|kind| kind.contains("List") && kind != "ScalarList") {
         return None;
     }
-    let dims = shapes(view.name(host.dims[at]));
+    let dims = view.shapes(at);
     let tensors = || dims.iter().zip(&types).filter(|(shape, _)| !shape.is_empty());
     let bytes = |(shape, kind): (&Vec<u64>, &String)| count(shape) * element_bytes(kind);
     let read: f64 = tensors().map(bytes).sum();
@@ -143,7 +142,7 @@ fn moved_bytes(view: &View, at: usize) -> Option<f64> {
     let written = match name {
         // Gradient, positions, number of rows: the whole table is written.
         "aten::embedding_dense_backward" => {
-            let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
+            let concrete = view.concrete(at);
             let rows: f64 = concrete.get(2)?.parse().ok()?;
             rows * *dims.first()?.last()? as f64 * widest.min(4.0)
         }
@@ -178,9 +177,7 @@ fn count(shape: &[u64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Seconds that the bytes of one operator need; its kernels take 2 and 8 ms.
     fn least(operator: &str, arguments: &str) -> Option<f64> {

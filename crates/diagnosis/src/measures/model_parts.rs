@@ -32,7 +32,7 @@ const MODULE: &str = "nn.Module: ";
 
 /// `None` if the trace names no modules, or none of them is attention or feed-forward.
 pub fn model_parts(view: &View) -> Option<ModelParts> {
-    let (device, range) = (&view.trace.device, view.steps.range());
+    let device = &view.trace.device;
     let parts: Vec<Option<Part>> =
         view.trace.names.iter().map(|(_, name)| name.strip_prefix(MODULE).map(part).or_else(|| block(name))).collect();
     if !parts.iter().flatten().any(|part| *part != Part::Rest) {
@@ -42,7 +42,7 @@ pub fn model_parts(view: &View) -> Option<ModelParts> {
     let mut of_call: HashMap<u32, Part> = HashMap::new();
     let mut nanos = [0i64; 3];
     let mut products = 0;
-    for at in device.busy().filter(|&at| (range.start..range.end).contains(&device.start[at])) {
+    for at in view.in_steps() {
         let call = view.call_of[at];
         let part = *of_call.entry(call).or_insert_with(|| match call {
             NONE => Part::Rest,
@@ -105,9 +105,7 @@ fn part(class: &str) -> Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Consecutive modules, each with an operator that launches one kernel of the given microseconds.
     fn modules(made: &mut Fabricated, list: &[(&str, &str, i64)]) {

@@ -3,10 +3,9 @@
 mod replayed;
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE};
 use serde::Serialize;
 
-use super::flops::{element_bytes, shapes};
+use super::flops::element_bytes;
 use super::intervals::seconds;
 use super::roofline::rates;
 use super::view::View;
@@ -67,20 +66,16 @@ pub fn norms(view: &View) -> Norms {
     }
     let Some((rates, _)) = rates(view) else { return result };
     let by_name: Vec<Option<Passes>> = view.trace.names.iter().map(|(_, name)| passes(name)).collect();
-    let range = view.steps.range();
     let by_plane = view.of_kernels(is_by_plane);
     let converts = view.of_kernels(is_conversion);
     let mut of_operator: HashMap<usize, Vec<usize>> = HashMap::new();
     let mut replayed = vec![];
-    for at in device.busy().filter(|&at| device.category[at] == Category::Kernel) {
-        if !(range.start..range.end).contains(&device.start[at]) {
-            continue;
-        }
+    for at in view.kernels() {
         if converts[device.name[at].index()] {
             result.conversions.push(at);
         }
-        let is_operator = |&outer: &usize| host.category[outer] == Category::CpuOp;
-        let call = (view.call_of[at] != NONE).then_some(view.call_of[at] as usize);
+        let is_operator = |&outer: &usize| view.is_operator(outer);
+        let call = view.call(at);
         let mut operators =
             call.into_iter().flat_map(|call| view.ancestors(call)).take(8).filter(is_operator).peekable();
         match operators.peek() {
@@ -99,14 +94,14 @@ pub fn norms(view: &View) -> Norms {
         let (Some(passes), Some(bytes)) = (by_name[host.name[owner].index()], tensor_bytes(view, owner)) else {
             continue;
         };
-        let taken: i64 = kernels.iter().map(|&at| device.duration[at]).sum();
+        let taken: i64 = view.device_nanos(&kernels);
         let (once, shortest) = (1e9 * bytes / rates.bytes, SHORTEST_NANOS.get() * kernels.len() as f64);
         let least = |passes: f64| (passes * once).max(shortest).min(taken as f64);
         result.calls += 1;
         result.seconds += seconds(taken);
         result.least_seconds += least(passes.usual) / 1e9;
         *sums.entry(view.host_name(owner)).or_default() += taken;
-        let has_images = shapes(view.name(host.dims[owner])).first().is_some_and(|shape| shape.len() >= 4);
+        let has_images = view.shapes(owner).first().is_some_and(|shape| shape.len() >= 4);
         for at in kernels {
             let share = device.duration[at] as f64 / taken.max(1) as f64;
             let expected = (share * least(passes.usual) / REACHED.get()) as i64;
@@ -129,13 +124,12 @@ pub fn norms(view: &View) -> Norms {
 
 /// The size of the largest input tensor of an operator.
 fn tensor_bytes(view: &View, at: usize) -> Option<f64> {
-    let host = &view.trace.host;
-    let types: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
+    let types = view.types(at);
     let bytes = |(shape, kind): (Vec<u64>, &String)| match shape.is_empty() {
         true => 0.0,
         false => shape.iter().map(|size| *size as f64).product::<f64>() * element_bytes(kind),
     };
-    let largest = shapes(view.name(host.dims[at])).into_iter().zip(&types).map(bytes).fold(0.0, f64::max);
+    let largest = view.shapes(at).into_iter().zip(&types).map(bytes).fold(0.0, f64::max);
     Some(largest).filter(|bytes| *bytes > 0.0)
 }
 

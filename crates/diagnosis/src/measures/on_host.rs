@@ -60,17 +60,15 @@ pub fn work_on_host(view: &View, stops: &[Stop]) -> WorkOnHost {
 fn copying_operator(view: &View, call: usize) -> Option<Span> {
     let copies =
         |&at: &usize| matches!(view.host_name(at), "aten::to" | "aten::_to_copy" | "aten::copy_" | "aten::cpu");
-    let operators = view.ancestors(call).filter(|&at| view.trace.host.category[at] == Category::CpuOp);
+    let operators = view.ancestors(call).filter(|&at| view.is_operator(at));
     operators.take_while(copies).last().map(|at| view.host_span(at))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
     use crate::measures::stops::stops;
-
-    const MICRO: i64 = 1_000;
 
     /// A step of 10 ms: a kernel, its result of `bytes` copied to the host, 4 ms on the host, another kernel.
     fn copied(bytes: u64) -> WorkOnHost {

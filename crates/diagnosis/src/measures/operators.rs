@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::{NONE, NameId};
 use serde::Serialize;
 
 use super::flops::Cost;
@@ -70,7 +70,7 @@ const DEVICE: usize = 1;
 impl BySteps {
     fn add(&mut self, view: &View, operator: usize, side: usize, nanos: i64) {
         let host = &view.trace.host;
-        let Some(step) = view.steps.at_host(host.start[operator]) else { return };
+        let Some(step) = view.step_of(operator) else { return };
         let steps = self.0.entry(host.name[operator]).or_insert_with(|| vec![[0; 2]; view.steps.list.len()]);
         if let Some(sums) = steps.get_mut(step) {
             sums[side] += nanos;
@@ -89,7 +89,7 @@ pub fn operators(view: &View, costs: &[Cost]) -> Operators {
     let host = &view.trace.host;
     let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
-    let is_operator = |at: usize| host.category[at] == Category::CpuOp;
+    let is_operator = |at: usize| view.is_operator(at);
 
     // For each operator, the time of the operators directly inside it.
     let mut children = vec![0i64; host.len()];
@@ -141,7 +141,7 @@ fn add_device_time(view: &View, sums: &mut HashMap<(NameId, NameId), Sum>, by_st
         }
         seen.clear();
         let Some(operator) = view.operator_of_device(at) else { continue };
-        let around = view.ancestors(operator).filter(|&at| host.category[at] == Category::CpuOp);
+        let around = view.ancestors(operator).filter(|&at| view.is_operator(at));
         for (depth, outer) in around.enumerate() {
             let sum = sums.entry((host.name[outer], host.dims[outer])).or_default();
             if depth == 0 {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashSet};
 
 use hashbrown::HashMap;
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::{NONE, NameId};
 use serde::Serialize;
 
-use super::flops::shapes;
 use super::intervals::{Span, holds, merged, seconds, total};
 use super::python::{frame_name, user_frame};
-use super::view::View;
+use super::roles::Role;
+use super::view::{View, shapes};
 use crate::constants::parameters::{ADAM_BYTES, FEWEST, LONGEST_PAUSE_NANOS, MOMENTUM_BYTES};
 
 /// Parameters that got a gradient.
@@ -46,86 +46,11 @@ pub struct Update {
     pub fused_bytes: f64,
 }
 
-/// Operators that have a form for lists of tensors, or whose result such a form gives.
-const OVER_LISTS: &[&str] = &[
-    "abs",
-    "add",
-    "addcdiv",
-    "addcmul",
-    "clamp",
-    "clamp_max",
-    "clamp_min",
-    "clone",
-    "copy",
-    "div",
-    "exp",
-    "fill",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "lerp",
-    "linalg_vector_norm",
-    "log",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "mul",
-    "neg",
-    "norm",
-    "pow",
-    "reciprocal",
-    "rsqrt",
-    "rsub",
-    "sign",
-    "sqrt",
-    "square",
-    "sub",
-    "sum",
-    "zero",
-    "zeros_like",
-];
-/// Operators that accompany those in such a loop.
-const BESIDE: &[&str] = &[
-    "all",
-    "any",
-    "detach",
-    "empty_like",
-    "empty",
-    "flatten",
-    "is_nonzero",
-    "item",
-    "lift_fresh",
-    "logical_or",
-    "ne",
-    "result_type",
-    "to",
-    "view",
-    "view_as",
-    "_to_copy",
-    "alias",
-    "as_strided",
-    "t",
-    "transpose",
-    "reshape",
-];
-
-#[derive(Clone, Copy, PartialEq)]
-enum Role {
-    OverLists,
-    Beside,
-    Other,
-}
-
-fn role(operator: &str) -> Role {
+/// The role of an operator in a loop over tensors.
+fn role(operator: &str) -> Option<Role> {
     let name = operator.strip_prefix("aten::").unwrap_or(operator);
     let name = name.strip_suffix('_').unwrap_or(name);
-    match () {
-        () if OVER_LISTS.contains(&name) => Role::OverLists,
-        () if BESIDE.contains(&name) => Role::Beside,
-        () => Role::Other,
-    }
+    [Role::OverLists, Role::BesideLists].into_iter().find(|role| role.is_of_plain(name))
 }
 
 pub fn parameters(view: &View) -> Parameters {
@@ -137,7 +62,7 @@ pub fn parameters(view: &View) -> Parameters {
     for &at in &accumulated {
         if let Some(shape) = first_shape(view.name(host.dims[at])) {
             result.shapes.insert(shape);
-            if view.steps.at_host(host.start[at]) == Some(middle) {
+            if view.step_of(at) == Some(middle) {
                 of_step.push(host.dims[at]);
             }
         }
@@ -154,7 +79,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
     if parameters.shapes.len() < 2 {
         return result;
     }
-    let roles: Vec<Role> = view.trace.names.iter().map(|(_, name)| role(name)).collect();
+    let roles: Vec<Option<Role>> = view.trace.names.iter().map(|(_, name)| role(name)).collect();
     let mut sizes: HashMap<NameId, Option<Vec<u64>>> = HashMap::new();
     // Whether each span is inside an operator.
     let mut is_held = vec![false; host.len()];
@@ -171,27 +96,27 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
     for at in 0..host.len() {
         if let Some(parent) = Some(view.parent[at]).filter(|parent| *parent != NONE) {
             let parent = parent as usize;
-            is_held[at] = is_held[parent] || host.category[parent] == Category::CpuOp;
+            is_held[at] = is_held[parent] || view.is_operator(parent);
         }
-        if host.category[at] != Category::CpuOp || is_held[at] {
+        if !view.is_operator(at) || is_held[at] {
             continue;
         }
         let goes_on = |&last: &usize| {
             host.track[last] == host.track[at]
                 && host.start[at] - host.end(last) < LONGEST_PAUSE_NANOS.get()
-                && view.steps.at_host(host.start[last]) == view.steps.at_host(host.start[at])
+                && view.step_of(last) == view.step_of(at)
         };
         if run.last().is_some_and(|last| !goes_on(last)) {
             close(&mut run);
         }
-        if view.steps.at_host(host.start[at]).is_none() || holds(optimizer, host.start[at]) {
+        if view.step_of(at).is_none() || holds(optimizer, host.start[at]) {
             close(&mut run);
             continue;
         }
         match roles[host.name[at].index()] {
-            Role::Other => close(&mut run),
-            Role::Beside => {}
-            Role::OverLists => {
+            None => close(&mut run),
+            Some(Role::BesideLists) => {}
+            Some(_) => {
                 let shape = sizes.entry(host.dims[at]).or_insert_with(|| first_shape(view.name(host.dims[at])));
                 match shape {
                     // A single value: the result of a norm, or a factor.
@@ -219,7 +144,7 @@ pub fn parameter_loops(view: &View, parameters: &Parameters, optimizer: &[Span])
 
 /// Kernels launched within `spans`, and the bytes of one that does the same to all parameters.
 pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
-    let (host, device) = (&view.trace.host, &view.trace.device);
+    let host = &view.trace.host;
     let spans = merged(spans.to_vec());
     let kernels = view.ordered_in(&spans);
     // The operator that touches the most elements touches every parameter.
@@ -249,7 +174,7 @@ pub fn update(view: &View, parameters: &Parameters, spans: &[Span]) -> Update {
         // Each operator per tensor adds one more tensor, up to as many as AdamW has.
         false => touched * (4.0 * (owners.len() as f64 / tensors.max(1) as f64 + 2.0)).min(ADAM_BYTES.get()),
     };
-    Update { nanos: kernels.iter().map(|&at| device.duration[at]).sum(), kernels, fused_bytes }
+    Update { nanos: view.device_nanos(&kernels), kernels, fused_bytes }
 }
 
 /// Sizes of the first tensor among an operator's inputs, in ascending order.

@@ -9,23 +9,18 @@ use serde::Serialize;
 
 use super::anomaly::{AnomalyChecks, anomaly_checks};
 use super::attention_by_kernels::attention_by_kernels;
-use super::differentiated_again::differentiated_again;
-use super::flops::{Cost, Precision, element_bytes, shapes};
+use super::flops::{Cost, Precision, element_bytes};
 use super::held_between::{HeldBetween, held_between};
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::kinds::{Kind, kinds_of_names, uses_matrix_units};
-use super::masked_attention::{MaskedAttention, masked_attention};
 use super::memory_bound::{MemoryBoundRow, memory_bound};
-use super::metrics::metrics_each_step;
 use super::norms::{Norms, norms};
 use super::parameters::{ParameterLoops, Parameters, parameter_loops, parameters};
 use super::recomputed::{Recomputed, recomputed};
-use super::repeated_forward::repeated_forward;
 use super::repeats::{Repeats, repeats};
 use super::rounds::{Rounds, rounds};
 use super::tables::{DenseTable, dense_table};
 use super::unaligned::{Unaligned, unaligned};
-use super::unread_gradients::unread_gradients;
 use super::view::{View, is_backward_node};
 use crate::constants::breakdown::LONG_GAP_NANOS;
 
@@ -49,16 +44,6 @@ pub struct Patterns {
     pub repeats: Repeats,
     #[serde(skip)]
     pub rounds: Rounds,
-    #[serde(skip)]
-    pub repeated_forward: Recomputed,
-    #[serde(skip)]
-    pub differentiated_again: Recomputed,
-    #[serde(skip)]
-    pub unread_gradients: Recomputed,
-    #[serde(skip)]
-    pub metrics_each_step: Recomputed,
-    #[serde(skip)]
-    pub masked_attention: MaskedAttention,
     #[serde(skip)]
     pub anomaly: AnomalyChecks,
     #[serde(skip)]
@@ -160,11 +145,6 @@ pub fn patterns(view: &View, costs: &[Cost]) -> Patterns {
         dense_table: dense_table(view, &parameters, &optimizer.host),
         repeats: repeats(view),
         rounds: rounds(view, costs, &in_optimizer),
-        repeated_forward: repeated_forward(view),
-        differentiated_again: differentiated_again(view),
-        unread_gradients: unread_gradients(view, &optimizer.host, &optimizer.zeroing),
-        metrics_each_step: metrics_each_step(view),
-        masked_attention: masked_attention(view),
         anomaly: anomaly_checks(view),
         unaligned: unaligned(view, costs),
         parameters,
@@ -182,7 +162,7 @@ fn optimizer(view: &View) -> OptimizerWork {
     let last = view.steps.host_range().end;
     let named = |start: &str| {
         let spans = view.host_spans_named(|name| name.starts_with(start));
-        let spans = spans.into_iter().filter(|&at| view.steps.at_host(host.start[at]).is_some());
+        let spans = spans.into_iter().filter(|&at| view.step_of(at).is_some());
         merged(spans.map(|at| Span { start: host.start[at], end: host.end(at).min(last) }).collect())
     };
     let zeroing = named("Optimizer.zero_grad");
@@ -204,7 +184,7 @@ fn optimizer(view: &View) -> OptimizerWork {
     let fused = view.host_spans_named(|name| name.starts_with("aten::_fused_"));
     let fused = fused.into_iter().filter(|&at| holds(&steps, host.start[at])).count();
     work.fused_per_step = fused as f64 / view.steps.count();
-    let is_operator = |at: usize| host.category[at] == Category::CpuOp;
+    let is_operator = |at: usize| view.is_operator(at);
     let called = (0..host.len()).filter(|&at| is_operator(at) && holds(&steps, host.start[at]));
     let called = called.filter(|&at| !view.ancestors(at).skip(1).any(is_operator)).count();
     work.operators_per_step = called as f64 / view.steps.count();
@@ -242,7 +222,6 @@ fn closures(view: &View) -> Vec<Span> {
 }
 
 fn attention(view: &View) -> MaterialisedAttention {
-    let host = &view.trace.host;
     let mut result = MaterialisedAttention::default();
     // A score matrix is recognised by its last two sizes and the number of its elements.
     let mut scores: BTreeSet<(u64, u64, u64)> = BTreeSet::new();
@@ -250,14 +229,14 @@ fn attention(view: &View) -> MaterialisedAttention {
     let products = view.host_spans_named(|name| matches!(name, "aten::bmm" | "aten::baddbmm"));
     let made_by_products: BTreeSet<(u64, u64, u64)> =
         products.iter().filter_map(|&at| product_shape(view, at)).collect();
-    for &at in softmaxes.iter().filter(|&&at| view.steps.at_host(host.start[at]).is_some()) {
-        let inputs = shapes(view.name(host.dims[at]));
+    for &at in softmaxes.iter().filter(|&&at| view.step_of(at).is_some()) {
+        let inputs = view.shapes(at);
         let Some([.., rows, columns]) = inputs.first().map(Vec::as_slice) else { continue };
         let key = (inputs[0].iter().product(), *rows, *columns);
         if !made_by_products.contains(&key) || key.0 == rows * columns {
             continue;
         }
-        let kinds: Vec<String> = serde_json::from_str(view.name(host.types[at])).unwrap_or_default();
+        let kinds = view.types(at);
         let element = kinds.first().map_or(4.0, |kind| element_bytes(kind));
         result.softmaxes_per_step += 1.0 / view.steps.count();
         result.score_bytes = result.score_bytes.max(key.0 as f64 * element);
@@ -276,15 +255,14 @@ fn attention(view: &View) -> MaterialisedAttention {
     };
     let mut touches: BTreeMap<usize, bool> = BTreeMap::new();
     let device = &view.trace.device;
-    let range = view.steps.range();
-    let inside = device.busy().filter(|&at| device.start[at] >= range.start && device.start[at] < range.end);
+    let inside = view.in_steps();
     let mut nanos = 0;
     for at in inside {
         let Some(operator) = view.operator_of_device(at) else { continue };
         let is_product = matches!(view.host_name(operator), "aten::bmm" | "aten::baddbmm");
         let is_touched = *touches.entry(operator).or_insert_with(|| {
             let made = || product_shape(view, operator).is_some_and(|made| scores.contains(&made));
-            shapes(view.name(host.dims[operator])).iter().any(is_scores) || (is_product && made())
+            view.shapes(operator).iter().any(is_scores) || (is_product && made())
         });
         if is_touched {
             nanos += device.duration[at];
@@ -317,7 +295,7 @@ fn with_kernels_alone(view: &View, attention: MaterialisedAttention) -> Material
 
 /// Elements, rows and columns of a batched GEMM's result.
 fn product_shape(view: &View, at: usize) -> Option<(u64, u64, u64)> {
-    let inputs = shapes(view.name(view.trace.host.dims[at]));
+    let inputs = view.shapes(at);
     let first = if view.host_name(at) == "aten::baddbmm" { 1 } else { 0 };
     let ([batch, rows, _], [_, _, columns]) = (inputs.get(first)?.as_slice(), inputs.get(first + 1)?.as_slice()) else {
         return None;
@@ -381,7 +359,7 @@ fn allocator(view: &View) -> AllocatorCalls {
     let host = &view.trace.host;
     let calls: Vec<usize> = (0..host.len())
         .filter(|&at| matches!(view.call_kind(at), Some(CallKind::Allocate | CallKind::Free)))
-        .filter(|&at| view.steps.at_host(host.start[at]).is_some())
+        .filter(|&at| view.step_of(at).is_some())
         .collect();
     // Filling the pool for the first time is not churn.
     let nanos = calls.iter().map(|&at| host.duration[at] - covered(&view.cold.spans, view.host_span(at))).sum();
@@ -438,11 +416,10 @@ fn is_double(kernel: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
 
     #[test]
     fn fused_updates_are_counted_inside_the_optimizer_alone() {
-        const MICRO: i64 = 1_000;
         let mut made = Fabricated::on("NVIDIA H200");
         for step in 0..2 {
             let start = step * 10_000 * MICRO;

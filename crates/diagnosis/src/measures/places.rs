@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use headroom_trace::{Category, NONE, NameId};
+use headroom_trace::{NONE, NameId};
 use serde::Serialize;
 
 use super::intervals::seconds;
@@ -32,7 +32,7 @@ pub fn places(view: &View) -> Vec<PlaceRow> {
     let (host, device) = (&view.trace.host, &view.trace.device);
     let range = view.steps.host_range();
     let inside = |at: usize| host.start[at] >= range.start && host.start[at] < range.end;
-    let is_operator = |at: usize| host.category[at] == Category::CpuOp;
+    let is_operator = |at: usize| view.is_operator(at);
     let modules = Modules::new(view);
 
     let mut sums: HashMap<(NameId, u32), Sum> = HashMap::new();

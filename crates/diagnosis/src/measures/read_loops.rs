@@ -28,10 +28,7 @@ pub fn read_loops(view: &View) -> ReadLoops {
     let host = &view.trace.host;
     // For each call of a user function: the span from the first to the last read-back inside it, and their number.
     let mut by_call: BTreeMap<usize, (Span, usize)> = BTreeMap::new();
-    for at in view.host_spans_named(|name| name == "aten::item") {
-        if host.category[at] != Category::CpuOp || view.steps.at_host(host.start[at]).is_none() {
-            continue;
-        }
+    for at in view.operators_named(|name| name == "aten::item") {
         let waits = view.within(at).any(|inner| view.call_kind(inner) == Some(CallKind::Synchronise));
         let Some(function) = view.ancestors(at).find(|&outer| is_python(view, outer)).filter(|_| waits) else {
             continue;
@@ -90,9 +87,7 @@ fn ordered(view: &View, at: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// A function with `rounds` iterations of 100 µs, each with short kernels and a value that is read back.
     fn rounds(rounds: i64, kernels: i64, of_a_model: bool) -> ReadLoops {
@@ -116,8 +111,7 @@ mod tests {
             made.span("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 7, read + 5 * MICRO, read + 7 * MICRO, &id);
             made.span("cuda_runtime", "cudaStreamSynchronize", 1, read + 10 * MICRO, read + 15 * MICRO, "");
         }
-        let trace = made.trace();
-        read_loops(&View::new(&trace))
+        made.viewed(read_loops)
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Forward passes that the backward pass recomputes (activation checkpointing).
 
 use hashbrown::HashSet;
-use headroom_trace::{Category, NameId};
+use headroom_trace::NameId;
 use serde::Serialize;
 
 use super::intervals::{Span, merged, seconds, total};
+use super::roles::Role;
 use super::view::{View, is_backward_node};
 use crate::constants::recomputed::FEWEST;
 
@@ -30,7 +31,7 @@ impl Recomputed {
         let kernels = view.ordered_in(&host);
         Recomputed {
             parts_per_step: parts as f64 / view.steps.count(),
-            device_seconds: seconds(kernels.iter().map(|&at| view.trace.device.duration[at]).sum()),
+            device_seconds: seconds(view.device_nanos(&kernels)),
             host_seconds: seconds(total(&host)),
             host,
             kernels,
@@ -38,32 +39,11 @@ impl Recomputed {
     }
 }
 
-/// Operators that only a forward pass calls: gradients are computed from lower-level ones.
-const OF_FORWARD: &[&str] = &[
-    "aten::linear",
-    "aten::conv1d",
-    "aten::conv2d",
-    "aten::conv3d",
-    "aten::layer_norm",
-    "aten::batch_norm",
-    "aten::group_norm",
-    "aten::rms_norm",
-    "aten::embedding",
-    "aten::dropout",
-    "aten::softmax",
-    "aten::scaled_dot_product_attention",
-    "aten::matmul",
-];
-
 pub fn recomputed(view: &View) -> Recomputed {
-    let host = &view.trace.host;
     let is_node = |at: usize| is_backward_node(view.host_name(at));
     // The span from the first to the last such operator of each node.
     let mut parts: Vec<(u32, Span, usize)> = Vec::new();
-    for at in view.host_spans_named(|name| OF_FORWARD.contains(&name)) {
-        if host.category[at] != Category::CpuOp || view.steps.at_host(host.start[at]).is_none() {
-            continue;
-        }
+    for at in view.operators_named(|name| Role::Forward.is_of(name)) {
         let Some(node) = view.ancestors(at).skip(1).find(|&outer| is_node(outer)) else { continue };
         let span = view.host_span(at);
         match parts.last_mut() {
@@ -87,10 +67,10 @@ fn compiled_again(view: &View) -> Vec<Span> {
     let host = &view.trace.host;
     let (mut first, mut again): (HashSet<NameId>, Vec<usize>) = Default::default();
     for at in view.host_spans_named(|name| name.starts_with("Torch-Compiled Region")) {
-        if view.steps.at_host(host.start[at]).is_none() {
+        if view.step_of(at).is_none() {
             continue;
         }
-        match view.ancestors(at).skip(1).any(|outer| is_backward_node(view.host_name(outer))) {
+        match view.is_in_graph_node(at) {
             true => again.push(at),
             false => drop(first.insert(host.name[at])),
         }
@@ -101,9 +81,7 @@ fn compiled_again(view: &View) -> Vec<Span> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// A region of the forward pass, and one that a backward node enters, with two kernels each; then the gradient's
     /// own.
@@ -123,8 +101,7 @@ mod tests {
         let node = "autograd::engine::evaluate_function: CompiledFunctionBackward";
         made.operator(node, 1_000 * MICRO, 2_000 * MICRO);
         made.launch((1_500 * MICRO, 1_502 * MICRO), "triton_poi_fused_gelu_backward_1", (1_510 * MICRO, 1_550 * MICRO));
-        let trace = made.trace();
-        recomputed(&View::new(&trace))
+        made.viewed(recomputed)
     }
 
     #[test]

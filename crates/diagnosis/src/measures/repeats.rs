@@ -72,7 +72,7 @@ pub fn repeats(view: &View) -> Repeats {
     }
     rounds.sort_unstable();
     (result.rounds, result.kernels_per_round) = rounds.get(rounds.len() / 2).copied().unwrap_or_default();
-    result.nanos = result.kernels.iter().map(|&at| device.duration[at]).sum();
+    result.nanos = view.device_nanos(&result.kernels);
     result
 }
 
@@ -84,9 +84,7 @@ fn in_graph(view: &View, at: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// A graph of `layers` layers: a norm, then `heads` times two GEMMs, and a large GEMM.
     fn graph(layers: i64, heads: i64) -> Repeats {
@@ -113,8 +111,7 @@ mod tests {
             }
             kernel("gemm_wide", 200);
         }
-        let trace = made.trace();
-        repeats(&View::new(&trace))
+        made.viewed(repeats)
     }
 
     #[test]

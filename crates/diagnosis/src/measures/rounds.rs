@@ -8,7 +8,7 @@ use super::intervals::{Span, covered};
 use super::kernel_index::{KernelIndex, LoopQuery};
 use super::view::View;
 use crate::constants::rounds::*;
-use crate::peaks::{self, Peaks};
+use crate::peaks::Peaks;
 
 /// Kernels of such loops, each with the time that remains in one call for all iterations.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub fn rounds(view: &View, costs: &[Cost], optimizer: &[Span]) -> Rounds {
     let index = KernelIndex::new(view, view.steps.range(), is_meant);
     let kernels = &index.kernels;
     let has_modules = !view.host_spans_named(|name| name.starts_with("nn.Module: ")).is_empty();
-    let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
+    let part = view.part();
     let step = |at: usize| view.steps.at_host(view.trace.host.start[view.call_of[kernels[at]] as usize]);
     // Steps are a loop as well, but cannot be merged.
     let goes_on = |at: usize| {
@@ -92,10 +92,8 @@ fn left(view: &View, costs: &[Cost], part: Option<&Peaks>, at: usize, share: f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
     use crate::measures::flops::costs;
-
-    const MICRO: i64 = 1_000;
 
     /// `count` samples, one by one: a small GEMM and the work on its result, in the named module.
     fn one_by_one(count: i64, module: impl Fn(i64) -> Option<String>) -> Rounds {

@@ -29,7 +29,7 @@ pub fn sequences(view: &View) -> Vec<SequenceRow> {
     let Some(step) = list.get(list.len() / 2) else { return Vec::new() };
     let index = KernelIndex::new(view, step.span, |_| true);
     let kernels = &index.kernels[..index.kernels.len().min(MOST_KERNELS)];
-    let all: i64 = kernels.iter().map(|&at| device.duration[at]).sum();
+    let all: i64 = view.device_nanos(kernels);
     let names: Vec<NameId> = kernels.iter().map(|&at| device.name[at]).collect();
     let mut before = vec![0i64; kernels.len() + 1];
     for (index, &at) in kernels.iter().enumerate() {

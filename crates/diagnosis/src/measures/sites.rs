@@ -84,7 +84,7 @@ pub fn sites(view: &View) -> Vec<Site> {
         owner.push(at as u32);
         let key = key_of(view, &places, kind, at);
         let span = view.host_span(at);
-        if view.steps.at_host(host.start[at]).is_some() {
+        if view.step_of(at).is_some() {
             sums.of(key).calls += 1;
         }
         sums.add_host(key, span, 1);
@@ -132,7 +132,7 @@ fn busiest_in_python(view: &View) -> Option<TrackId> {
     let host = &view.trace.host;
     let mut counts: HashMap<u32, u64> = HashMap::new();
     for at in (0..host.len()).filter(|&at| host.category[at] == Category::PythonFunction) {
-        *counts.entry(host.track[at].0).or_default() += u64::from(view.steps.at_host(host.start[at]).is_some());
+        *counts.entry(host.track[at].0).or_default() += u64::from(view.step_of(at).is_some());
     }
     counts.into_iter().max_by_key(|&(track, count)| (count, std::cmp::Reverse(track))).map(|(track, _)| TrackId(track))
 }
@@ -225,11 +225,11 @@ fn add_waits(sums: &mut Sums, places: &Places, kinds: &[Option<SiteKind>], owner
 
 fn add_device(sums: &mut Sums, places: &Places, owner: &[u32], kinds: &[Option<SiteKind>]) {
     let view = sums.view;
-    let (host, device) = (&view.trace.host, &view.trace.device);
+    let device = &view.trace.device;
     for at in device.busy() {
-        let call = Some(view.call_of[at]).filter(|call| *call != NONE).map(|call| call as usize);
+        let call = view.call(at);
         let step = match call {
-            Some(call) => view.steps.at_host(host.start[call]),
+            Some(call) => view.step_of(call),
             None => view.steps.at(device.start[at]),
         };
         let Some(step) = step else { continue };

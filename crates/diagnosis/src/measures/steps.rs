@@ -232,10 +232,8 @@ fn busiest_lane(trace: &Trace) -> Option<TrackId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
     use crate::measures::view::View;
-
-    const MICRO: i64 = 1_000;
 
     #[test]
     fn played_steps_with_pauses_between_them_are_cut_by_the_marks_that_they_were_recorded_by() {

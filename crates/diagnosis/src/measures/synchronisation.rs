@@ -10,6 +10,7 @@ use super::copies::{Direction, direction};
 use super::graph_breaks::graph_break;
 use super::intervals::{Span, covered, merged, seconds, total, without};
 use super::python::{frame_name, user_frame};
+use super::roles::Role;
 use super::stops::Stop;
 use super::view::View;
 use crate::constants::breakdown::LONG_GAP_NANOS;
@@ -72,25 +73,6 @@ pub enum WaitKind {
     Explicit,
 }
 
-/// Operators that read a value back, or contain the one that does.
-const READ_BACKS: &[&str] = &[
-    "aten::item",
-    "aten::_local_scalar_dense",
-    "aten::to",
-    "aten::_to_copy",
-    "aten::copy_",
-    "aten::cpu",
-    "aten::nonzero",
-    "aten::masked_select",
-    "aten::index",
-    "aten::_unique2",
-    "aten::unique_consecutive",
-    "aten::equal",
-];
-
-/// Operators that copy in either direction.
-const COPIES: &[&str] = &["aten::to", "aten::_to_copy", "aten::copy_"];
-
 pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     let host = &view.trace.host;
     let range = view.steps.host_range();
@@ -121,7 +103,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
         let whole = operator.unwrap_or(at);
         let kind = match (operator, copy_before(view, at, &copies)) {
             (_, Some(Direction::HostToDevice)) => WaitKind::CopyToDevice,
-            (Some(at), None) if COPIES.contains(&view.host_name(at)) => WaitKind::Copy,
+            (Some(at), None) if Role::Copy.is_of(view.host_name(at)) => WaitKind::Copy,
             (Some(_), _) | (_, Some(Direction::DeviceToHost)) => WaitKind::ReadBack,
             (None, _) => WaitKind::Explicit,
         };
@@ -212,8 +194,7 @@ fn kernel_time(view: &View) -> Vec<Span> {
 /// When the host last launched anything, or began an operator.
 fn last_work(view: &View) -> i64 {
     let host = &view.trace.host;
-    let works =
-        |&at: &usize| host.category[at] == Category::CpuOp || view.call_kind(at).is_some_and(CallKind::queues_work);
+    let works = |&at: &usize| view.is_operator(at) || view.call_kind(at).is_some_and(CallKind::queues_work);
     (0..host.len()).filter(works).map(|at| host.start[at]).max().unwrap_or(i64::MAX)
 }
 
@@ -232,8 +213,8 @@ fn is_profilers_own(view: &View, at: usize, stack: &[usize], last_work: i64) -> 
 
 /// The outermost operator around a wait whose purpose is the read-back.
 fn reading_operator(view: &View, at: usize) -> Option<usize> {
-    let is_operator = |at: &usize| view.trace.host.category[*at] == Category::CpuOp;
-    view.ancestors(at).filter(is_operator).take_while(|&at| READ_BACKS.contains(&view.host_name(at))).last()
+    let is_operator = |at: &usize| view.is_operator(*at);
+    view.ancestors(at).filter(is_operator).take_while(|&at| Role::ReadBack.is_of(view.host_name(at))).last()
 }
 
 fn copies_by_call(view: &View) -> HashMap<u32, Direction> {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use hashbrown::HashSet;
 use headroom_trace::Category;
 
-use super::flops::shapes;
 use super::intervals::Span;
 use super::parameters::{Parameters, update};
 use super::view::View;
@@ -43,12 +42,12 @@ impl DenseTable {
 }
 
 pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> Option<DenseTable> {
-    let (host, device) = (&view.trace.host, &view.trace.device);
+    let device = &view.trace.device;
     let gradients = view.host_spans_named(|name| name == "aten::embedding_dense_backward");
     let mut tables: BTreeMap<(u64, u64), Tables> = BTreeMap::new();
-    for at in gradients.into_iter().filter(|&at| view.steps.at_host(host.start[at]).is_some()) {
-        let inputs = shapes(view.name(host.dims[at]));
-        let concrete: Vec<String> = serde_json::from_str(view.name(host.concrete[at])).unwrap_or_default();
+    for at in gradients.into_iter().filter(|&at| view.step_of(at).is_some()) {
+        let inputs = view.shapes(at);
+        let concrete = view.concrete(at);
         let rows = concrete.get(2).and_then(|rows| rows.parse::<u64>().ok());
         let (Some(rows), [grad, indices, ..]) = (rows, inputs.as_slice()) else { continue };
         let width = grad.last().copied().unwrap_or(0);
@@ -90,7 +89,7 @@ pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> 
         }
     }
     table.update = update(view, parameters, optimizer).kernels;
-    let time = |kernels: &[usize]| kernels.iter().map(|&at| device.duration[at]).sum::<i64>() as f64 / 1e9;
+    let time = |kernels: &[usize]| view.device_nanos(kernels) as f64 / 1e9;
     let of_table = time(&table.fills) + table.share_of_update * time(&table.update);
     table.unused_seconds = (1.0 - table.used_share()) * of_table;
     Some(table)
@@ -99,10 +98,8 @@ pub fn dense_table(view: &View, parameters: &Parameters, optimizer: &[Span]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
     use crate::measures::parameters::parameters;
-
-    const MICRO: i64 = 1_000;
 
     /// A table of `rows` rows of 128, of which 1,000 are looked up, with an update of 4 ms.
     fn table(rows: u64) -> Option<DenseTable> {

@@ -53,7 +53,7 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
     let mut trust = Trust::default();
     let reading = &view.trace.reading;
     if let Some(at) = reading.truncated_at_byte {
-        trust.note(Verdict::Limited, format!("the file is cut off after {at} bytes: everything after that is missing"));
+        trust.limited(format!("the file is cut off after {at} bytes: everything after that is missing"));
         // Profilers write the device's events after the host's.
         trust.withheld.push("idle");
     }
@@ -64,17 +64,13 @@ pub fn trust(view: &View, unprofiled: Unprofiled) -> Trust {
     }
     if reading.impossible_durations > 0 {
         let spans = reading.impossible_durations;
-        trust.note(
-            Verdict::Limited,
-            format!("{spans} spans have impossible durations (a clock that wrapped) and are left out"),
-        );
+        trust.limited(format!("{spans} spans have impossible durations (a clock that wrapped) and are left out"));
     }
     if !reading.foreign_categories.is_empty() {
         let categories = reading.foreign_categories.join(", ");
-        trust.note(
-            Verdict::Limited,
-            format!("no span has a profiler's category (found: {categories}): all are treated as host operators"),
-        );
+        trust.limited(format!(
+            "no span has a profiler's category (found: {categories}): all are treated as host operators"
+        ));
     }
     forms(view, &mut trust);
     lost_work(view, &mut trust);
@@ -91,6 +87,14 @@ impl Trust {
     fn note(&mut self, verdict: Verdict, text: String) {
         self.verdict = self.verdict.max(verdict);
         self.notes.push(text);
+    }
+
+    fn limited(&mut self, text: String) {
+        self.note(Verdict::Limited, text);
+    }
+
+    fn broken(&mut self, text: String) {
+        self.note(Verdict::Broken, text);
     }
 
     /// Reports the profiler's part of the recorded step, of which `without` seconds remain.
@@ -114,22 +118,17 @@ fn forms(view: &View, trust: &mut Trust) {
     let reading = &view.trace.reading;
     let (plain, nested) = (reading.uncategorised_spans, reading.nested_device_spans);
     if plain > 0 {
-        trust.note(
-            Verdict::Limited,
-            format!(
+        trust.limited(format!(
                 "spans without a category ({plain}), as PyTorch wrote them before Kineto: device work is told from operators \
                  by the names of processes"
             ),
         );
     }
     if nested > 0 {
-        trust.note(
-            Verdict::Limited,
-            format!(
-                "spans on the device inside others ({nested}): they are operators' times there, not kernels, so counts and \
+        trust.limited(format!(
+            "spans on the device inside others ({nested}): they are operators' times there, not kernels, so counts and \
                  sums of kernels hold some time twice"
-            ),
-        );
+        ));
     }
     if reading.begin_end_spans > 0 {
         let spans = reading.begin_end_spans;
@@ -140,10 +139,9 @@ fn forms(view: &View, trust: &mut Trust) {
     }
     if reading.async_events > 0 {
         let events = reading.async_events;
-        trust.note(
-            Verdict::Limited,
-            format!("asynchronous spans ({events} events), which no thread runs and which may overlap, are left out"),
-        );
+        trust.limited(format!(
+            "asynchronous spans ({events} events), which no thread runs and which may overlap, are left out"
+        ));
     }
 }
 
@@ -153,20 +151,14 @@ fn lost_work(view: &View, trust: &mut Trust) {
     if !view.has_device_work() {
         let ordered = (0..host.len()).filter(|&at| view.call_kind(at) == Some(CallKind::Launch)).count();
         if ordered > 0 {
-            trust.note(
-                Verdict::Broken,
-                format!("{ordered} kernels were launched, but no kernel was recorded on a device"),
-            );
+            trust.broken(format!("{ordered} kernels were launched, but no kernel was recorded on a device"));
             trust.withheld.push("breakdown");
         }
         if let Some(evidence) = unrecorded_device(view) {
-            trust.note(
-                Verdict::Limited,
-                format!(
-                    "no device was recorded: {evidence}; host times are not device times, so MFU and roofline \
+            trust.limited(format!(
+                "no device was recorded: {evidence}; host times are not device times, so MFU and roofline \
                      are not given (record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-                ),
-            );
+            ));
             trust.withheld.extend(["mfu", "roofline"]);
         }
         return;
@@ -187,19 +179,14 @@ fn lost_work(view: &View, trust: &mut Trust) {
     let lost = launches.iter().filter(|&&call| !arrived[call as usize] && !is_cut(call)).count();
     let cut = launches.iter().filter(|&&call| !arrived[call as usize] && is_cut(call)).count();
     if cut * 50 > launches.len() {
-        trust.note(
-            Verdict::Limited,
-            format!(
-                "recording ended before the work of the last {cut} launches had run, so that work is not in the file"
-            ),
-        );
+        trust.limited(format!(
+            "recording ended before the work of the last {cut} launches had run, so that work is not in the file"
+        ));
     }
     if lost * 50 > launches.len() {
         let share = 100.0 * lost as f64 / launches.len() as f64;
-        trust.note(
-            Verdict::Broken,
-            format!("{share:.0}% of launches have no kernel: events were dropped, so idle time is unreliable"),
-        );
+        trust
+            .broken(format!("{share:.0}% of launches have no kernel: events were dropped, so idle time is unreliable"));
         trust.withheld.push("idle");
     }
     // Kernels still running when recording began were launched before it.
@@ -210,10 +197,7 @@ fn lost_work(view: &View, trust: &mut Trust) {
     let orphans = device.busy().filter(in_steps).filter(|&at| view.call_of[at] == NONE).count();
     if kernels > 0 && orphans * 10 > kernels && !launches.is_empty() {
         let share = 100.0 * orphans as f64 / kernels as f64;
-        trust.note(
-            Verdict::Limited,
-            format!("{share:.0}% of kernels have no recorded launch: their operators are unknown"),
-        );
+        trust.limited(format!("{share:.0}% of kernels have no recorded launch: their operators are unknown"));
     }
 }
 
@@ -222,8 +206,7 @@ fn without_operators(view: &View, trust: &mut Trust) {
     let tells =
         |category: &Category| matches!(category, Category::CpuOp | Category::PythonFunction | Category::UserAnnotation);
     if view.has_device_work() && !view.trace.host.category.iter().any(tells) {
-        trust.note(
-            Verdict::Limited,
+        trust.limited(
             "no host operators or functions were recorded: device time is given by kernel and kind only (record \
              with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
                 .into(),
@@ -253,13 +236,10 @@ fn sampled(view: &View, trust: &mut Trust) {
     if step_between(Category::Runtime).is_some_and(|(median, _)| median < 16.0) {
         return;
     }
-    trust.note(
-        Verdict::Broken,
-        format!(
-            "only about one event in {one_in:.0} is in the file, judging by the operators' numbers: a sample \
+    trust.broken(format!(
+        "only about one event in {one_in:.0} is in the file, judging by the operators' numbers: a sample \
              cannot show idle time, the overlap of collectives or the late rank"
-        ),
-    );
+    ));
     trust.withheld.extend(["idle", "communication"]);
 }
 
@@ -285,14 +265,11 @@ fn cold_start(view: &View, trust: &mut Trust) {
     let longest = view.cold.longest(view.trace, &windows);
     let longest: Vec<String> =
         longest.iter().map(|(name, nanos)| format!("{name} {:.1} ms", *nanos as f64 / 1e6)).collect();
-    trust.note(
-        Verdict::Limited,
-        format!(
-            "the window holds a cold start: {:.0}% of it is one-time setup ({}); record after some warm-up steps",
-            100.0 * trust.cold_share,
-            longest.join(", ")
-        ),
-    );
+    trust.limited(format!(
+        "the window holds a cold start: {:.0}% of it is one-time setup ({}); record after some warm-up steps",
+        100.0 * trust.cold_share,
+        longest.join(", ")
+    ));
     if trust.cold_share >= MOSTLY_COLD.get() {
         trust.withheld.extend(["steady-state", "communication"]);
     }
@@ -308,13 +285,10 @@ fn graph_launches(view: &View, trust: &mut Trust) {
     let arrived = view.arrived();
     let empty = graphs.iter().filter(|&&at| !arrived[at]).count();
     if empty > 0 {
-        trust.note(
-            Verdict::Broken,
-            format!(
-                "{empty} of {} graph launches show no kernel: most of the work may be hidden inside them",
-                graphs.len()
-            ),
-        );
+        trust.broken(format!(
+            "{empty} of {} graph launches show no kernel: most of the work may be hidden inside them",
+            graphs.len()
+        ));
         trust.withheld.push("idle");
     }
 }
@@ -328,7 +302,7 @@ fn no_steps(view: &View, trust: &mut Trust) {
             (_, 0) => format!("the trace's {events} events hold no span of time"),
             _ => format!("the trace's {spans} spans take no time, or belong to the profiler"),
         };
-        trust.note(Verdict::Broken, format!("{why}: nothing can be measured"));
+        trust.broken(format!("{why}: nothing can be measured"));
     }
 }
 
@@ -343,15 +317,12 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
         trust.profiler_overhead_share = Some(share);
         trust.overhead_from = Some("measured");
         if share > TOO_MUCH_PROFILER.get() {
-            trust.note(
-                Verdict::Limited,
-                format!(
-                    "the profiler takes {:.0}% of the step: {:.1} ms with it, {:.1} ms without",
-                    100.0 * share,
-                    1e3 * step_seconds,
-                    1e3 * without
-                ),
-            );
+            trust.limited(format!(
+                "the profiler takes {:.0}% of the step: {:.1} ms with it, {:.1} ms without",
+                100.0 * share,
+                1e3 * step_seconds,
+                1e3 * without
+            ));
         }
         return;
     }
@@ -373,18 +344,15 @@ fn overhead(view: &View, unprofiled: Unprofiled, trust: &mut Trust) {
     if estimate.middle > TOO_MUCH_PROFILER.get() && steps.share(busy) < 0.8 {
         let of_shares = [estimate.middle, estimate.high, estimate.low].map(|share| step_seconds * (1.0 - share));
         let [middle, lower, upper] = unprofiled.estimated_seconds.unwrap_or(of_shares).map(brief);
-        trust.note(
-            Verdict::Limited,
-            format!(
-                "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded, \
+        trust.limited(format!(
+            "{:.0} operators, calls and allocations and {:.0} Python functions per step were recorded, \
                  which slows the host, so host and launch times are too long: the step of {} takes an \
                  estimated {middle} without the profiler, between {lower} and {upper} (to be sure, time some steps \
                  without it)",
-                estimate.events_per_step,
-                estimate.functions_per_step,
-                brief(step_seconds),
-            ),
-        );
+            estimate.events_per_step,
+            estimate.functions_per_step,
+            brief(step_seconds),
+        ));
     }
 }
 

@@ -6,7 +6,6 @@ use super::intervals::seconds;
 use super::view::View;
 use crate::constants::peaks::PRODUCT_SHARE;
 use crate::constants::unaligned::{FAST_CORES, LEAST_LEFT, SHARE_BY_TWO_BYTES, WHOLE_BYTES};
-use crate::peaks::{self};
 
 #[derive(Clone, Debug, Default)]
 pub struct Unaligned {
@@ -32,7 +31,7 @@ pub fn unaligned(view: &View, costs: &[Cost]) -> Unaligned {
     let by_name = view.of_kernels(bytes_at_once);
     let is_one = |&at: &usize| by_name[device.name[at].index()].is_some() && view.steps.at(device.start[at]).is_some();
     let spans: Vec<usize> = device.busy().filter(is_one).collect();
-    let part = view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
+    let part = view.part();
     let Some(part) = part.filter(|_| !spans.is_empty()) else { return result };
     let slow = if part.bf16 >= FAST_CORES.get() { SHARE_BY_TWO_BYTES.get() } else { 2.0 * SHARE_BY_TWO_BYTES.get() };
     let shares = shares(view, costs, spans.iter().copied());
@@ -81,10 +80,9 @@ fn bytes_at_once(name: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
+    use crate::fabricated::{Fabricated, MICRO};
     use crate::measures::flops::costs;
 
-    const MICRO: i64 = 1_000;
     const ODD: &str = "cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1";
 
     #[test]

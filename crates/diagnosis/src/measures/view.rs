@@ -3,11 +3,13 @@
 use std::sync::OnceLock;
 
 use headroom_trace::{CallKind, Category, HostSpans, NONE, NameId, Trace};
+use serde_json::Value;
 
 use super::cold::Cold;
 use super::intervals::{Span, holds, merged};
 use super::numbered::Numbered;
 use super::steps::{Found, MeasuredOn, Steps, find_steps};
+use crate::peaks::{self, Peaks};
 
 pub struct View<'t> {
     pub trace: &'t Trace,
@@ -86,6 +88,83 @@ impl<'t> View<'t> {
         (self.trace.host.category[at] == Category::Runtime).then(|| self.call_kinds[self.trace.host.name[at].index()])
     }
 
+    /// The step in which a host span begins.
+    pub fn step_of(&self, at: usize) -> Option<usize> {
+        self.steps.at_host(self.trace.host.start[at])
+    }
+
+    pub fn is_operator(&self, at: usize) -> bool {
+        self.trace.host.category[at] == Category::CpuOp
+    }
+
+    /// Whether no operator encloses a host span.
+    pub fn is_outermost(&self, at: usize) -> bool {
+        !self.ancestors(at).skip(1).any(|outer| self.is_operator(outer))
+    }
+
+    /// Whether a node of autograd's graph encloses a host span.
+    pub fn is_in_graph_node(&self, at: usize) -> bool {
+        self.ancestors(at).skip(1).any(|outer| is_backward_node(self.host_name(outer)))
+    }
+
+    /// The nodes of autograd's graph that backward passes ran in steps, each with its step. Nodes within another are left
+    /// out: checkpoints run separate passes there, numbered by their own thread.
+    pub fn graph_nodes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let nodes = self.host_spans_named(is_backward_node).into_iter();
+        nodes.filter_map(|at| Some((at, self.step_of(at)?))).filter(|(at, _)| !self.is_in_graph_node(*at))
+    }
+
+    /// Operators that begin in steps and whose name satisfies `is_wanted`.
+    pub fn operators_named(&self, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = usize> + '_ {
+        let named = self.host_spans_named(is_wanted).into_iter();
+        named.filter(|&at| self.is_operator(at) && self.step_of(at).is_some())
+    }
+
+    /// Sizes of an operator's inputs; lists of tensors and scalars are empty.
+    pub fn shapes(&self, at: usize) -> Vec<Vec<u64>> {
+        shapes(self.name(self.trace.host.dims[at]))
+    }
+
+    /// Types of an operator's inputs.
+    pub fn types(&self, at: usize) -> Vec<String> {
+        serde_json::from_str(self.name(self.trace.host.types[at])).unwrap_or_default()
+    }
+
+    /// An operator's inputs other than tensors, each at its place.
+    pub fn concrete(&self, at: usize) -> Vec<String> {
+        serde_json::from_str(self.name(self.trace.host.concrete[at])).unwrap_or_default()
+    }
+
+    /// The host's call that queued a device span, if it was recorded.
+    pub fn call(&self, at: usize) -> Option<usize> {
+        Some(self.call_of[at]).filter(|call| *call != NONE).map(|call| call as usize)
+    }
+
+    /// Device work with the calls that queued it.
+    pub fn launched(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.trace.device.busy().filter_map(|at| Some((at, self.call(at)?)))
+    }
+
+    /// Device work that begins in the steps.
+    pub fn in_steps(&self) -> impl Iterator<Item = usize> + '_ {
+        let range = self.steps.range();
+        self.trace.device.busy().filter(move |&at| (range.start..range.end).contains(&self.trace.device.start[at]))
+    }
+
+    /// Kernels that begin in the steps.
+    pub fn kernels(&self) -> impl Iterator<Item = usize> + '_ {
+        self.in_steps().filter(|&at| self.trace.device.category[at] == Category::Kernel)
+    }
+
+    pub fn device_nanos(&self, spans: &[usize]) -> i64 {
+        spans.iter().map(|&at| self.trace.device.duration[at]).sum()
+    }
+
+    /// Peak rates of the first device, if they are known.
+    pub fn part(&self) -> Option<&'static Peaks> {
+        peaks::find(&self.trace.header.devices.first()?.name)
+    }
+
     /// By host span: whether work that it queued is in the trace.
     pub fn arrived(&self) -> Vec<bool> {
         let mut arrived = vec![false; self.trace.host.len()];
@@ -127,7 +206,7 @@ impl<'t> View<'t> {
 
     /// The innermost operator at or around a host span.
     pub fn operator_of(&self, at: usize) -> Option<usize> {
-        self.ancestors(at).find(|&at| self.trace.host.category[at] == Category::CpuOp)
+        self.ancestors(at).find(|&at| self.is_operator(at))
     }
 
     /// The operator that queued a device span; for the launch of a whole graph, the one that the span itself names.
@@ -182,6 +261,11 @@ impl<'t> View<'t> {
         known.into_iter().map(Option::unwrap_or_default).collect()
     }
 
+    /// The time in host spans whose name satisfies `is_wanted`.
+    pub fn time_named(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Span> {
+        merged(self.host_spans_named(is_wanted).into_iter().map(|at| self.host_span(at)).collect())
+    }
+
     /// Host spans whose name satisfies `is_wanted`, which is called once per name.
     pub fn host_spans_named(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
         let wanted: Vec<bool> = self.trace.names.iter().map(|(_, name)| is_wanted(name)).collect();
@@ -190,6 +274,15 @@ impl<'t> View<'t> {
         }
         (0..self.trace.host.len()).filter(|&at| wanted[self.trace.host.name[at].index()]).collect()
     }
+}
+
+/// `Input Dims` of each input; lists of tensors and scalars are empty.
+pub fn shapes(text: &str) -> Vec<Vec<u64>> {
+    let Ok(Value::Array(inputs)) = serde_json::from_str(text) else {
+        return Vec::new();
+    };
+    let sizes = |input: &Value| -> Option<Vec<u64>> { input.as_array()?.iter().map(Value::as_u64).collect() };
+    inputs.iter().map(|input| sizes(input).unwrap_or_default()).collect()
 }
 
 /// Python itself stops at 1,000 nested calls; scripts reach a tenth of that.

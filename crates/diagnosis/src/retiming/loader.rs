@@ -62,9 +62,7 @@ fn stretched(view: &View, spans: &[Span], share: f64) -> Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Two steps of 10 ms: 6 ms in the loader, then a hundred launches of short kernels.
     fn steps() -> Trace {

@@ -1,9 +1,7 @@
 //! Tests on loops small enough to be replayed by hand.
 
 use super::*;
-use crate::fabricated::Fabricated;
-
-const MICRO: i64 = 1_000;
+use crate::fabricated::{Fabricated, MICRO};
 
 /// Twenty iterations `turn` nanoseconds apart: an operator, after 10 µs a launch of 4.5 µs, after 20 µs a kernel of 5
 /// µs. The host is the bottleneck, and its launches are as quick as those that the costs were measured with.

@@ -1,8 +1,6 @@
 //! Removes disturbances from a light recording, which has few steps: other work on the machine only ever lengthens
 //! them.
 
-use headroom_trace::Category;
-
 use super::{loading_share, mean_step, waits_for_workers};
 use crate::constants::undisturbed::{HALVED_AT, LEAST_LEFT, MOST_LOADING, SAME_WORK, WEIGHT};
 use crate::measures::profiler_cost::{EventCosts, cost_spans};
@@ -41,7 +39,7 @@ fn costs_more(full: &View) -> f64 {
 
 fn operators_per_step(view: &View) -> f64 {
     let (host, range) = (&view.trace.host, view.steps.host_range());
-    let is_operator = |at: &usize| host.category[*at] == Category::CpuOp;
+    let is_operator = |at: &usize| view.is_operator(*at);
     let inside = |at: &usize| (range.start..range.end).contains(&host.start[*at]);
     (0..host.len()).filter(is_operator).filter(inside).count() as f64 / view.steps.count()
 }
@@ -51,9 +49,7 @@ mod tests {
     use headroom_trace::Trace;
 
     use super::*;
-    use crate::fabricated::Fabricated;
-
-    const MICRO: i64 = 1_000;
+    use crate::fabricated::{Fabricated, MICRO};
 
     /// Steps of `lengths` microseconds, each with ten operators that launch a short kernel; `more` adds to each step.
     fn steps(header: &str, lengths: &[i64], more: impl Fn(&mut Fabricated, i64)) -> Trace {

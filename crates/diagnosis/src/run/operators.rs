@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::kinds::{self, Roles};
 use crate::measures::Measures;
 use crate::measures::calls::{Call, Calls};
-use crate::measures::flops::shapes;
 use crate::measures::intervals::Span;
 use crate::measures::steps::is_fetch;
 use crate::measures::view::View;
@@ -22,7 +21,7 @@ pub fn operator_stats(view: &View, calls: &Calls, measures: &Measures) -> Vec<Op
     let on_gpu = calls.header.timing != Timing::HostClock;
     let mut dims: BTreeMap<&str, BTreeSet<Vec<Vec<u64>>>> = BTreeMap::new();
     for call in &calls.list {
-        dims.entry(call.name).or_default().insert(shapes(view.name(view.trace.host.dims[call.at])));
+        dims.entry(call.name).or_default().insert(view.shapes(call.at));
     }
     let share = |part: f64, all: f64| if all > 0.0 { 100.0 * part / all } else { 0.0 };
     let row = |row: &crate::measures::operators::OperatorRow| {

@@ -59,6 +59,15 @@ pub struct PassEffect {
 }
 
 impl PassEffect {
+    const fn new(
+        pass: &'static str,
+        fault: &'static str,
+        touches: fn(&PlaceStats) -> bool,
+        stays: fn(&PlaceStats, f64) -> f64,
+    ) -> PassEffect {
+        PassEffect { pass, fault, touches, stays }
+    }
+
     pub fn of(pass: &str) -> Option<&'static PassEffect> {
         PASS_EFFECTS.iter().find(|effect| effect.pass == pass)
     }
@@ -123,54 +132,34 @@ fn is_scores(place: &PlaceStats) -> bool {
 }
 
 const PASS_EFFECTS: [PassEffect; 8] = [
-    PassEffect {
-        pass: "fuse-qkv",
-        fault: "q, k and v projections are separate GEMMs",
-        touches: |place| kinds::is_qkv(&place.role),
-        stays: at_roof,
-    },
-    PassEffect {
-        pass: "fuse-gate-up",
-        fault: "gate and up projections are separate GEMMs",
-        touches: |place| kinds::is_gate_up(&place.role),
-        stays: at_roof,
-    },
-    PassEffect {
-        pass: "fuse-swiglu",
-        fault: "SiLU and the multiplication after it are separate kernels",
-        touches: |place| kinds::is_activation(&place.role),
-        stays: nothing,
-    },
-    PassEffect {
-        pass: "flash-attention",
-        fault: "attention writes its scores to memory",
-        touches: is_scores,
-        stays: needed_scores,
-    },
-    PassEffect {
-        pass: "fuse-rope",
-        fault: "RoPE is a separate kernel",
-        touches: |place| kinds::is_rotation(&place.name),
-        stays: nothing,
-    },
-    PassEffect {
-        pass: "fuse-norm",
-        fault: "residual sums and norms are separate kernels",
-        touches: is_norm_or_sum,
-        stays: at_roof,
-    },
-    PassEffect {
-        pass: "fuse-optimizer",
-        fault: "the optimizer runs one kernel per parameter",
-        touches: is_optimizer,
-        stays: at_roof,
-    },
-    PassEffect {
-        pass: "fuse-loss",
-        fault: "the logits of all tokens are in memory at the same time",
-        touches: |place| kinds::is_loss(&place.role),
-        stays: products_at_roof,
-    },
+    PassEffect::new(
+        "fuse-qkv",
+        "q, k and v projections are separate GEMMs",
+        |place| kinds::is_qkv(&place.role),
+        at_roof,
+    ),
+    PassEffect::new(
+        "fuse-gate-up",
+        "gate and up projections are separate GEMMs",
+        |place| kinds::is_gate_up(&place.role),
+        at_roof,
+    ),
+    PassEffect::new(
+        "fuse-swiglu",
+        "SiLU and the multiplication after it are separate kernels",
+        |place| kinds::is_activation(&place.role),
+        nothing,
+    ),
+    PassEffect::new("flash-attention", "attention writes its scores to memory", is_scores, needed_scores),
+    PassEffect::new("fuse-rope", "RoPE is a separate kernel", |place| kinds::is_rotation(&place.name), nothing),
+    PassEffect::new("fuse-norm", "residual sums and norms are separate kernels", is_norm_or_sum, at_roof),
+    PassEffect::new("fuse-optimizer", "the optimizer runs one kernel per parameter", is_optimizer, at_roof),
+    PassEffect::new(
+        "fuse-loss",
+        "the logits of all tokens are in memory at the same time",
+        |place| kinds::is_loss(&place.role),
+        products_at_roof,
+    ),
 ];
 
 /// Replaying the step as one graph saves the launch cost of its calls.
@@ -274,45 +263,33 @@ struct Row {
     overlap: &'static str,
 }
 
+impl Row {
+    const fn new(
+        category: &'static str,
+        difficulty: &'static str,
+        passes: &'static [&'static str],
+        belongs: fn(&PlaceStats) -> bool,
+    ) -> Row {
+        Row { category, difficulty, passes, belongs, overlap: "" }
+    }
+}
+
 /// The workshop's six rows (launch and fragmentation are built separately), then three of ours.
 const ROWS: [Row; 7] = [
+    Row::new("QKV Projections", "Low-Medium", &["fuse-qkv"], |place| kinds::is_qkv(&place.role)),
+    Row::new("Attention Computation", "Medium", &["flash-attention", "fuse-rope"], |place| {
+        kinds::is_attention(&place.role)
+    }),
+    Row::new("SwiGLU Gate/Up", "Low", &["fuse-gate-up", "fuse-swiglu"], |place| {
+        kinds::is_gate_up(&place.role) || kinds::is_activation(&place.role)
+    }),
     Row {
-        category: "QKV Projections",
-        difficulty: "Low-Medium",
-        passes: &["fuse-qkv"],
-        belongs: |place| kinds::is_qkv(&place.role),
-        overlap: "",
-    },
-    Row {
-        category: "Attention Computation",
-        difficulty: "Medium",
-        passes: &["flash-attention", "fuse-rope"],
-        belongs: |place| kinds::is_attention(&place.role),
-        overlap: "",
-    },
-    Row {
-        category: "SwiGLU Gate/Up",
-        difficulty: "Low",
-        passes: &["fuse-gate-up", "fuse-swiglu"],
-        belongs: |place| kinds::is_gate_up(&place.role) || kinds::is_activation(&place.role),
-        overlap: "",
-    },
-    Row {
-        category: "Softmax Operations",
-        difficulty: "Medium-High",
-        passes: &["flash-attention"],
-        belongs: |place| kinds::is_softmax(&place.name),
         overlap: "; already included in the attention row",
+        ..Row::new("Softmax Operations", "Medium-High", &["flash-attention"], |place| kinds::is_softmax(&place.name))
     },
-    Row { category: "Optimizer", difficulty: "Low", passes: &["fuse-optimizer"], belongs: is_optimizer, overlap: "" },
-    Row { category: "Norms", difficulty: "Medium", passes: &["fuse-norm"], belongs: is_norm, overlap: "" },
-    Row {
-        category: "LM Head and Loss",
-        difficulty: "Medium",
-        passes: &["fuse-loss"],
-        belongs: |place| kinds::is_loss(&place.role),
-        overlap: "",
-    },
+    Row::new("Optimizer", "Low", &["fuse-optimizer"], is_optimizer),
+    Row::new("Norms", "Medium", &["fuse-norm"], is_norm),
+    Row::new("LM Head and Loss", "Medium", &["fuse-loss"], |place| kinds::is_loss(&place.role)),
 ];
 
 /// A row's answer: a flag with the seconds that it saves at most, or the reason why no flag changes the row.

@@ -32,7 +32,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if evidence.trust.withheld.contains(&"steady-state") {
         return Vec::new();
     }
-    let (view, host) = (evidence.view, &evidence.view.trace.host);
+    let view = evidence.view;
     let wall = evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
     let on_host = evidence.measures.breakdown.where_work_runs == WhereWorkRuns::Host;
     let mut rows: Vec<&OperatorRow> = evidence.measures.operators.rows.iter().collect();
@@ -51,9 +51,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     }
     let spans = view.host_spans_named(|name| name == row.name);
     // An operator may contain another of the same name.
-    let spans = merged(
-        spans.into_iter().filter(|&at| host.category[at] == Category::CpuOp).map(|at| view.host_span(at)).collect(),
-    );
+    let spans = merged(spans.into_iter().filter(|&at| view.is_operator(at)).map(|at| view.host_span(at)).collect());
     let free = view.steps.list.iter().flat_map(|step| gaps(&view.busy, step.span));
     // Neither one-time setup nor waiting for the device is the operator's work.
     let spans = without(&without(&spans, &view.cold.spans), &waiting_spans(view));
@@ -132,12 +130,8 @@ fn together(evidence: &Evidence) -> Option<Found> {
             .any(|start| name.starts_with(start))
     };
     let is_own = |&at: &usize| {
-        let counts = host.category[at] == Category::CpuOp && host.duration[at] >= SHORTEST_NANOS.get();
-        counts
-            && view.steps.at_host(host.start[at]).is_some()
-            && !view.ancestors(at).skip(1).any(|outer| host.category[outer] == Category::CpuOp)
-            && !communicates(view.host_name(at))
-            && !calls(at)
+        let counts = view.is_operator(at) && host.duration[at] >= SHORTEST_NANOS.get();
+        counts && view.step_of(at).is_some() && view.is_outermost(at) && !communicates(view.host_name(at)) && !calls(at)
     };
     let own: Vec<usize> = (0..host.len()).filter(is_own).collect();
     let elsewhere = merged([loading_spans(view), view.cold.spans.clone(), waiting_spans(view)].concat());

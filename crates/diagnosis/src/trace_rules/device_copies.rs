@@ -28,7 +28,7 @@ fn keeps_its_type(view: &View, at: usize) -> bool {
     let Some(operator) = view.operator_of_device(at).filter(|&at| view.host_name(at) == "aten::copy_") else {
         return false;
     };
-    let types: Vec<String> = serde_json::from_str(view.name(view.trace.host.types[operator])).unwrap_or_default();
+    let types = view.types(operator);
     matches!(types.as_slice(), [to, from, ..] if to == from && !to.is_empty())
 }
 
@@ -37,11 +37,10 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     if evidence.trust.withheld.contains(&"operators") {
         return Vec::new();
     }
-    let range = view.steps.range();
     let of_name = kinds_of_names(view);
     let of_torch = view.of_kernels(|kernel| kernel.contains("direct_copy_kernel"));
     let (mut copies, mut others): (Vec<usize>, Vec<Span>) = (Vec::new(), Vec::new());
-    for at in device.busy().filter(|&at| (range.start..range.end).contains(&device.start[at])) {
+    for at in view.in_steps() {
         match of_span(view, &of_name, at) {
             Kind::CopyOnDevice if device.category[at] != Category::Memset => copies.push(at),
             _ if of_torch[device.name[at].index()] && keeps_its_type(view, at) => copies.push(at),

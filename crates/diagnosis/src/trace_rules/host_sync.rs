@@ -94,12 +94,12 @@ fn read_in_a_loop(evidence: &Evidence) -> Option<Found> {
 /// Read-backs in a trace without device events: their time on the host is all that is known. It is a wait if a device
 /// worked, and otherwise what it takes to leave the tensor's code once for every value.
 fn without_device(evidence: &Evidence) -> Option<Found> {
-    let (view, host) = (evidence.view, &evidence.view.trace.host);
+    let view = evidence.view;
     if view.has_device_work() || evidence.run.is_some() {
         return None;
     }
     let reads = view.host_spans_named(|name| matches!(name, "aten::item" | "aten::_local_scalar_dense"));
-    let reads: Vec<usize> = reads.into_iter().filter(|&at| view.steps.at_host(host.start[at]).is_some()).collect();
+    let reads: Vec<usize> = reads.into_iter().filter(|&at| view.step_of(at).is_some()).collect();
     let outermost = |&&at: &&usize| !view.ancestors(at).skip(1).any(|outer| view.host_name(outer) == "aten::item");
     let per_step = reads.iter().filter(outermost).count() as f64 / view.steps.count();
     let spans = merged(reads.iter().map(|&at| view.host_span(at)).collect());
@@ -149,7 +149,7 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
     );
     let advice = "turn it off once the NaN is found: no torch.autograd.set_detect_anomaly(True), detect_anomaly() or Trainer(detect_anomaly=True)";
     let mut found = Found::new(Some(share), message, advice);
-    let (steps, device) = (view.steps.count(), &view.trace.device);
+    let steps = view.steps.count();
     let per_step = |nanos: i64| shown_time(nanos as f64 / 1e9 / steps);
     found.evidence = vec![
         format!(
@@ -157,10 +157,7 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
             per_step(anomaly.checks.iter().map(|span| span.nanos()).sum()),
             per_step(anomaly.stacks.iter().map(|span| span.nanos()).sum())
         ),
-        format!(
-            "{} of device time per step in their kernels",
-            per_step(anomaly.kernels.iter().map(|&at| device.duration[at]).sum())
-        ),
+        format!("{} of device time per step in their kernels", per_step(view.device_nanos(&anomaly.kernels))),
     ];
     found.per_step = anomaly.checks_per_step;
     found.first = anomaly.checks.first().map_or(0, |span| span.start);

@@ -2,7 +2,6 @@
 
 use super::{percent, shown_time};
 use crate::constants::tr106;
-use crate::peaks;
 use crate::simulation::Removal;
 
 use super::{Evidence, Found, TraceRule};
@@ -19,7 +18,7 @@ pub const RULE: TraceRule = TraceRule {
 
 fn check(evidence: &Evidence) -> Vec<Found> {
     let cores = &evidence.measures.patterns.tensor_cores;
-    let part = evidence.view.trace.header.devices.first().and_then(|device| peaks::find(&device.name));
+    let part = evidence.view.part();
     let has_cores = part.is_none_or(|part| part.gains_from_tf32() || part.bf16 > part.fp32);
     if cores.without_share_of_steps < evidence.thresholds.of(&tr106::TENSOR_CORE_SHARE) || !has_cores {
         return Vec::new();

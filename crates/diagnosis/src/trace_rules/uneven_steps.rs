@@ -10,7 +10,6 @@ use crate::constants::tr118;
 use crate::constants::uneven_steps::{FEWEST_STEPS, STEPS_FOR_A_RATE, USUAL_SPREAD};
 use crate::finding::Confidence;
 use crate::measures::data_loading::loading_spans;
-use crate::measures::flops::shapes;
 use crate::measures::intervals::{Span, covered, gaps, seconds};
 use crate::measures::launches::median;
 use crate::measures::steps::FoundBy;
@@ -111,11 +110,10 @@ impl Work {
         let mut work = Work { pieces: vec![0; steps], elements: vec![0; steps] };
         let mut sizes: HashMap<NameId, i64> = HashMap::new();
         for at in (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp) {
-            let Some(step) = view.steps.at_host(host.start[at]).filter(|step| *step < steps) else { continue };
+            let Some(step) = view.step_of(at).filter(|step| *step < steps) else { continue };
             let size = *sizes.entry(host.dims[at]).or_insert_with(|| {
                 let elements = |shape: &Vec<u64>| shape.iter().map(|size| *size as f64).product::<f64>();
-                shapes(view.name(host.dims[at])).iter().filter(|shape| !shape.is_empty()).map(elements).sum::<f64>()
-                    as i64
+                view.shapes(at).iter().filter(|shape| !shape.is_empty()).map(elements).sum::<f64>() as i64
             });
             work.elements[step] = work.elements[step].saturating_add(size);
             work.pieces[step] += i64::from(!view.has_device_work());
@@ -183,7 +181,7 @@ fn own_times<'t>(view: &View<'t>, slow: usize) -> BTreeMap<&'t str, (i64, i64)> 
     let others = (view.steps.list.len() - 1).max(1) as i64;
     let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for at in (0..host.len()).filter(|&at| counts(at)) {
-        let Some(step) = view.steps.at_host(host.start[at]) else { continue };
+        let Some(step) = view.step_of(at) else { continue };
         let entry = sums.entry(view.host_name(at)).or_default();
         match step == slow {
             true => entry.0 += own[at].max(0),

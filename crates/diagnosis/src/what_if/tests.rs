@@ -1,12 +1,10 @@
 //! Models of fixes on an H200 (494 TFLOP/s in TF32, 989 in bf16, 4.8 TB/s), calculated by hand.
 
 use super::*;
-use crate::fabricated::Fabricated;
+use crate::fabricated::{Fabricated, MICRO};
 use crate::finding::{Confidence, Effort, Severity};
 use crate::trace_rules::Found;
 use headroom_trace::Trace;
-
-const MICRO: i64 = 1_000;
 
 /// One step of 10 ms on an H200.
 fn step() -> Fabricated {

@@ -14,7 +14,7 @@ pub fn take(view: &View, kernels: &[usize], norms: &mut Norms) -> i64 {
     let of = |mark: &str| -> (Vec<usize>, i64) {
         let found = kernels.iter().copied().filter(|&at| view.name(device.name[at]).contains(mark));
         let found: Vec<usize> = found.collect();
-        let nanos = found.iter().map(|&at| device.duration[at]).sum();
+        let nanos = view.device_nanos(&found);
         (found, nanos)
     };
     let (applying, nanos) = of("transform_input");

@@ -1,9 +1,7 @@
 //! Norms on an H200 (4.8 TB/s), calculated by hand.
 
 use super::*;
-use crate::fabricated::Fabricated;
-
-const MICRO: i64 = 1_000;
+use crate::fabricated::{Fabricated, MICRO};
 
 /// One step of 10 ms with one norm on `dims`, whose kernels take 1 and 3 ms.
 fn norm(operator: &str, kernel: &str, dims: &str) -> Norms {

@@ -1,9 +1,8 @@
 //! Steps with a backward pass over 24 parameters and a loop over them.
 
 use super::*;
-use crate::fabricated::Fabricated;
+use crate::fabricated::{Fabricated, MICRO};
 
-const MICRO: i64 = 1_000;
 const PARAMETERS: i64 = 24;
 
 /// Sizes of the parameter at a place: alternately a matrix and a vector.

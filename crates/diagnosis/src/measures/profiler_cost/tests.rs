@@ -1,9 +1,7 @@
 //! Per-event costs, calculated by hand.
 
 use super::*;
-use crate::fabricated::Fabricated;
-
-const MICRO: i64 = 1_000;
+use crate::fabricated::{Fabricated, MICRO};
 
 const COSTS: EventCosts = EventCosts {
     operator_micros: 10.0,

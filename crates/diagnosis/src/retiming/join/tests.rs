@@ -1,9 +1,7 @@
 //! Joins recordings of one loop with known differences.
 
 use super::*;
-use crate::fabricated::Fabricated;
-
-const MICRO: i64 = 1_000;
+use crate::fabricated::{Fabricated, MICRO};
 
 /// Operators of one step, each 10 µs long, with starts `apart` microseconds apart.
 fn operators(names: &[&str], apart: i64) -> Trace {

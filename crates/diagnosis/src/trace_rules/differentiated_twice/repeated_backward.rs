@@ -1,9 +1,9 @@
 //! Gradients of one result requested in several passes (one per input), each leaving a graph to be differentiated.
 
 use hashbrown::{HashMap, HashSet};
-use headroom_trace::{Category, NONE, NameId, TrackId};
+use headroom_trace::{NONE, NameId, TrackId};
 
-use super::view::{View, is_backward_node};
+use crate::measures::view::{View, is_backward_node};
 
 type Id = (u32, NameId);
 
@@ -49,9 +49,8 @@ fn of_one_step(view: &View, passes: &[Vec<usize>], again: &mut Vec<usize>) {
 /// Numbers of the operators within a node whose results will be differentiated.
 pub fn numbers_to_differentiate(view: &View, node: usize) -> Vec<u32> {
     let host = &view.trace.host;
-    let is_numbered = |&at: &usize| {
-        host.category[at] == Category::CpuOp && host.sequence[at] != NONE && host.sequence[at] != host.sequence[node]
-    };
+    let is_numbered =
+        |&at: &usize| view.is_operator(at) && host.sequence[at] != NONE && host.sequence[at] != host.sequence[node];
     view.within(node).skip(1).filter(is_numbered).map(|at| host.sequence[at]).collect()
 }
 
@@ -80,7 +79,7 @@ fn caller(view: &View) -> Option<(TrackId, Vec<i64>)> {
     let host = &view.trace.host;
     let is_node = |at: usize| is_backward_node(view.host_name(at));
     let mut numbered: HashMap<TrackId, usize> = HashMap::new();
-    let operators = || (0..host.len()).filter(|&at| host.category[at] == Category::CpuOp);
+    let operators = || (0..host.len()).filter(|&at| view.is_operator(at));
     for at in operators().filter(|&at| host.sequence[at] != NONE && !view.ancestors(at).any(is_node)) {
         *numbered.entry(host.track[at]).or_default() += 1;
     }

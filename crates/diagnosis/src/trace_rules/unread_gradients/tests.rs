@@ -1,9 +1,8 @@
 //! Backward passes through trained and untrained networks, made up by hand.
 
 use super::*;
-use crate::fabricated::Fabricated;
+use crate::fabricated::{Fabricated, MICRO};
 
-const MICRO: i64 = 1_000;
 const NODE: &str = "autograd::engine::evaluate_function";
 
 /// A head and eight trunk layers are differentiated, the head first; then comes an optimizer's list of tensors.
