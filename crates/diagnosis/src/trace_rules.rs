@@ -238,8 +238,11 @@ pub fn severity(rule: &TraceRule, share: Option<f64>, confidence: Confidence) ->
     match rule.cause {
         // A cold start does not slow later steps, however long it is.
         Cause::ColdStart => Severity::Medium,
-        // A second pass may belong to another model, and then has to run; idle time that nobody saw may be anything.
-        Cause::Recomputed | Cause::GpuIdle if confidence == Confidence::Low => by_share.min(Severity::Medium),
+        // A second pass may belong to another model, and then has to run; idle time that nobody saw may be anything; the
+        // processor's operators are the work where there is no GPU.
+        Cause::Recomputed | Cause::GpuIdle | Cause::CpuBoundOperator if confidence == Confidence::Low => {
+            by_share.min(Severity::Medium)
+        }
         _ => by_share,
     }
 }
@@ -272,6 +275,7 @@ mod tests {
         assert_eq!(of(Cause::ColdStart, Some(0.9), high), Severity::Medium);
         assert_eq!(of(Cause::Recomputed, Some(0.3), high), Severity::Critical);
         assert_eq!(of(Cause::Recomputed, Some(0.3), low), Severity::Medium);
+        assert_eq!(of(Cause::CpuBoundOperator, Some(0.41), low), Severity::Medium);
         assert_eq!(of(Cause::Recomputed, Some(0.01), low), Severity::Low);
     }
 

@@ -248,13 +248,12 @@ fn cold_start(view: &View, trust: &mut Trust) {
     let steps = &view.steps;
     if let Some(last) = steps.left_out.last() {
         let count = steps.left_out.len();
-        let text = if count == 1 {
-            format!("the first step ({last})")
-        } else {
-            format!("the first {count} steps (up to {last})")
+        let (text, are) = match count {
+            1 => (format!("the first step ({last})"), "is"),
+            _ => (format!("the first {count} steps (up to {last})"), "are"),
         };
         trust.notes.push(format!(
-            "{text} held a cold start (code loading, libraries, allocation) and is left out of all figures"
+            "{text} held a cold start (code loading, libraries, allocation) and {are} left out of all figures"
         ));
     }
     trust.cold_share = steps.share(steps.list.iter().map(|step| view.cold.nanos_in(step.span)).sum());

@@ -100,7 +100,9 @@ fn dominating(evidence: &Evidence, row: &OperatorRow) -> Option<Option<Found>> {
         ),
     };
     let mut found = Found::new(Some(share), message, advice);
-    found.confidence = Confidence::Medium;
+    // Without a GPU somebody has to do the work: only what dominates is more than a remark.
+    let is_the_work = gpu(view).is_none() && share < evidence.thresholds.of(&tr119::MOST_OF_HOST_SHARE);
+    found.confidence = if is_the_work { Confidence::Low } else { Confidence::Medium };
     found.evidence = vec![format!(
         "{:.1} calls and {} per step",
         row.calls as f64 / view.steps.count(),
