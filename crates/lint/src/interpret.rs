@@ -77,7 +77,7 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
     if !keeps_notes {
         program.notes.contexts.clear();
     }
-    let range = match program.sources.symbols.functions[function].definition {
+    let range = match program.symbol(function).definition {
         Some(definition) => definition.range(),
         None => TextRange::default(),
     };
@@ -100,7 +100,7 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
         passes_over: FxHashMap::default(),
     };
     interpreter.bind_parameters();
-    let statements: &'a [Stmt] = interpreter.program.sources.symbols.functions[function].body;
+    let statements: &'a [Stmt] = interpreter.program.symbol(function).body;
     interpreter.run_block(statements);
     Outcome { locals: interpreter.names, ..interpreter.outcome }
 }
@@ -112,12 +112,12 @@ fn is_decorated(definition: &StmtFunctionDef, by: Role) -> bool {
 
 /// Whether a decorator turns off graph recording.
 fn is_without_graph(program: &Program, function: FunctionId) -> bool {
-    let definition = program.sources.symbols.functions[function].definition;
+    let definition = program.symbol(function).definition;
     definition.is_some_and(|definition| is_decorated(definition, Role::GraphOff))
 }
 
 fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
-    let function = &program.sources.symbols.functions[id];
+    let function = program.symbol(id);
     let Some(definition) = function.definition else { return FunctionKind::Plain };
     if is_decorated(definition, Role::GraphOff) && (is_evaluation_name(function.name) || goes_over_data(function.body))
     {
@@ -201,7 +201,7 @@ fn imports_torch(program: &Program, file: usize) -> bool {
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     fn file(&self) -> usize {
-        self.program.sources.symbols.functions[self.function].file
+        self.program.symbol(self.function).file
     }
 
     fn kind(&self) -> FunctionKind {
@@ -241,7 +241,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn bind_parameters(&mut self) {
         let id = self.function;
-        let function = &self.program.sources.symbols.functions[id];
+        let function = self.program.symbol(id);
         let Some(definition) = function.definition else { return };
         let (class, parameters) = (function.class, &definition.parameters);
         let is_static = self.is_decorated(id, Role::StaticMethod);
@@ -273,7 +273,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The default that `@click.option("--name", default=…)` gives a parameter.
     fn option_of(&self, name: &str) -> Option<Value> {
-        let definition = self.program.sources.symbols.functions[self.function].definition?;
+        let definition = self.program.symbol(self.function).definition?;
         definition.decorator_list.iter().find_map(|decorator| {
             let Expr::Call(call) = &decorator.expression else { return None };
             let is_it = |argument: &Expr| {

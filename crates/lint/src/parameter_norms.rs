@@ -191,7 +191,7 @@ fn keep_largest(
     values: &str,
 ) -> Option<Vec<Edit>> {
     let source = program.source(context);
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let uses = uses_of(program, function, dictionary);
     let outside: Vec<_> = uses.iter().filter(|one| !repeat.range.contains_range(one.expression.range())).collect();
     let sorted = outside.iter().find(|one| !one.is_store)?;

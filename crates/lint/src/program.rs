@@ -252,7 +252,16 @@ impl Loader<'_> {
 
 impl<'a> Program<'a> {
     pub fn function_of(&self, context: ContextId) -> &Function<'a> {
-        &self.sources.symbols.functions[self.notes.contexts.get(context).function]
+        self.symbol(self.function_at(context))
+    }
+
+    pub fn function_at(&self, context: ContextId) -> FunctionId {
+        self.notes.contexts.get(context).function
+    }
+
+    /// The function as it is written.
+    pub fn symbol(&self, function: FunctionId) -> &Function<'a> {
+        &self.sources.symbols.functions[function]
     }
 
     pub fn file_of(&self, context: ContextId) -> FileId {
@@ -278,7 +287,7 @@ impl<'a> Program<'a> {
 
     /// The overrides that run instead of a method that only declares itself: `raise NotImplementedError`, `pass`.
     pub fn written_below(&self, function: FunctionId) -> &[FunctionId] {
-        let symbol = &self.sources.symbols.functions[function];
+        let symbol = self.symbol(function);
         match symbol.class {
             Some(class) if is_left_open(symbol) => {
                 self.sources.classes[class].below.get(symbol.name).map_or(&[], Vec::as_slice)
@@ -346,7 +355,7 @@ impl<'a> Program<'a> {
             tests_of_function: vec![Vec::new(); functions],
         };
         for (index, call) in self.notes.calls.iter().enumerate() {
-            places.calls_of_function[self.notes.contexts.get(call.context).function].push(index);
+            places.calls_of_function[self.function_at(call.context)].push(index);
             places.calls_of_file[self.file_of(call.context)].push(index);
             let callee = match call.callee {
                 Callee::Function(callee) => Some(callee),
@@ -373,7 +382,7 @@ impl<'a> Program<'a> {
             places.subscripts_of_file[self.file_of(subscript.context)].push(index);
         }
         for (index, test) in self.notes.tests.iter().enumerate() {
-            places.tests_of_function[self.notes.contexts.get(test.context).function].push(index);
+            places.tests_of_function[self.function_at(test.context)].push(index);
         }
         places
     }

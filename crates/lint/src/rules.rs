@@ -146,7 +146,7 @@ fn only_moves(program: &Program, function: FunctionId) -> bool {
         "type",
         "pin_memory",
     ];
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     let takes_one = symbol.definition.is_some_and(|definition| definition.parameters.args.len() <= 3);
     let is_short =
         symbol.body.len() <= 6 && !symbol.body.iter().any(|one| matches!(one, Stmt::For(_) | Stmt::While(_)));
@@ -205,7 +205,7 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     let Some(id) = program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
         return false;
     };
-    let function = program.notes.contexts.get(loader.context).function;
+    let function = program.function_at(loader.context);
     let file = program.file_of(loader.context);
     let trains = |around: &Loop| program.notes.contexts.get(around.context).trains || program.is_hot(around.context);
     let mut loops = program.notes.loops.iter().filter(|around| super::readers::is_over(program, around, id));
@@ -233,7 +233,7 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     };
     let is_returned =
         || crate::uses::uses_of(program, function, &name).iter().any(|one| matches!(one.statement, Stmt::Return(_)));
-    let of_here = |around: &Loop| program.notes.contexts.get(around.context).function == function;
+    let of_here = |around: &Loop| program.function_at(around.context) == function;
     match is_script {
         true => !is_of_training && !loops.any(trains) && !is_handed_on(),
         false => {
@@ -324,7 +324,7 @@ fn takes_keyword(program: &Program, loader: &Loader, name: &str) -> bool {
     let made = program.places.call_by_range.get(&(program.file_of(loader.context), loader.node.range()));
     let Some(Callee::Class(class)) = made.map(|index| &program.notes.calls[*index].callee) else { return true };
     let init = program.sources.symbols.classes[*class].methods.get("__init__");
-    let definition = init.and_then(|init| program.sources.symbols.functions[*init].definition);
+    let definition = init.and_then(|init| program.symbol(*init).definition);
     definition.is_none_or(|own| own.parameters.kwarg.is_some() || own.parameters.find(name).is_some())
 }
 

@@ -355,7 +355,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn parameter_default(&self, name: &str) -> Option<Value> {
-        let definition = self.program.sources.symbols.functions[self.function].definition?;
+        let definition = self.program.symbol(self.function).definition?;
         let parameter = definition.parameters.find(name)?;
         parameter.default().map(literal)
     }
