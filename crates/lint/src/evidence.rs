@@ -72,7 +72,7 @@ impl Program<'_> {
     /// The number of iterations of a loop over `range(…)`, where it is known.
     fn turns_of(&self, context: ContextId, iterated: &Expr) -> Option<i64> {
         let Expr::Call(call) = iterated else { return None };
-        let noted = self.call_at(context, call.range())?;
+        let noted = self.call_at(self.file_of(context), call.range())?;
         match noted.external() {
             Some(_) if effects::of(Owner::Builtin, noted.name) == Effect::Numbers => match noted.arguments.as_slice() {
                 [end] => end.known_integer(),
@@ -81,11 +81,6 @@ impl Program<'_> {
             },
             _ => self.turns_of(context, call.arguments.args.first()?),
         }
-    }
-
-    /// The call at `range` in the context's file.
-    pub fn call_at(&self, context: ContextId, range: TextRange) -> Option<&Call<'_>> {
-        self.places.call_by_range.get(&(self.file_of(context), range)).map(|index| &self.notes.calls[*index])
     }
 
     /// Whether the range is inside `with torch.cuda.stream(…)`: a read there waits for that stream alone.

@@ -20,7 +20,6 @@ mod lookups;
 mod methods;
 mod modes;
 mod names;
-mod operations;
 mod placement;
 mod statements;
 mod trained;
@@ -127,12 +126,17 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     if is_decorated(definition, Role::Caches) || names::is_seldom_name(function.name) || fills_global(function.body) {
         return FunctionKind::Kept;
     }
-    if decodes_by_class(program, function) {
+    let by_class =
+        |role: Role| function.class.is_some_and(|id| vocabulary::is(role, program.sources.symbols.classes[id].name));
+    // `class PostProcess`, `class BeamSearcher`: modules that decode outputs, which training never calls.
+    if by_class(Role::DecodingClass) {
         return FunctionKind::Evaluation;
     }
     let name = function.name;
     let is = |role: Role| vocabulary::is(role, name);
     let (of_class, of_torch) = (function.class.is_some(), || imports_torch(program, function.file));
+    // `class InfoNCELoss:` that is not a module but is called like one.
+    let is_called_loss = || is(Role::CallMethod) && by_class(Role::LossClass) && of_torch();
     let is_step = match class {
         ClassKind::Trainer => is(Role::TrainerStep),
         ClassKind::Callback => is(Role::StepHook),
@@ -143,27 +147,16 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     };
     if is_step || of_class && (is(Role::StepOfClass) || is(Role::Forward) && of_torch()) {
         FunctionKind::Step
-    } else if of_class && is(Role::ComputesLoss) || is(Role::CallMethod) && is_loss_class(program, function) {
+    } else if of_class && is(Role::ComputesLoss) || is_called_loss() {
         FunctionKind::Loss
-    } else if is_evaluation_name(name) || evaluates_by_class(program, function) {
+    // `class ValidEpoch`, `class Evaluator`: their work is not done at every step.
+    } else if is_evaluation_name(name) || by_class(Role::EvaluationClass) {
         FunctionKind::Evaluation
     } else if names::is_loss_function_name(name) && of_torch() {
         FunctionKind::Loss
     } else {
         FunctionKind::Plain
     }
-}
-
-/// `class ValidEpoch`, `class Evaluator`: their work is not done at every step.
-fn evaluates_by_class(program: &Program, function: &super::symbols::Function) -> bool {
-    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
-    vocabulary::is(Role::EvaluationClass, name)
-}
-
-/// `class PostProcess`, `class BeamSearcher`: modules that decode outputs, which training never calls.
-fn decodes_by_class(program: &Program, function: &super::symbols::Function) -> bool {
-    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
-    vocabulary::is(Role::DecodingClass, name)
 }
 
 /// `global grid`, then `grid = …` without a return: the global is filled when it is missing.
@@ -181,12 +174,6 @@ fn goes_over_data(body: &[Stmt]) -> bool {
         Stmt::With(with) => goes_over_data(&with.body),
         _ => false,
     })
-}
-
-/// `class InfoNCELoss:` that is not a module but is called like one.
-fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool {
-    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].definition.name.as_str());
-    vocabulary::is(Role::LossClass, name) && imports_torch(program, function.file)
 }
 
 /// Whether the annotation is `float`, which is also written for scalar tensors.

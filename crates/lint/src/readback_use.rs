@@ -8,7 +8,7 @@ use super::context::Frame;
 use super::program::{Call, Program};
 use super::reads::asks_for_type;
 use super::symbols::FunctionId;
-use super::syntax::{around, last_name};
+use super::syntax::{around, called_by, last_name};
 use super::uses::uses_of;
 use super::vocabulary::{self, Role};
 
@@ -205,19 +205,15 @@ fn of_branch(test: &Expr, body: &[Stmt]) -> ReadbackUse {
     if asks_for_numbers(test) {
         return ReadbackUse::Finite;
     }
+    let is_shown = |statement: &Stmt| called_by(statement).is_some_and(says_trouble);
     let gives_up = |statement: &Stmt| match statement {
         Stmt::Raise(_) | Stmt::Continue(_) | Stmt::Break(_) | Stmt::Pass(_) => true,
-        Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call) if says_trouble(call)),
-        _ => false,
+        _ => is_shown(statement),
     };
-    if body.iter().all(gives_up) || matches!(body.last(), Some(Stmt::Raise(_))) {
-        return ReadbackUse::Guard;
-    }
-    if asks_whether_empty(test) {
+    if body.iter().all(gives_up) || matches!(body.last(), Some(Stmt::Raise(_))) || asks_whether_empty(test) {
         return ReadbackUse::Guard;
     }
     let asked = super::names_in(test);
-    let is_shown = |statement: &Stmt| matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call) if says_trouble(call)));
     let writes = |statement: &Stmt| writes_under_mask(statement) || sets_again(statement, &asked);
     match body.iter().all(|statement| writes(statement) || is_shown(statement)) && body.iter().any(writes) {
         true => ReadbackUse::Skip,

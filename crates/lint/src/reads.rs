@@ -98,8 +98,8 @@ fn read_on_the_way(
                 let Expr::Attribute(method) = &*call.func else {
                     // `return to_cpu(x)`
                     let file = program.symbol(*callers.last()?).file;
-                    let noted = program.places.call_by_range.get(&(file, call.range()))?;
-                    let Callee::Function(helper) = program.notes.calls[*noted].callee else { return None };
+                    let noted = program.call_at(file, call.range())?;
+                    let Callee::Function(helper) = noted.callee else { return None };
                     read = Some(copies_through(program, helper, callers)?);
                     at = call.arguments.args.first()?;
                     continue;
@@ -264,7 +264,10 @@ fn is_copy_of_device(program: &Program, outer: &Call, receiver: &Expr) -> bool {
     let Expr::Call(inner) = receiver else { return false };
     let named = matches!(&*inner.func, Expr::Attribute(attribute)
         if matches!(effects::of(Owner::Tensor, attribute.attr.as_str()), Effect::ToHost | Effect::Moves));
-    named && program.call_at(outer.context, inner.range()).is_some_and(|inner| may_be_on_device(&inner.receiver))
+    named
+        && program
+            .call_at(program.file_of(outer.context), inner.range())
+            .is_some_and(|inner| may_be_on_device(&inner.receiver))
 }
 
 fn feeds_item(program: &Program, call: &Call) -> bool {

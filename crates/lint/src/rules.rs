@@ -181,8 +181,7 @@ fn maker_of<'p, 'a>(program: &'p Program<'a>, moved: &Call, made: TextRange) -> 
         matches!(&maker.result, Value::Tensor(tensor) if matches!(tensor.origin,
             Origin::Constant(range) | Origin::Factory(range) | Origin::HostData(range) if range == made))
     };
-    let index = program.places.call_by_range.get(&(program.file_of(moved.context), made))?;
-    Some(&program.notes.calls[*index]).filter(makes)
+    program.call_at(program.file_of(moved.context), made).filter(makes)
 }
 
 /// Loaders that feed something: a demo at the end of a file without training is left out.
@@ -321,8 +320,8 @@ fn keyword_edit(program: &Program, loader: &Loader, name: &str, value: &str) -> 
 
 /// Whether the loader's class has a parameter of this name or passes all keywords on.
 fn takes_keyword(program: &Program, loader: &Loader, name: &str) -> bool {
-    let made = program.places.call_by_range.get(&(program.file_of(loader.context), loader.node.range()));
-    let Some(Callee::Class(class)) = made.map(|index| &program.notes.calls[*index].callee) else { return true };
+    let made = program.call_at(program.file_of(loader.context), loader.node.range());
+    let Some(Callee::Class(class)) = made.map(|made| &made.callee) else { return true };
     let init = program.sources.symbols.classes[*class].methods.get("__init__");
     let definition = init.and_then(|init| program.symbol(*init).definition);
     definition.is_none_or(|own| own.parameters.kwarg.is_some() || own.parameters.find(name).is_some())

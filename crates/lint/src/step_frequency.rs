@@ -13,7 +13,7 @@ use super::value::Value;
 use super::vocabulary::{self, Role};
 
 pub fn measure(program: &mut Program) {
-    let calls = calls_by_function(program);
+    let calls = program.calls_by_function();
     let passes = passes(program, &calls);
     let (training_calls, steps) = mark_training(program, &passes);
     cool_every_few_steps(program, &steps);
@@ -130,7 +130,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         .symbols
         .functions
         .iter()
-        .map(|function| is_step_name(function.name) && is_left_open(function))
+        .map(|function| vocabulary::is(Role::TrainingStep, function.name) && is_left_open(function))
         .collect();
     let closures = closures(program);
     for index in &is_training {
@@ -247,11 +247,6 @@ fn is_left_over(program: &Program, function: FunctionId) -> bool {
     symbol.class.is_none() && symbol.name.starts_with('_') && text.matches(symbol.name).count() == 1
 }
 
-/// `training_step`, for any trainer.
-fn is_step_name(name: &str) -> bool {
-    vocabulary::is(Role::TrainingStep, name)
-}
-
 /// The halves of a step that a function runs, including its callees.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Passes {
@@ -358,21 +353,13 @@ fn last_name(expression: &ruff_python_ast::Expr) -> Option<&str> {
     }
 }
 
-fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
-    let mut calls = vec![Vec::new(); program.functions.len()];
-    for (index, call) in program.notes.calls.iter().enumerate() {
-        calls[program.function_at(call.context)].push(index);
-    }
-    calls
-}
-
 /// Functions that are entered once per step, whoever calls them.
 fn step_entries(program: &Program, steps: &[bool], passes: &[Passes]) -> Vec<bool> {
     let loops = functions_with_step_loops(program);
     let is_entry = |(function, facts): (FunctionId, &FunctionFacts)| match facts.kind {
         FunctionKind::Step => !loops[function],
         FunctionKind::Plain => {
-            let is_named = || is_step_name(program.symbol(function).name);
+            let is_named = || vocabulary::is(Role::TrainingStep, program.symbol(function).name);
             steps[function] && is_uncalled_step(program, function, passes)
                 || !facts.is_called && !loops[function] && is_named()
         }

@@ -1,7 +1,7 @@
 //! Small questions about a piece of syntax.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{ExceptHandler, Expr, Stmt};
+use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 /// The name of `x`, the last part of `a.b.x`.
@@ -11,6 +11,21 @@ pub fn last_name(expression: &Expr) -> Option<&str> {
         Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
         _ => None,
     }
+}
+
+/// A name that stands alone.
+pub fn name_of(expression: &Expr) -> Option<&str> {
+    expression.as_name_expr().map(|name| name.id.as_str())
+}
+
+/// The owner and the name in `owner.name(…)`.
+pub fn method_of(call: &ExprCall) -> Option<(&Expr, &str)> {
+    call.func.as_attribute_expr().map(|method| (&*method.value, method.attr.as_str()))
+}
+
+/// The call that a statement consists of.
+pub fn called_by(statement: &Stmt) -> Option<&ExprCall> {
+    statement.as_expr_stmt()?.value.as_call_expr()
 }
 
 /// The last name of a decorator or another function, called or not.

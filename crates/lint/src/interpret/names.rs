@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::api;
 use crate::settings::is_settings_name;
 use crate::value::Value;
 use crate::vocabulary::{self, Role};
@@ -129,4 +130,18 @@ pub fn counts_steps(name: &str) -> bool {
 /// Python's builtin functions and types.
 pub(super) fn is_builtin(name: &str) -> bool {
     vocabulary::is(Role::Builtin, name)
+}
+
+/// Whether the name may be a tensor method's: `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object may
+/// return anything.
+pub fn may_be_tensor_method(name: &str) -> bool {
+    vocabulary::is(Role::TensorMethod, name)
+        || name.ends_with('_')
+        || !name.contains('_') && !vocabulary::is(Role::ContainerMethod, name)
+}
+
+/// Operations whose result is a mask, as functions or methods.
+pub fn is_boolean_operation(name: &str) -> bool {
+    let row = api::tensor_method(name).or_else(|| api::torch_function(name));
+    row.is_some_and(api::Row::makes_mask)
 }

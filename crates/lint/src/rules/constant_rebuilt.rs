@@ -10,6 +10,7 @@ use crate::fix::{Edit, Fix};
 use crate::notice;
 use crate::program::{Call, Callee, Program};
 use crate::rule::{Check, Notice, SourceRule};
+use crate::syntax::{called_by, method_of};
 use crate::uses::{is_changed_in_place, uses_of};
 use crate::value::{Origin, Placement, Value};
 
@@ -245,10 +246,10 @@ fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
         return None;
     }
     let init = program.symbol(*program.sources.symbols.classes[class].methods.get("__init__")?).definition?;
-    let after_super = init.body.iter().find(|statement| {
-        matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call)
-            if matches!(&*call.func, Expr::Attribute(attribute) if attribute.attr.as_str() == "__init__")))
-    })?;
+    let after_super = init
+        .body
+        .iter()
+        .find(|statement| called_by(statement).and_then(method_of).is_some_and(|(_, method)| method == "__init__"))?;
     let owner = init.parameters.args.first()?.parameter.name.as_str();
     let here = function.definition?.parameters.args.first()?.parameter.name.as_str();
     let attribute = format!("{}_cache", target.id.as_str());
