@@ -36,6 +36,7 @@ mod repair;
 mod resolve;
 pub mod rewrite;
 pub mod roots;
+mod rows;
 mod rule;
 pub mod rules;
 mod scope;

@@ -54,6 +54,7 @@ use super::rule::{Notice, SourceRule};
 use super::symbols::{FileId, FunctionId};
 use super::topics::Topic;
 use super::value::{Origin, Placement, Value};
+use super::vocabulary::{self, Role};
 
 /// Ordered by code.
 pub const RULES: &[SourceRule] = &[
@@ -130,22 +131,6 @@ fn moves_to_device(call: &Call) -> bool {
 
 /// `def to_var(x): return x.cuda() if cuda else x`: a function that only moves its argument.
 fn only_moves(program: &Program, function: FunctionId) -> bool {
-    const ON_THE_WAY: [&str; 14] = [
-        "cuda",
-        "to",
-        "is_available",
-        "isinstance",
-        "is_tensor",
-        "from_numpy",
-        "as_tensor",
-        "tensor",
-        "detach",
-        "Variable",
-        "float",
-        "long",
-        "type",
-        "pin_memory",
-    ];
     let symbol = program.symbol(function);
     let takes_one = symbol.definition.is_some_and(|definition| definition.parameters.args.len() <= 3);
     let is_short =
@@ -154,7 +139,7 @@ fn only_moves(program: &Program, function: FunctionId) -> bool {
     takes_one
         && is_short
         && program.calls_of(function).any(moves)
-        && program.calls_of(function).all(|call| ON_THE_WAY.contains(&call.name))
+        && program.calls_of(function).all(|call| vocabulary::is(Role::OnTheWay, call.name))
 }
 
 /// The host value that a call of such a function moves to the device.

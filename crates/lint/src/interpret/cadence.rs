@@ -63,7 +63,7 @@ pub(super) fn is_random_draw(expression: &Expr) -> bool {
 pub(super) fn mentions_version(expression: &Expr) -> bool {
     match expression {
         Expr::Name(_) | Expr::Attribute(_) => {
-            last_name(expression).is_some_and(|name| vocabulary::is(Role::Version, &names::lowered(name)))
+            last_name(expression).is_some_and(|name| vocabulary::is(Role::Version, &vocabulary::lowered(name)))
         }
         Expr::Call(call) => {
             let makes = |name: String| vocabulary::is(Role::VersionClass, &name);

@@ -406,7 +406,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => {}
         }
         let names = crate::names_in(iterated);
-        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &names::lowered(name)));
+        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &vocabulary::lowered(name)));
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.

@@ -6,15 +6,14 @@ use ruff_text_size::Ranged;
 use super::Interpreter;
 use super::arguments::Arguments;
 use super::names::{
-    is_boolean_operation, is_criterion_name, is_loss_function_name, is_model_name, is_question, lowered,
-    may_be_tensor_method,
+    is_boolean_operation, is_criterion_name, is_loss_function_name, is_model_name, is_question, may_be_tensor_method,
 };
 use super::placement::{device_argument, placement_named};
 use crate::api;
 use crate::effects::{self, Effect, Owner};
 use crate::syntax::last_name;
 use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
-use crate::vocabulary::{self, Role as Word};
+use crate::vocabulary::{self, Role as Word, lowered};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn method_call(

@@ -1,16 +1,9 @@
 //! Guesses from names alone, where nothing better is known.
 
-use std::borrow::Cow;
-
 use crate::api;
 use crate::settings::is_settings_name;
 use crate::value::Value;
-use crate::vocabulary::{self, Role};
-
-/// Lowercases a name. Called often, so names without capitals are not copied.
-pub(super) fn lowered(name: &str) -> Cow<'_, str> {
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
-}
+use crate::vocabulary::{self, Role, lowered};
 
 /// The value a parameter of this name usually has.
 pub fn by_name(name: &str) -> Value {
