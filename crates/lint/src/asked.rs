@@ -54,66 +54,39 @@ pub enum ReadbackUse {
 
 #[derive(Default)]
 pub struct Asked<'a> {
-    names: RefCell<FxHashMap<FunctionId, Rc<Names<'a>>>>,
-    changed: RefCell<FxHashMap<FunctionId, Rc<FxHashSet<&'a str>>>>,
-    borrowed: RefCell<FxHashMap<FunctionId, Rc<FxHashSet<&'a str>>>>,
-    streams: RefCell<FxHashMap<FunctionId, Rc<Vec<TextRange>>>>,
-    readback_uses: RefCell<FxHashMap<(FunctionId, TextRange, usize), ReadbackUse>>,
-    waits: RefCell<FxHashMap<(FunctionId, Option<ContextId>), bool>>,
-    copies: RefCell<FxHashMap<FunctionId, Option<Read>>>,
-}
-
-impl<'a> Asked<'a> {
     /// Uses of every name in a function.
-    pub fn names(&self, function: FunctionId, find: impl FnOnce() -> Names<'a>) -> Rc<Names<'a>> {
-        kept(&self.names, function, || Rc::new(find()))
-    }
-
+    pub names: Memo<FunctionId, Rc<Names<'a>>>,
     /// Names whose values a function changes in place.
-    pub fn changed(&self, function: FunctionId, find: impl FnOnce() -> FxHashSet<&'a str>) -> Rc<FxHashSet<&'a str>> {
-        kept(&self.changed, function, || Rc::new(find()))
-    }
-
+    pub changed: Memo<FunctionId, Rc<FxHashSet<&'a str>>>,
     /// Names of other functions that a function assigns.
-    pub fn borrowed(&self, function: FunctionId, find: impl FnOnce() -> FxHashSet<&'a str>) -> Rc<FxHashSet<&'a str>> {
-        kept(&self.borrowed, function, || Rc::new(find()))
-    }
-
+    pub borrowed: Memo<FunctionId, Rc<FxHashSet<&'a str>>>,
     /// Blocks of a function that work on another stream.
-    pub fn streams(&self, function: FunctionId, find: impl FnOnce() -> Vec<TextRange>) -> Rc<Vec<TextRange>> {
-        kept(&self.streams, function, || Rc::new(find()))
-    }
-
+    pub streams: Memo<FunctionId, Rc<Vec<TextRange>>>,
     /// The use of a name that is assigned at this place, for a given depth of following.
-    pub fn readback_use(
-        &self,
-        place: (FunctionId, TextRange, usize),
-        find: impl FnOnce() -> ReadbackUse,
-    ) -> ReadbackUse {
-        kept(&self.readback_uses, place, find)
-    }
-
-    /// How a function copies its argument back, if it does only that.
-    pub fn copies(&self, function: FunctionId, find: impl FnOnce() -> Option<Read>) -> Option<Read> {
-        kept(&self.copies, function, find)
-    }
-
+    pub readback_uses: Memo<(FunctionId, TextRange, usize), ReadbackUse>,
     /// Whether the host waits in a function's step anyway.
-    pub fn waits(&self, function: FunctionId, step: Option<ContextId>, find: impl FnOnce() -> bool) -> bool {
-        kept(&self.waits, (function, step), find)
+    pub waits: Memo<(FunctionId, Option<ContextId>), bool>,
+    /// How a function copies its argument back, if it does only that.
+    pub copies: Memo<FunctionId, Option<Read>>,
+}
+
+/// Answers by question.
+pub struct Memo<K, V>(RefCell<FxHashMap<K, V>>);
+
+impl<K, V> Default for Memo<K, V> {
+    fn default() -> Memo<K, V> {
+        Memo(RefCell::default())
     }
 }
 
-/// Returns the cached value or computes it. `find` may ask again, so nothing is borrowed while it runs.
-fn kept<K: std::hash::Hash + Eq + Copy, V: Clone>(
-    of: &RefCell<FxHashMap<K, V>>,
-    key: K,
-    find: impl FnOnce() -> V,
-) -> V {
-    let known = of.borrow().get(&key).cloned();
-    known.unwrap_or_else(|| {
-        let found = find();
-        of.borrow_mut().insert(key, found.clone());
-        found
-    })
+impl<K: std::hash::Hash + Eq, V: Clone> Memo<K, V> {
+    /// Returns the cached value or computes it. `find` may ask again, so nothing is borrowed while it runs.
+    pub fn of(&self, key: K, find: impl FnOnce() -> V) -> V {
+        let known = self.0.borrow().get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let found = find();
+            self.0.borrow_mut().insert(key, found.clone());
+            found
+        })
+    }
 }

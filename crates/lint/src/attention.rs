@@ -3,21 +3,21 @@
 
 use rustc_hash::FxHashSet;
 
-use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, ExprCall, Number, Operator, Stmt, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::effects::{self, Effect, Owner};
 use super::program::{Product, Program};
 use super::symbols::FunctionId;
-use super::syntax::last_name;
+use super::syntax::{each_expression, last_name};
 use super::uses::uses_of;
 use super::vocabulary::{self, Role};
 
 /// Whether queries and keys derive from the same input, position by position. Where they do not, the number of queries
 /// is unknown: one for a pooling layer, a few for a resampler.
 pub fn is_of_length_squared(program: &Program, product: &Product) -> bool {
-    let function = program.notes.contexts.get(product.context).function;
+    let function = program.function_at(product.context);
     let Some((queries, keys)) = operands(program, function, product.weights) else { return false };
     let (queries, keys) = (Derivation::of(program, function, queries), Derivation::of(program, function, keys));
     let is_plain = !queries.is_odd && !keys.is_odd && (!queries.ends_open || queries.is_moved);
@@ -30,9 +30,13 @@ pub fn is_of_length_squared(program: &Program, product: &Product) -> bool {
 /// `q @ k.transpose(-2, -1)`, `torch.matmul(q, k.mT)`, `torch.einsum("…", q, k)`: the operands of the first product
 /// within `range`.
 fn operands<'a>(program: &Program<'a>, function: FunctionId, range: TextRange) -> Option<(&'a Expr, &'a Expr)> {
-    let mut finder = Finder { range, found: None };
-    finder.visit_body(program.sources.symbols.functions[function].body);
-    match finder.found? {
+    let mut found = None;
+    each_expression(program.symbol(function).body, |expression| {
+        if found.is_none() && range.contains_range(expression.range()) && is_product(expression) {
+            found = Some(expression);
+        }
+    });
+    match found? {
         Expr::BinOp(operation) => Some((&operation.left, &operation.right)),
         Expr::Call(call) => {
             let mut tensors = call.arguments.args.iter().filter(|argument| !argument.is_string_literal_expr());
@@ -46,28 +50,11 @@ fn operands<'a>(program: &Program<'a>, function: FunctionId, range: TextRange) -
     }
 }
 
-struct Finder<'a> {
-    range: TextRange,
-    found: Option<&'a Expr>,
-}
-
-impl<'a> Visitor<'a> for Finder<'a> {
-    fn visit_stmt(&mut self, statement: &'a Stmt) {
-        if statement.range().intersect(self.range).is_some() {
-            walk_stmt(self, statement);
-        }
-    }
-
-    fn visit_expr(&mut self, expression: &'a Expr) {
-        let is_product = match expression {
-            Expr::BinOp(operation) => operation.op == Operator::MatMult,
-            Expr::Call(call) => last_name(&call.func).is_some_and(|name| vocabulary::is(Role::ProductFunction, name)),
-            _ => false,
-        };
-        if is_product && self.found.is_none() && self.range.contains_range(expression.range()) {
-            self.found = Some(expression);
-        }
-        walk_expr(self, expression);
+fn is_product(expression: &Expr) -> bool {
+    match expression {
+        Expr::BinOp(operation) => operation.op == Operator::MatMult,
+        Expr::Call(call) => last_name(&call.func).is_some_and(|name| vocabulary::is(Role::ProductFunction, name)),
+        _ => false,
     }
 }
 
@@ -90,7 +77,7 @@ const MOST_NAMES: usize = 24;
 
 impl<'a> Derivation<'a> {
     fn of(program: &Program<'a>, function: FunctionId, value: &'a Expr) -> Derivation<'a> {
-        let Some(definition) = program.sources.symbols.functions[function].definition else {
+        let Some(definition) = program.symbol(function).definition else {
             return Derivation::default();
         };
         let mut derivation = Derivation::default();

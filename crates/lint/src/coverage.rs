@@ -28,14 +28,14 @@ impl Coverage {
 
 /// Counts only code in files that are asked about.
 pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
-    let file_of = |function: usize| program.sources.symbols.functions[function].file;
+    let file_of = |function: usize| program.symbol(function).file;
     let contexts = program.notes.contexts.iter();
     let loops = contexts.filter(|(_, context)| context.is_step_loop() && is_asked(file_of(context.function)));
     let of_kind = |is_forward: bool| {
         let functions = program.functions.iter().enumerate();
         functions
             .filter(|(function, facts)| {
-                let symbol = &program.sources.symbols.functions[*function];
+                let symbol = program.symbol(*function);
                 let (is_pass, is_own) =
                     (vocabulary::is(Role::Backward, symbol.name), vocabulary::is(Role::Forward, symbol.name));
                 facts.kind == FunctionKind::Step && is_own == is_forward && !is_pass && is_asked(symbol.file)

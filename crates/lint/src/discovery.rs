@@ -67,13 +67,12 @@ impl Listing {
 }
 
 pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listing, ConfigurationError> {
-    let mut asked = Vec::new();
-    let mut listing = Listing::default();
+    let (mut asked, mut unread) = (Vec::new(), Vec::new());
     for path in paths {
         let whole = match std::fs::canonicalize(path) {
             Ok(whole) => whole,
             Err(error) => {
-                listing.unread.push(unread(path, &error));
+                unread.push(unread_file(path, &error));
                 continue;
             }
         };
@@ -82,18 +81,12 @@ pub fn list(paths: &[PathBuf], configurations: &Configurations) -> Result<Listin
             let mut found = Found::default();
             walk(&whole, configurations, usize::MAX, &mut found)?;
             asked.extend(found.files.into_iter().map(|file| (shown(&file), file)));
-            listing.unread.extend(found.unread.iter().map(|(folder, error)| unread(&shown(folder), error)));
+            unread.extend(found.unread.iter().map(|(folder, error)| unread_file(&shown(folder), error)));
         } else {
             asked.push((path.clone(), whole));
         }
     }
-    let mut roots = Roots::new();
-    for (shown, whole) in asked {
-        let root = roots.of_folder(whole.parent().unwrap_or(Path::new("/")));
-        listing.files.push((whole, Listed { shown: Some(shown), root }));
-    }
-    add_surroundings(&mut listing, &mut roots, configurations)?;
-    Ok(listing)
+    Ok(Listing { unread, ..list_named(asked, configurations)? })
 }
 
 /// Lists files given as (displayed path, full path), whether they exist or not, and their projects.
@@ -174,7 +167,7 @@ pub fn read_by(listing: Listing, content: impl Fn(&Path) -> std::io::Result<Vec<
                 scripts.inputs.push(Input { path: shown.to_string_lossy().into_owned(), bytes });
                 scripts.files.push(whole);
             }
-            Err(error) if listed.shown.is_some() => scripts.unread.push(unread(shown, &error)),
+            Err(error) if listed.shown.is_some() => scripts.unread.push(unread_file(shown, &error)),
             Err(_) => {}
         }
     }
@@ -187,7 +180,7 @@ fn above(root: &Path) -> &Path {
     root.parent().filter(|_| is_package).unwrap_or(root)
 }
 
-fn unread(path: &Path, error: &std::io::Error) -> (String, Problem) {
+fn unread_file(path: &Path, error: &std::io::Error) -> (String, Problem) {
     (path.to_string_lossy().into_owned(), Problem::of_file(format!("cannot read it: {error}")))
 }
 

@@ -7,6 +7,7 @@ use super::context::ContextId;
 use super::file::SourceFile;
 use super::fix::Edit;
 use super::program::Program;
+use super::syntax::blocks_of;
 
 /// A guarded line runs once per this many steps where the script has no cadence of its own.
 pub const CADENCE: u32 = 50;
@@ -164,29 +165,4 @@ pub fn block_around(body: &[Stmt], range: TextRange) -> Option<&[Stmt]> {
         return Some(body);
     }
     blocks_of(holder).into_iter().find_map(|block| block_around(block, range))
-}
-
-/// The blocks directly inside a statement.
-pub fn blocks_of(statement: &Stmt) -> Vec<&[Stmt]> {
-    match statement {
-        Stmt::FunctionDef(inner) => vec![&inner.body],
-        Stmt::ClassDef(inner) => vec![&inner.body],
-        Stmt::For(inner) => vec![&inner.body, &inner.orelse],
-        Stmt::While(inner) => vec![&inner.body, &inner.orelse],
-        Stmt::With(inner) => vec![&inner.body],
-        Stmt::If(inner) => {
-            let clauses = inner.elif_else_clauses.iter().map(|clause| clause.body.as_slice());
-            std::iter::once(inner.body.as_slice()).chain(clauses).collect()
-        }
-        Stmt::Try(inner) => {
-            let handlers = inner.handlers.iter().map(|handler| {
-                let ruff_python_ast::ExceptHandler::ExceptHandler(handler) = handler;
-                handler.body.as_slice()
-            });
-            let others = [inner.orelse.as_slice(), inner.finalbody.as_slice()];
-            std::iter::once(inner.body.as_slice()).chain(handlers).chain(others).collect()
-        }
-        Stmt::Match(inner) => inner.cases.iter().map(|case| case.body.as_slice()).collect(),
-        _ => Vec::new(),
-    }
 }

@@ -7,25 +7,10 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
+use super::rows::{self, named};
 use super::value::{Tensor, Value};
 
 const ROWS: &str = include_str!("tables/effects.tsv");
-
-macro_rules! named {
-    ($(#[$outer:meta])* $kind:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
-        $(#[$outer])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $kind { $($(#[$doc])* $name,)* }
-
-        impl $kind {
-            const ALL: &[(&str, $kind)] = &[$((stringify!($name), $kind::$name),)*];
-
-            fn named(name: &str) -> Option<$kind> {
-                $kind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
-            }
-        }
-    };
-}
 
 named! {
     /// The owner of a method, an attribute or a function.
@@ -110,9 +95,7 @@ struct Names {
 
 static NAMES: LazyLock<Vec<Names>> = LazyLock::new(|| {
     let mut all: Vec<Names> = Owner::ALL.iter().map(|_| Names::default()).collect();
-    for row in ROWS.lines().skip(1) {
-        let mut cells = row.split('\t');
-        let (Some(owner), Some(name), Some(effect)) = (cells.next(), cells.next(), cells.next()) else { continue };
+    for [owner, name, effect, _] in rows::of(ROWS) {
         let (Some(owner), Some(effect)) = (Owner::named(owner), Effect::named(effect)) else { continue };
         let Names { whole, begins, ends } = &mut all[owner as usize];
         match (name.strip_suffix('*'), name.strip_prefix('*')) {
@@ -184,20 +167,11 @@ impl Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustc_hash::FxHashSet;
 
     #[test]
-    fn every_row_has_an_owner_an_effect_and_a_place_and_stands_once() {
-        let mut seen = FxHashSet::default();
-        for (number, row) in ROWS.lines().enumerate().skip(1) {
-            let cells: Vec<&str> = row.split('\t').collect();
-            let [owner, name, effect, met] = cells[..] else { panic!("row {}: {row}", number + 1) };
-            assert!(Owner::named(owner).is_some(), "row {}: no owner {owner}", number + 1);
-            assert!(Effect::named(effect).is_some(), "row {}: no effect {effect}", number + 1);
-            assert!(!name.is_empty() && !met.is_empty(), "row {}: {row}", number + 1);
-            assert!(seen.insert((owner, name)), "row {} stands twice: {row}", number + 1);
-        }
-        let is_used = |effect: &str| ROWS.lines().any(|row| row.split('\t').nth(2) == Some(effect));
+    fn every_row_has_an_owner_and_an_effect_and_stands_once() {
+        rows::check(ROWS, 2, |[owner, _, effect, _]| Owner::named(owner).is_some() && Effect::named(effect).is_some());
+        let is_used = |known: &str| rows::of(ROWS).any(|[_, _, effect, _]| effect == known);
         let unused = Effect::ALL.iter().filter(|(name, effect)| *effect != Effect::Other && !is_used(name));
         assert_eq!(unused.map(|(name, _)| *name).collect::<Vec<_>>(), [""; 0]);
     }

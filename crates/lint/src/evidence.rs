@@ -1,5 +1,7 @@
 //! Estimates how certainly a line runs at every step: where the step is, and which branches lie between.
 
+use std::rc::Rc;
+
 use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
@@ -28,7 +30,7 @@ pub enum Place {
 
 impl Program<'_> {
     pub fn place(&self, context: ContextId) -> Place {
-        let function = self.notes.contexts.get(context).function;
+        let function = self.function_at(context);
         match self.functions[function].kind {
             _ if self.step_loop(context).is_some() => Place::Loop,
             _ if self.frequency.steps.contains(&function) => Place::Hook,
@@ -70,7 +72,7 @@ impl Program<'_> {
     /// The number of iterations of a loop over `range(…)`, where it is known.
     fn turns_of(&self, context: ContextId, iterated: &Expr) -> Option<i64> {
         let Expr::Call(call) = iterated else { return None };
-        let noted = self.call_at(context, call.range())?;
+        let noted = self.call_at(self.file_of(context), call.range())?;
         match noted.external() {
             Some(_) if effects::of(Owner::Builtin, noted.name) == Effect::Numbers => match noted.arguments.as_slice() {
                 [end] => end.known_integer(),
@@ -81,21 +83,16 @@ impl Program<'_> {
         }
     }
 
-    /// The call at `range` in the context's file.
-    fn call_at(&self, context: ContextId, range: TextRange) -> Option<&Call<'_>> {
-        self.places.call_by_range.get(&(self.file_of(context), range)).map(|index| &self.notes.calls[*index])
-    }
-
     /// Whether the range is inside `with torch.cuda.stream(…)`: a read there waits for that stream alone.
     pub fn is_on_side_stream(&self, context: ContextId, range: TextRange) -> bool {
-        let function = self.notes.contexts.get(context).function;
+        let function = self.function_at(context);
         let opens = |call: &Call| match call.statement {
             Stmt::With(with) if vocabulary::is(Role::Stream, call.name) => {
                 call.external().is_some_and(api::is_of_torch).then(|| with.range())
             }
             _ => None,
         };
-        let streams = self.asked.streams(function, || self.calls_of(function).filter_map(opens).collect());
+        let streams = self.asked.streams.of(function, || Rc::new(self.calls_of(function).filter_map(opens).collect()));
         streams.iter().any(|stream| stream.contains_range(range))
     }
 }

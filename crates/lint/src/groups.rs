@@ -45,7 +45,7 @@ fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
         .filter(|(_, context)| context.is_step_loop())
         .map(|(_, context)| context.function)
         .chain(program.frequency.steps.iter().copied())
-        .map(|function| program.sources.symbols.functions[function].file)
+        .map(|function| program.symbol(function).file)
         .collect();
     // `main.py` combines the loop of `engine.py` with the models.
     let importers = (0..imports.len()).filter(|file| imports[*file].iter().any(|imported| entries.contains(imported)));

@@ -20,7 +20,6 @@ mod lookups;
 mod methods;
 mod modes;
 mod names;
-mod operations;
 mod placement;
 mod statements;
 mod trained;
@@ -77,7 +76,7 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
     if !keeps_notes {
         program.notes.contexts.clear();
     }
-    let range = match program.sources.symbols.functions[function].definition {
+    let range = match program.symbol(function).definition {
         Some(definition) => definition.range(),
         None => TextRange::default(),
     };
@@ -100,7 +99,7 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
         passes_over: FxHashMap::default(),
     };
     interpreter.bind_parameters();
-    let statements: &'a [Stmt] = interpreter.program.sources.symbols.functions[function].body;
+    let statements: &'a [Stmt] = interpreter.program.symbol(function).body;
     interpreter.run_block(statements);
     Outcome { locals: interpreter.names, ..interpreter.outcome }
 }
@@ -112,12 +111,12 @@ fn is_decorated(definition: &StmtFunctionDef, by: Role) -> bool {
 
 /// Whether a decorator turns off graph recording.
 fn is_without_graph(program: &Program, function: FunctionId) -> bool {
-    let definition = program.sources.symbols.functions[function].definition;
+    let definition = program.symbol(function).definition;
     definition.is_some_and(|definition| is_decorated(definition, Role::GraphOff))
 }
 
 fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
-    let function = &program.sources.symbols.functions[id];
+    let function = program.symbol(id);
     let Some(definition) = function.definition else { return FunctionKind::Plain };
     if is_decorated(definition, Role::GraphOff) && (is_evaluation_name(function.name) || goes_over_data(function.body))
     {
@@ -127,12 +126,17 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     if is_decorated(definition, Role::Caches) || names::is_seldom_name(function.name) || fills_global(function.body) {
         return FunctionKind::Kept;
     }
-    if decodes_by_class(program, function) {
+    let by_class =
+        |role: Role| function.class.is_some_and(|id| vocabulary::is(role, program.sources.symbols.classes[id].name));
+    // `class PostProcess`, `class BeamSearcher`: modules that decode outputs, which training never calls.
+    if by_class(Role::DecodingClass) {
         return FunctionKind::Evaluation;
     }
     let name = function.name;
     let is = |role: Role| vocabulary::is(role, name);
     let (of_class, of_torch) = (function.class.is_some(), || imports_torch(program, function.file));
+    // `class InfoNCELoss:` that is not a module but is called like one.
+    let is_called_loss = || is(Role::CallMethod) && by_class(Role::LossClass) && of_torch();
     let is_step = match class {
         ClassKind::Trainer => is(Role::TrainerStep),
         ClassKind::Callback => is(Role::StepHook),
@@ -143,27 +147,16 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     };
     if is_step || of_class && (is(Role::StepOfClass) || is(Role::Forward) && of_torch()) {
         FunctionKind::Step
-    } else if of_class && is(Role::ComputesLoss) || is(Role::CallMethod) && is_loss_class(program, function) {
+    } else if of_class && is(Role::ComputesLoss) || is_called_loss() {
         FunctionKind::Loss
-    } else if is_evaluation_name(name) || evaluates_by_class(program, function) {
+    // `class ValidEpoch`, `class Evaluator`: their work is not done at every step.
+    } else if is_evaluation_name(name) || by_class(Role::EvaluationClass) {
         FunctionKind::Evaluation
     } else if names::is_loss_function_name(name) && of_torch() {
         FunctionKind::Loss
     } else {
         FunctionKind::Plain
     }
-}
-
-/// `class ValidEpoch`, `class Evaluator`: their work is not done at every step.
-fn evaluates_by_class(program: &Program, function: &super::symbols::Function) -> bool {
-    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
-    vocabulary::is(Role::EvaluationClass, name)
-}
-
-/// `class PostProcess`, `class BeamSearcher`: modules that decode outputs, which training never calls.
-fn decodes_by_class(program: &Program, function: &super::symbols::Function) -> bool {
-    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].name);
-    vocabulary::is(Role::DecodingClass, name)
 }
 
 /// `global grid`, then `grid = …` without a return: the global is filled when it is missing.
@@ -183,12 +176,6 @@ fn goes_over_data(body: &[Stmt]) -> bool {
     })
 }
 
-/// `class InfoNCELoss:` that is not a module but is called like one.
-fn is_loss_class(program: &Program, function: &super::symbols::Function) -> bool {
-    let name = function.class.map_or("", |class| program.sources.symbols.classes[class].definition.name.as_str());
-    vocabulary::is(Role::LossClass, name) && imports_torch(program, function.file)
-}
-
 /// Whether the annotation is `float`, which is also written for scalar tensors.
 fn is_float(annotation: Option<&Expr>) -> bool {
     matches!(annotation, Some(Expr::Name(name)) if vocabulary::is(Role::FloatType, name.id.as_str()))
@@ -201,7 +188,7 @@ fn imports_torch(program: &Program, file: usize) -> bool {
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     fn file(&self) -> usize {
-        self.program.sources.symbols.functions[self.function].file
+        self.program.symbol(self.function).file
     }
 
     fn kind(&self) -> FunctionKind {
@@ -241,7 +228,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn bind_parameters(&mut self) {
         let id = self.function;
-        let function = &self.program.sources.symbols.functions[id];
+        let function = self.program.symbol(id);
         let Some(definition) = function.definition else { return };
         let (class, parameters) = (function.class, &definition.parameters);
         let is_static = self.is_decorated(id, Role::StaticMethod);
@@ -273,7 +260,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The default that `@click.option("--name", default=…)` gives a parameter.
     fn option_of(&self, name: &str) -> Option<Value> {
-        let definition = self.program.sources.symbols.functions[self.function].definition?;
+        let definition = self.program.symbol(self.function).definition?;
         definition.decorator_list.iter().find_map(|decorator| {
             let Expr::Call(call) = &decorator.expression else { return None };
             let is_it = |argument: &Expr| {

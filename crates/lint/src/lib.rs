@@ -36,6 +36,7 @@ mod repair;
 mod resolve;
 pub mod rewrite;
 pub mod roots;
+mod rows;
 mod rule;
 pub mod rules;
 mod scope;
@@ -54,16 +55,13 @@ mod value;
 mod vocabulary;
 pub mod within;
 
-use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{Expr, Stmt};
-use ruff_text_size::{Ranged, TextRange};
-
 use file::SourceFile;
 pub use islands::check_stack;
 use islands::{Map, in_parallel};
 use program::Program;
 use rule::Check;
 use symbols::FileId;
+use syntax::{find_expression, names_in};
 
 pub use coverage::Coverage;
 pub use file::Problem;
@@ -195,50 +193,4 @@ fn collect(files: &[SourceFile]) -> Program<'_> {
         places: program::Places::default(),
         asked: asked::Asked::default(),
     }
-}
-
-/// All names and attributes in an expression.
-fn names_in(expression: &Expr) -> Vec<&str> {
-    struct Names<'a>(Vec<&'a str>);
-    impl<'a> Visitor<'a> for Names<'a> {
-        fn visit_expr(&mut self, expression: &'a Expr) {
-            match expression {
-                Expr::Name(name) => self.0.push(name.id.as_str()),
-                Expr::Attribute(attribute) => self.0.push(attribute.attr.as_str()),
-                _ => {}
-            }
-            walk_expr(self, expression);
-        }
-    }
-    let mut names = Names(Vec::new());
-    names.visit_expr(expression);
-    names.0
-}
-
-/// The expression in a statement that covers exactly `range`.
-fn find_expression(statement: &Stmt, range: TextRange) -> Option<&Expr> {
-    struct Finder<'a> {
-        range: TextRange,
-        found: Option<&'a Expr>,
-    }
-    impl<'a> Visitor<'a> for Finder<'a> {
-        fn visit_stmt(&mut self, statement: &'a Stmt) {
-            if self.found.is_none() && statement.range().contains_range(self.range) {
-                walk_stmt(self, statement);
-            }
-        }
-        fn visit_expr(&mut self, expression: &'a Expr) {
-            if self.found.is_some() || !expression.range().contains_range(self.range) {
-                return;
-            }
-            if expression.range() == self.range {
-                self.found = Some(expression);
-                return;
-            }
-            walk_expr(self, expression);
-        }
-    }
-    let mut finder = Finder { range, found: None };
-    finder.visit_stmt(statement);
-    finder.found
 }

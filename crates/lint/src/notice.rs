@@ -17,7 +17,7 @@ use super::vocabulary::{self, Role};
 /// the host needs is worth changing only where a loop inside the step repeats it, in the loop of steps or a trainer's
 /// hook: deeper down, its author usually needs the number there.
 pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let wanted = readback_use(program, function, statement, range);
     let is_step = || matches!(program.place(context), Place::Loop | Place::Hook);
     let is_worth = match wanted {
@@ -35,7 +35,7 @@ pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: T
 /// or skips a write that a mask could do (`if mask.any(): x[mask] = 0`). Once per step, or where it controls a
 /// statement, the host usually needs the answer.
 pub fn of_test(program: &Program, context: ContextId, statement: &Stmt, test: impl Ranged) -> Notice {
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let wanted = readback_use(program, function, statement, test.range());
     let is_choice = !matches!(statement, Stmt::If(_) | Stmt::While(_) | Stmt::Assert(_));
     let is_worth = match wanted {
@@ -58,9 +58,9 @@ pub fn of_logged_value(program: &Program, context: ContextId) -> Notice {
 /// Whether the host waits in the same function regardless of this read: it checks that the loss is finite, or
 /// synchronizes with the device.
 fn waits_anyway(program: &Program, context: ContextId) -> bool {
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let step = program.step_loop(context);
-    program.asked.waits(function, step, || waits_in(program, function, step))
+    program.asked.waits.of((function, step), || waits_in(program, function, step))
 }
 
 fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) -> bool {
@@ -80,7 +80,7 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
 
 /// A whole tensor copied back: default where it is stored for later and a step is known to reach it.
 pub fn of_copy(program: &Program, context: ContextId, statement: &Stmt, range: TextRange) -> Notice {
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let is_kept = readback_use(program, function, statement, range) == ReadbackUse::Log;
     let is_reached = matches!(program.place(context), Place::Loop | Place::Hook | Place::Reached);
     if is_kept && is_reached { Notice::Default } else { Notice::Pedantic }
@@ -99,8 +99,8 @@ pub fn in_sight(program: &Program, context: ContextId) -> Notice {
 
 /// Whether this is a plain function that nothing in the files calls or passes on: hot by its name alone.
 fn is_never_called(program: &Program, context: ContextId) -> bool {
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let facts = &program.functions[function];
-    let is_plain = program.sources.symbols.functions[function].class.is_none();
+    let is_plain = program.symbol(function).class.is_none();
     is_plain && facts.kind == FunctionKind::Loss && !facts.is_called && !facts.is_handed_over
 }

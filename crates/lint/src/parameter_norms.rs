@@ -1,6 +1,6 @@
 //! Fixes gradient norms that are read one by one: computes all norms in a few kernels, with one transfer or none.
 
-use ruff_python_ast::{Expr, Operator, Stmt, StmtFor};
+use ruff_python_ast::{Expr, ExprCall, Operator, Stmt, StmtFor};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::context::{ContextId, Frame};
@@ -8,6 +8,7 @@ use super::edits::block_around;
 use super::fix::{Edit, Fix};
 use super::part_norms;
 use super::program::{Call, Program};
+use super::syntax::{method_of, name_of};
 use super::uses::uses_of;
 
 const ADVICE: &str = "compute all norms together with `torch._foreach_norm` and read them with one transfer; if \
@@ -55,18 +56,14 @@ impl<'a> GradientNorm<'a> {
             return None;
         }
         let (name, parameter) = match &*repeat.target {
-            Expr::Name(parameter) => (None, parameter.id.as_str()),
-            Expr::Tuple(targets) => match targets.elts.as_slice() {
-                [Expr::Name(name), Expr::Name(parameter)] => (Some(name.id.as_str()), parameter.id.as_str()),
-                _ => return None,
-            },
-            _ => return None,
+            Expr::Tuple(targets) => {
+                let [name, parameter] = targets.elts.as_slice() else { return None };
+                (Some(name_of(name)?), name_of(parameter)?)
+            }
+            parameter => (None, name_of(parameter)?),
         };
-        let receiver = match receiver {
-            // Only the direct form is fixed, not `norm = p.grad.norm(2)` on the line before.
-            Expr::Call(norm) => norm,
-            _ => return None,
-        };
+        // Only the direct form is fixed, not `norm = p.grad.norm(2)` on the line before.
+        let receiver = receiver.as_call_expr()?;
         let power = match squared(receiver) {
             Some(inner) if is_gradient(inner, parameter) => Power::Square,
             _ if is_gradient_norm(receiver, parameter) => Power::Norm,
@@ -77,58 +74,48 @@ impl<'a> GradientNorm<'a> {
 
     fn gradients(&self) -> String {
         let GradientNorm { iterated, parameter, .. } = self;
-        match self.name {
-            Some(_) => format!("[{parameter}.grad for _, {parameter} in {iterated} if {parameter}.grad is not None]"),
-            None => format!("[{parameter}.grad for {parameter} in {iterated} if {parameter}.grad is not None]"),
-        }
+        let unused = if self.name.is_some() { "_, " } else { "" };
+        format!("[{parameter}.grad for {unused}{parameter} in {iterated} if {parameter}.grad is not None]")
     }
 }
 
 /// `p.grad[.data|.detach()].norm([2])`.
-fn is_gradient_norm(call: &ruff_python_ast::ExprCall, parameter: &str) -> bool {
-    let Expr::Attribute(norm) = &*call.func else { return false };
-    let order = call.arguments.args.first().map(super::settings::literal);
-    let is_second = order.is_none_or(|order| order.known_integer() == Some(2));
-    if norm.attr.as_str() != "norm" || !is_second || !call.arguments.keywords.is_empty() {
-        return false;
-    }
-    is_gradient(&norm.value, parameter)
+fn is_gradient_norm(call: &ExprCall, parameter: &str) -> bool {
+    let is_second = call.arguments.args.first().is_none_or(is_two) && call.arguments.keywords.is_empty();
+    method_of(call).is_some_and(|(owner, name)| name == "norm" && is_second && is_gradient(owner, parameter))
 }
 
 /// `g` in `g.pow(2).sum()`, `(g ** 2).sum()`, `g.square().sum()`.
-fn squared(call: &ruff_python_ast::ExprCall) -> Option<&Expr> {
-    let Expr::Attribute(sum) = &*call.func else { return None };
-    if sum.attr.as_str() != "sum" || !call.arguments.is_empty() {
-        return None;
-    }
-    let is_two = |expression: &Expr| super::settings::literal(expression).known_integer() == Some(2);
-    match &*sum.value {
+fn squared(call: &ExprCall) -> Option<&Expr> {
+    let (summed, "sum") = method_of(call)? else { return None };
+    match summed {
+        _ if !call.arguments.is_empty() => None,
         Expr::BinOp(square) if square.op == Operator::Pow && is_two(&square.right) => Some(&square.left),
-        Expr::Call(inner) => match (&*inner.func, &*inner.arguments.args) {
-            (Expr::Attribute(power), [two]) if power.attr.as_str() == "pow" && is_two(two) => Some(&power.value),
-            (Expr::Attribute(square), []) if square.attr.as_str() == "square" => Some(&square.value),
+        Expr::Call(inner) => match (method_of(inner)?, &*inner.arguments.args) {
+            ((owner, "pow"), [two]) if is_two(two) => Some(owner),
+            ((owner, "square"), []) => Some(owner),
             _ => None,
         },
         _ => None,
     }
 }
 
+fn is_two(expression: &Expr) -> bool {
+    super::settings::literal(expression).known_integer() == Some(2)
+}
+
 /// `p.grad[.data|.detach()]`.
 fn is_gradient(expression: &Expr, parameter: &str) -> bool {
-    let mut at = expression;
-    loop {
-        match at {
-            Expr::Call(inner) => match &*inner.func {
-                Expr::Attribute(method) if method.attr.as_str() == "detach" => at = &method.value,
-                _ => return false,
-            },
-            Expr::Attribute(attribute) if attribute.attr.as_str() == "data" => at = &attribute.value,
-            Expr::Attribute(attribute) => {
-                return attribute.attr.as_str() == "grad"
-                    && matches!(&*attribute.value, Expr::Name(name) if name.id.as_str() == parameter);
-            }
-            _ => return false,
+    match expression {
+        Expr::Call(inner) => {
+            method_of(inner).is_some_and(|(owner, method)| method == "detach" && is_gradient(owner, parameter))
         }
+        Expr::Attribute(attribute) => match attribute.attr.as_str() {
+            "data" => is_gradient(&attribute.value, parameter),
+            "grad" => name_of(&attribute.value) == Some(parameter),
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -140,16 +127,14 @@ fn asks_for_gradient(test: &Expr, parameter: &str) -> bool {
 
 /// The only statement of the loop, looked up inside `if p.grad is not None:`.
 fn only_statement<'a>(body: &'a [Stmt], parameter: &str) -> Option<&'a Stmt> {
-    match body {
+    let body = match body {
         [Stmt::If(branch)] if branch.elif_else_clauses.is_empty() && asks_for_gradient(&branch.test, parameter) => {
-            match branch.body.as_slice() {
-                [only] => Some(only),
-                _ => None,
-            }
+            &branch.body
         }
-        [only] => Some(only),
-        _ => None,
-    }
+        body => body,
+    };
+    let [only] = body else { return None };
+    Some(only)
 }
 
 /// `norms[name] = p.grad.norm().item()`; followed by `sorted(norms.items(), …)[:k]`, nothing is read in the step.
@@ -158,7 +143,7 @@ fn norms_into_dictionary(program: &Program, call: &Call, repeat: &StmtFor, norm:
     let Stmt::Assign(assign) = only_statement(&repeat.body, norm.parameter)? else { return None };
     let [Expr::Subscript(target)] = assign.targets.as_slice() else { return None };
     let Expr::Name(dictionary) = &*target.value else { return None };
-    let is_by_name = matches!(&*target.slice, Expr::Name(key) if key.id.as_str() == name);
+    let is_by_name = name_of(&target.slice) == Some(name);
     if !is_by_name || !matches!(&*assign.value, Expr::Call(read) if std::ptr::eq(read, call.node)) {
         return None;
     }
@@ -191,7 +176,7 @@ fn keep_largest(
     values: &str,
 ) -> Option<Vec<Edit>> {
     let source = program.source(context);
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let uses = uses_of(program, function, dictionary);
     let outside: Vec<_> = uses.iter().filter(|one| !repeat.range.contains_range(one.expression.range())).collect();
     let sorted = outside.iter().find(|one| !one.is_store)?;
@@ -249,7 +234,7 @@ fn sum_of_squares(program: &Program, call: &Call, repeat: &StmtFor, norm: &Gradi
     let is_square = match &*assign.value {
         Expr::BinOp(square) => {
             square.op == Operator::Pow
-                && super::settings::literal(&square.right).known_integer() == Some(2)
+                && is_two(&square.right)
                 && matches!(&*square.left, Expr::Call(read) if std::ptr::eq(read, call.node))
                 && norm.power == Power::Norm
         }

@@ -11,8 +11,8 @@ use super::uses::uses_of;
 /// `total = 0.0`, the loop over parameters, `return math.sqrt(total)`: the whole body of a method that one loop over
 /// parts calls.
 pub fn repair(program: &Program, call: &Call, repeat: &StmtFor, gradients: &str) -> Option<Vec<Edit>> {
-    let function = program.notes.contexts.get(call.context).function;
-    let symbol = &program.sources.symbols.functions[function];
+    let function = program.function_at(call.context);
+    let symbol = program.symbol(function);
     let definition = symbol.definition.filter(|_| symbol.class.is_some())?;
     let method = Method::read(&definition.body, repeat)?;
     let mut callers = program.callers_of(function);
@@ -85,7 +85,7 @@ fn gathered(program: &Program, caller: &Call) -> Option<Edit> {
         && caller.node.arguments.is_empty()
         && matches!(caller.callee, Callee::Function(_))
         && matches!(caller.receiver_expression(), Some(Expr::Name(name)) if name.id == part.id);
-    let function = program.notes.contexts.get(caller.context).function;
+    let function = program.function_at(caller.context);
     let is_dictionary = uses_of(program, function, dictionary.id.as_str()).iter().any(|one| {
         one.is_store && matches!(one.statement, Stmt::Assign(begin) if matches!(&*begin.value, Expr::Dict(empty) if empty.items.is_empty()))
     });

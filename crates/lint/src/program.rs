@@ -252,7 +252,16 @@ impl Loader<'_> {
 
 impl<'a> Program<'a> {
     pub fn function_of(&self, context: ContextId) -> &Function<'a> {
-        &self.sources.symbols.functions[self.notes.contexts.get(context).function]
+        self.symbol(self.function_at(context))
+    }
+
+    pub fn function_at(&self, context: ContextId) -> FunctionId {
+        self.notes.contexts.get(context).function
+    }
+
+    /// The function as it is written.
+    pub fn symbol(&self, function: FunctionId) -> &Function<'a> {
+        &self.sources.symbols.functions[function]
     }
 
     pub fn file_of(&self, context: ContextId) -> FileId {
@@ -278,7 +287,7 @@ impl<'a> Program<'a> {
 
     /// The overrides that run instead of a method that only declares itself: `raise NotImplementedError`, `pass`.
     pub fn written_below(&self, function: FunctionId) -> &[FunctionId] {
-        let symbol = &self.sources.symbols.functions[function];
+        let symbol = self.symbol(function);
         match symbol.class {
             Some(class) if is_left_open(symbol) => {
                 self.sources.classes[class].below.get(symbol.name).map_or(&[], Vec::as_slice)
@@ -332,50 +341,42 @@ impl<'a> Program<'a> {
 
     fn index_places(&self) -> Places {
         let (functions, files) = (self.functions.len(), self.sources.files.len());
-        let mut places = Places {
+        let Notes { calls, loops, subscripts, tests, .. } = &self.notes;
+        let callee = |call: &Call| match call.callee {
+            Callee::Function(callee) => Some(callee),
+            // Instantiating a class runs its `__init__`.
+            Callee::Class(class) => {
+                self.sources.symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)).copied()
+            }
+            _ => None,
+        };
+        let contexts = grouped(functions, self.notes.contexts.iter().map(|(_, context)| Some(context.function)));
+        let nested = |ids: &Vec<ContextId>| Nested::of(ids.iter().map(|id| (*id, self.notes.contexts.get(*id))));
+        let file = |context: ContextId| Some(self.file_of(context));
+        Places {
             call_by_range: FxHashMap::default(),
             item_receivers: FxHashSet::default(),
-            calls_of_function: vec![Vec::new(); functions],
-            calls_of_file: vec![Vec::new(); files],
-            callers: vec![Vec::new(); functions],
-            contexts: vec![Vec::new(); functions],
-            nested: Vec::new(),
-            loops: FxHashMap::default(),
-            loops_of_file: vec![Vec::new(); files],
-            subscripts_of_file: vec![Vec::new(); files],
-            tests_of_function: vec![Vec::new(); functions],
-        };
-        for (index, call) in self.notes.calls.iter().enumerate() {
-            places.calls_of_function[self.notes.contexts.get(call.context).function].push(index);
-            places.calls_of_file[self.file_of(call.context)].push(index);
-            let callee = match call.callee {
-                Callee::Function(callee) => Some(callee),
-                // Instantiating a class runs its `__init__`.
-                Callee::Class(class) => {
-                    self.sources.symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)).copied()
-                }
-                _ => None,
-            };
-            if let Some(callee) = callee {
-                places.callers[callee].push(index);
-            }
+            calls_of_function: self.calls_by_function(),
+            calls_of_file: grouped(files, calls.iter().map(|call| file(call.context))),
+            callers: grouped(functions, calls.iter().map(callee)),
+            nested: contexts.iter().map(nested).collect(),
+            contexts,
+            loops: loops.iter().enumerate().map(|(index, around)| (around.context, index)).collect(),
+            loops_of_file: grouped(files, loops.iter().map(|around| file(around.context))),
+            subscripts_of_file: grouped(files, subscripts.iter().map(|subscript| file(subscript.context))),
+            tests_of_function: grouped(functions, tests.iter().map(|test| Some(self.function_at(test.context)))),
         }
-        for (id, context) in self.notes.contexts.iter() {
-            places.contexts[context.function].push(id);
-        }
-        let with_notes = |ids: &Vec<ContextId>| Nested::of(ids.iter().map(|id| (*id, self.notes.contexts.get(*id))));
-        places.nested = places.contexts.iter().map(with_notes).collect();
-        for (index, around) in self.notes.loops.iter().enumerate() {
-            places.loops.insert(around.context, index);
-            places.loops_of_file[self.file_of(around.context)].push(index);
-        }
-        for (index, subscript) in self.notes.subscripts.iter().enumerate() {
-            places.subscripts_of_file[self.file_of(subscript.context)].push(index);
-        }
-        for (index, test) in self.notes.tests.iter().enumerate() {
-            places.tests_of_function[self.notes.contexts.get(test.context).function].push(index);
-        }
-        places
+    }
+
+    /// Indices of calls by the function that they are in.
+    pub fn calls_by_function(&self) -> Vec<Vec<usize>> {
+        let functions = self.notes.calls.iter().map(|call| Some(self.function_at(call.context)));
+        grouped(self.functions.len(), functions)
+    }
+
+    /// The call at `range` in a file.
+    pub fn call_at(&self, file: FileId, range: TextRange) -> Option<&Call<'a>> {
+        self.places.call_by_range.get(&(file, range)).map(|index| &self.notes.calls[*index])
     }
 
     pub fn tests_of(&self, function: FunctionId) -> impl Iterator<Item = &Test<'a>> {
@@ -414,6 +415,15 @@ impl<'a> Program<'a> {
     pub fn subscripts_in(&self, file: FileId) -> impl Iterator<Item = &Subscript<'a>> {
         self.places.subscripts_of_file[file].iter().map(|index| &self.notes.subscripts[*index])
     }
+}
+
+/// Indices of items by the group that each is in.
+fn grouped(groups: usize, of_items: impl Iterator<Item = Option<usize>>) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new(); groups];
+    for (index, group) in of_items.enumerate() {
+        group.into_iter().for_each(|group: usize| all[group].push(index));
+    }
+    all
 }
 
 impl<'a> Call<'a> {

@@ -1,6 +1,5 @@
 //! Determines why the host reads a value back, and so whether the read could be deferred.
 
-use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Number, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
@@ -9,7 +8,7 @@ use super::context::Frame;
 use super::program::{Call, Program};
 use super::reads::asks_for_type;
 use super::symbols::FunctionId;
-use super::syntax::last_name;
+use super::syntax::{around, called_by, last_name};
 use super::uses::uses_of;
 use super::vocabulary::{self, Role};
 
@@ -43,7 +42,8 @@ fn of_part(program: &Program, function: FunctionId, statement: &Stmt, range: Tex
         Stmt::While(_) | Stmt::For(_) => return ReadbackUse::Needed,
         _ => {}
     }
-    let around = around(statement, range);
+    let mut around = around(statement, range);
+    around.retain(|outer| outer.range() != range);
     // From the inside out: the first expression with an answer decides.
     for (index, expression) in around.iter().enumerate().rev() {
         let inner = around.get(index + 1).map_or(range, |inner| inner.range());
@@ -72,7 +72,7 @@ fn of_surroundings(
 ) -> Option<ReadbackUse> {
     match expression {
         Expr::Subscript(subscript) if subscript.slice.range().contains_range(inner) => {
-            let file = program.sources.symbols.functions[function].file;
+            let file = program.symbol(function).file;
             let mut noted = program.subscripts_in(file).filter(|noted| noted.node.range() == subscript.range());
             let is_place = subscript.slice.is_slice_expr() || subscript.slice.is_tuple_expr();
             let of_tensor = noted.any(|noted| noted.base.tensor().is_some());
@@ -119,9 +119,10 @@ fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
 fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> ReadbackUse {
     match target {
         // Names that depend on each other would ask for each other repeatedly.
-        Expr::Name(name) => program.asked.readback_use((function, name.range(), deep), || {
-            of_name(program, function, statement, name.id.as_str(), deep)
-        }),
+        Expr::Name(name) => program
+            .asked
+            .readback_uses
+            .of((function, name.range(), deep), || of_name(program, function, statement, name.id.as_str(), deep)),
         // `logs["loss"] = …`
         Expr::Subscript(subscript) => match &*subscript.slice {
             Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => ReadbackUse::Log,
@@ -174,7 +175,7 @@ fn of_result(program: &Program, function: FunctionId, deep: usize) -> ReadbackUs
         return ReadbackUse::Other;
     }
     let of_caller = |call: &Call| {
-        let caller = program.notes.contexts.get(call.context).function;
+        let caller = program.function_at(call.context);
         // An unused result could have stayed on the device.
         if matches!(call.statement, Stmt::Expr(inner) if inner.value.range() == call.node.range()) {
             return ReadbackUse::Log;
@@ -182,7 +183,7 @@ fn of_result(program: &Program, function: FunctionId, deep: usize) -> ReadbackUs
         of_part(program, caller, call.statement, call.node.range(), deep - 1)
     };
     let callers = program.callers_of(function).filter(|call| program.is_hot(call.context)).take(MOST_CALLERS);
-    callers.map(of_caller).max().unwrap_or_else(|| by_name(program.sources.symbols.functions[function].name))
+    callers.map(of_caller).max().unwrap_or_else(|| by_name(program.symbol(function).name))
 }
 
 fn by_name(name: &str) -> ReadbackUse {
@@ -204,19 +205,15 @@ fn of_branch(test: &Expr, body: &[Stmt]) -> ReadbackUse {
     if asks_for_numbers(test) {
         return ReadbackUse::Finite;
     }
+    let is_shown = |statement: &Stmt| called_by(statement).is_some_and(says_trouble);
     let gives_up = |statement: &Stmt| match statement {
         Stmt::Raise(_) | Stmt::Continue(_) | Stmt::Break(_) | Stmt::Pass(_) => true,
-        Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call) if says_trouble(call)),
-        _ => false,
+        _ => is_shown(statement),
     };
-    if body.iter().all(gives_up) || matches!(body.last(), Some(Stmt::Raise(_))) {
-        return ReadbackUse::Guard;
-    }
-    if asks_whether_empty(test) {
+    if body.iter().all(gives_up) || matches!(body.last(), Some(Stmt::Raise(_))) || asks_whether_empty(test) {
         return ReadbackUse::Guard;
     }
     let asked = super::names_in(test);
-    let is_shown = |statement: &Stmt| matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call) if says_trouble(call)));
     let writes = |statement: &Stmt| writes_under_mask(statement) || sets_again(statement, &asked);
     match body.iter().all(|statement| writes(statement) || is_shown(statement)) && body.iter().any(writes) {
         true => ReadbackUse::Skip,
@@ -264,28 +261,4 @@ fn asks_whether_empty(test: &Expr) -> bool {
 
 fn says_trouble(call: &ExprCall) -> bool {
     super::names_in(&call.func).iter().any(|name| vocabulary::is(Role::Trouble, name))
-}
-
-/// The expressions of a statement that contain `range`, from the outside in.
-fn around(statement: &Stmt, range: TextRange) -> Vec<&Expr> {
-    struct Around<'a> {
-        range: TextRange,
-        found: Vec<&'a Expr>,
-    }
-    impl<'a> Visitor<'a> for Around<'a> {
-        fn visit_stmt(&mut self, statement: &'a Stmt) {
-            if statement.range().contains_range(self.range) {
-                walk_stmt(self, statement);
-            }
-        }
-        fn visit_expr(&mut self, expression: &'a Expr) {
-            if expression.range().contains_range(self.range) && expression.range() != self.range {
-                self.found.push(expression);
-                walk_expr(self, expression);
-            }
-        }
-    }
-    let mut around = Around { range, found: Vec::new() };
-    around.visit_stmt(statement);
-    around.found
 }

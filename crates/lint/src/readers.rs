@@ -40,7 +40,7 @@ pub fn evaluates(program: &Program, loader: &Loader) -> bool {
         Some(phase) => phase == Phase::Evaluation,
         None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
     };
-    let function = program.notes.contexts.get(loader.context).function;
+    let function = program.function_at(loader.context);
     // `if train: … else: …`
     let mut outwards = program.notes.contexts.outwards(loader.context);
     let by_branch = outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::Evaluation));
@@ -101,7 +101,7 @@ fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> 
     if program.notes.calls.iter().any(leaves) {
         return false;
     }
-    let function = |loader: &Loader| program.notes.contexts.get(loader.context).function;
+    let function = |loader: &Loader| program.function_at(loader.context);
     let is_beside =
         |other: &LoaderId| *other != id && function(&program.constructed.loaders[*other]) == function(loader);
     (0..program.constructed.loaders.len()).filter(is_beside).any(|other| {
@@ -167,14 +167,14 @@ pub fn may_be(program: &Program, value: &Value, id: LoaderId) -> bool {
 
 /// Whether the call's first argument is the loader, possibly passed in as a parameter.
 pub fn is_loader(program: &Program, call: &Call, id: LoaderId) -> bool {
-    let passed = &program.functions[program.notes.contexts.get(call.context).function].loaders;
+    let passed = &program.functions[program.function_at(call.context)].loaders;
     let names = call.node.arguments.args.first().map(crate::names_in).unwrap_or_default();
     call.arguments.first().is_some_and(|value| may_be(program, value, id))
         || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
 }
 
 pub fn is_over(program: &Program, around: &Loop, id: LoaderId) -> bool {
-    let function = program.notes.contexts.get(around.context).function;
+    let function = program.function_at(around.context);
     let passed = &program.functions[function].loaders;
     let is_passed = || {
         let names = || around.iterated.map(crate::names_in).unwrap_or_default();
@@ -188,7 +188,7 @@ pub fn is_over(program: &Program, around: &Loop, id: LoaderId) -> bool {
     let Value::Loader(Some(known)) = around.value else { return is_passed() };
     // `loader = DataLoader(…)` in two branches, only one of which runs.
     let (one, other) = (&program.constructed.loaders[known], &program.constructed.loaders[id]);
-    let owner = |loader: &Loader| program.notes.contexts.get(loader.context).function;
+    let owner = |loader: &Loader| program.function_at(loader.context);
     let is_twin = owner(one) == owner(other) && !named(one).is_empty() && named(one) == named(other);
     known == id || is_twin || is_passed()
 }

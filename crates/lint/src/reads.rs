@@ -1,7 +1,7 @@
 //! Finds reads of a device value by the host: calls, tests and formatted text that wait for the device.
 
 use ruff_python_ast::{Expr, Parameters, Stmt};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_text_size::Ranged;
 
 pub use super::asked::Read;
 use super::context::ContextId;
@@ -40,7 +40,7 @@ fn copies_through(program: &Program, function: FunctionId, callers: &mut Vec<Fun
     if callers.contains(&function) {
         return None;
     }
-    program.asked.copies(function, || {
+    program.asked.copies.of(function, || {
         callers.push(function);
         let read = copy_of_body(program, function, callers);
         callers.pop();
@@ -49,7 +49,7 @@ fn copies_through(program: &Program, function: FunctionId, callers: &mut Vec<Fun
 }
 
 fn copy_of_body(program: &Program, function: FunctionId, callers: &mut Vec<FunctionId>) -> Option<Read> {
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     let parameters = &symbol.definition?.parameters;
     let is_text = |statement: &&Stmt| matches!(statement, Stmt::Expr(inner) if inner.value.is_string_literal_expr());
     let (mut read, mut is_by_type) = (None, false);
@@ -97,9 +97,9 @@ fn read_on_the_way(
             Expr::Call(call) => {
                 let Expr::Attribute(method) = &*call.func else {
                     // `return to_cpu(x)`
-                    let file = program.sources.symbols.functions[*callers.last()?].file;
-                    let noted = program.places.call_by_range.get(&(file, call.range()))?;
-                    let Callee::Function(helper) = program.notes.calls[*noted].callee else { return None };
+                    let file = program.symbol(*callers.last()?).file;
+                    let noted = program.call_at(file, call.range())?;
+                    let Callee::Function(helper) = noted.callee else { return None };
                     read = Some(copies_through(program, helper, callers)?);
                     at = call.arguments.args.first()?;
                     continue;
@@ -124,7 +124,7 @@ fn read_on_the_way(
 
 /// How a call reads back, if it does. A utility that only copies back is charged to its callers.
 pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
-    if copies_only(program, program.notes.contexts.get(call.context).function).is_some() {
+    if copies_only(program, program.function_at(call.context)).is_some() {
         return None;
     }
     read_at(program, call)
@@ -133,9 +133,9 @@ pub fn read_of(program: &Program, call: &Call) -> Option<Read> {
 /// How a call copies tensors back inside a utility that accepts arrays and tensors alike. A one-line copy is charged to
 /// its callers.
 pub fn read_in_tool(program: &Program, call: &Call) -> Option<Read> {
-    let function = program.notes.contexts.get(call.context).function;
+    let function = program.function_at(call.context);
     let by_type = |one: &Stmt| matches!(one, Stmt::If(branch) if asks_for_type(&branch.test));
-    copies_only(program, function).filter(|_| program.sources.symbols.functions[function].body.iter().any(by_type))?;
+    copies_only(program, function).filter(|_| program.symbol(function).body.iter().any(by_type))?;
     read_at(program, call).filter(|_| call.is_method())
 }
 
@@ -226,7 +226,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
         }
         // A project's own logger or meter.
         Callee::Function(function) if is(Role::LoggingName) => {
-            let owner = program.sources.symbols.functions[*function].class;
+            let owner = program.symbol(*function).class;
             let reads = |inner: &Call| {
                 let is_sink = inner.callee == Callee::Method && vocabulary::is(Role::ScalarSink, inner.name);
                 let waits = read_of(program, inner) == Some(Read::Scalar) || is_sink && shows(program, inner);
@@ -244,7 +244,7 @@ pub fn shows(program: &Program, call: &Call) -> bool {
 /// with arguments that only read.
 pub fn only_shows(program: &Program, context: ContextId, statement: &Stmt) -> bool {
     let Stmt::Expr(shown) = statement else { return false };
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let inside = program.calls_of(function).filter(|call| statement.range().contains_range(call.node.range()));
     let (outer, inner): (Vec<&Call>, Vec<&Call>) = inside.partition(|call| call.node.range() == shown.value.range());
     let is_sink = |call: &&Call| match &call.callee {
@@ -264,12 +264,10 @@ fn is_copy_of_device(program: &Program, outer: &Call, receiver: &Expr) -> bool {
     let Expr::Call(inner) = receiver else { return false };
     let named = matches!(&*inner.func, Expr::Attribute(attribute)
         if matches!(effects::of(Owner::Tensor, attribute.attr.as_str()), Effect::ToHost | Effect::Moves));
-    named && call_at(program, outer, inner.range()).is_some_and(|inner| may_be_on_device(&inner.receiver))
-}
-
-fn call_at<'p, 'a>(program: &'p Program<'a>, near: &Call, range: TextRange) -> Option<&'p Call<'a>> {
-    let file = program.file_of(near.context);
-    program.places.call_by_range.get(&(file, range)).map(|index| &program.notes.calls[*index])
+    named
+        && program
+            .call_at(program.file_of(outer.context), inner.range())
+            .is_some_and(|inner| may_be_on_device(&inner.receiver))
 }
 
 fn feeds_item(program: &Program, call: &Call) -> bool {

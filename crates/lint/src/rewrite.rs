@@ -6,14 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use super::edits::blocks_of;
 use super::file::SourceFile;
 use super::fix::{Edit, apply};
-use super::syntax::last_name;
+use super::syntax::{blocks_of, each_expression, last_name};
 use crate::rewrite::arguments::Argument;
 
 pub mod arguments;
@@ -149,7 +147,7 @@ impl Rewrite {
         };
         let Some(offset) = offset else { return false };
         let mut found = false;
-        walk_expressions(&self.file.syntax.body, &mut |expression| {
+        each_expression(&self.file.syntax.body, |expression| {
             if !expression.range().contains(offset) {
                 return;
             }
@@ -227,7 +225,7 @@ impl Rewrite {
     /// Whether an attribute in the file has this name.
     pub fn mentions(&self, name: &str) -> bool {
         let mut found = false;
-        walk_expressions(&self.file.syntax.body, &mut |expression| {
+        each_expression(&self.file.syntax.body, |expression| {
             found |= matches!(expression, Expr::Attribute(attribute) if attribute.attr.as_str() == name);
         });
         found
@@ -334,7 +332,7 @@ fn is_path(expression: &Expr, path: &str) -> bool {
 
 fn calls_in(body: &[Stmt]) -> Vec<&ExprCall> {
     let mut calls = Vec::new();
-    walk_expressions(body, &mut |expression| {
+    each_expression(body, |expression| {
         if let Expr::Call(call) = expression {
             calls.push(call);
         }
@@ -348,23 +346,6 @@ fn walk<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
         for block in blocks_of(statement) {
             walk(block, visit);
         }
-    }
-}
-
-fn walk_expressions<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Expr)) {
-    struct Walker<'v, 'a>(&'v mut dyn FnMut(&'a Expr));
-    impl<'a> Visitor<'a> for Walker<'_, 'a> {
-        fn visit_stmt(&mut self, statement: &'a Stmt) {
-            walk_stmt(self, statement);
-        }
-        fn visit_expr(&mut self, expression: &'a Expr) {
-            (self.0)(expression);
-            walk_expr(self, expression);
-        }
-    }
-    let mut walker = Walker(visit);
-    for statement in body {
-        walker.visit_stmt(statement);
     }
 }
 

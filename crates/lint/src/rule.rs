@@ -186,7 +186,7 @@ fn calls_per_step(program: &Program, context: ContextId) -> CallsPerStep {
     if program.is_in_parameter_loop(context) {
         return CallsPerStep::PerParameter;
     }
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     match program.functions[function].kind {
         _ if program.is_repeated_within_step(context) => CallsPerStep::Several,
         FunctionKind::Step => CallsPerStep::PerLayer,

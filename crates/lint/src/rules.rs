@@ -54,6 +54,7 @@ use super::rule::{Notice, SourceRule};
 use super::symbols::{FileId, FunctionId};
 use super::topics::Topic;
 use super::value::{Origin, Placement, Value};
+use super::vocabulary::{self, Role};
 
 /// Ordered by code.
 pub const RULES: &[SourceRule] = &[
@@ -130,23 +131,7 @@ fn moves_to_device(call: &Call) -> bool {
 
 /// `def to_var(x): return x.cuda() if cuda else x`: a function that only moves its argument.
 fn only_moves(program: &Program, function: FunctionId) -> bool {
-    const ON_THE_WAY: [&str; 14] = [
-        "cuda",
-        "to",
-        "is_available",
-        "isinstance",
-        "is_tensor",
-        "from_numpy",
-        "as_tensor",
-        "tensor",
-        "detach",
-        "Variable",
-        "float",
-        "long",
-        "type",
-        "pin_memory",
-    ];
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     let takes_one = symbol.definition.is_some_and(|definition| definition.parameters.args.len() <= 3);
     let is_short =
         symbol.body.len() <= 6 && !symbol.body.iter().any(|one| matches!(one, Stmt::For(_) | Stmt::While(_)));
@@ -154,7 +139,7 @@ fn only_moves(program: &Program, function: FunctionId) -> bool {
     takes_one
         && is_short
         && program.calls_of(function).any(moves)
-        && program.calls_of(function).all(|call| ON_THE_WAY.contains(&call.name))
+        && program.calls_of(function).all(|call| vocabulary::is(Role::OnTheWay, call.name))
 }
 
 /// The host value that a call of such a function moves to the device.
@@ -181,8 +166,7 @@ fn maker_of<'p, 'a>(program: &'p Program<'a>, moved: &Call, made: TextRange) -> 
         matches!(&maker.result, Value::Tensor(tensor) if matches!(tensor.origin,
             Origin::Constant(range) | Origin::Factory(range) | Origin::HostData(range) if range == made))
     };
-    let index = program.places.call_by_range.get(&(program.file_of(moved.context), made))?;
-    Some(&program.notes.calls[*index]).filter(makes)
+    program.call_at(program.file_of(moved.context), made).filter(makes)
 }
 
 /// Loaders that feed something: a demo at the end of a file without training is left out.
@@ -205,7 +189,7 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     let Some(id) = program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
         return false;
     };
-    let function = program.notes.contexts.get(loader.context).function;
+    let function = program.function_at(loader.context);
     let file = program.file_of(loader.context);
     let trains = |around: &Loop| program.notes.contexts.get(around.context).trains || program.is_hot(around.context);
     let mut loops = program.notes.loops.iter().filter(|around| super::readers::is_over(program, around, id));
@@ -233,7 +217,7 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     };
     let is_returned =
         || crate::uses::uses_of(program, function, &name).iter().any(|one| matches!(one.statement, Stmt::Return(_)));
-    let of_here = |around: &Loop| program.notes.contexts.get(around.context).function == function;
+    let of_here = |around: &Loop| program.function_at(around.context) == function;
     match is_script {
         true => !is_of_training && !loops.any(trains) && !is_handed_on(),
         false => {
@@ -321,10 +305,10 @@ fn keyword_edit(program: &Program, loader: &Loader, name: &str, value: &str) -> 
 
 /// Whether the loader's class has a parameter of this name or passes all keywords on.
 fn takes_keyword(program: &Program, loader: &Loader, name: &str) -> bool {
-    let made = program.places.call_by_range.get(&(program.file_of(loader.context), loader.node.range()));
-    let Some(Callee::Class(class)) = made.map(|index| &program.notes.calls[*index].callee) else { return true };
+    let made = program.call_at(program.file_of(loader.context), loader.node.range());
+    let Some(Callee::Class(class)) = made.map(|made| &made.callee) else { return true };
     let init = program.sources.symbols.classes[*class].methods.get("__init__");
-    let definition = init.and_then(|init| program.sources.symbols.functions[*init].definition);
+    let definition = init.and_then(|init| program.symbol(*init).definition);
     definition.is_none_or(|own| own.parameters.kwarg.is_some() || own.parameters.find(name).is_some())
 }
 

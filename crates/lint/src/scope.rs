@@ -30,7 +30,8 @@ const WORDS: &[(Scope, Role)] = &[
 impl Program<'_> {
     pub fn scope(&self, context: ContextId) -> Scope {
         let function = self.function_of(context);
-        if function.qualified.split('.').any(is_test_name) {
+        // `test_step`, `TestLoader`, `LoaderTest`: names that test runners collect.
+        if function.qualified.split('.').any(|part| vocabulary::is(Role::TestName, part)) {
             return Scope::Test;
         }
         let of_names = function.qualified.split('.').find_map(|part| {
@@ -41,7 +42,8 @@ impl Program<'_> {
         match of_names.or_else(|| of_module(module)) {
             Some(scope @ (Scope::Test | Scope::Benchmark)) => scope,
             _ if is_example(module) || is_copied_library(module) => Scope::Example,
-            _ if is_merge(function.name) => Scope::DataPreparation,
+            // Adapters are merged into weights when a model is saved or served.
+            _ if vocabulary::is(Role::Merges, function.name) => Scope::DataPreparation,
             _ if self.is_of_metric(context) && !self.is_in_sight(context) => Scope::Inference,
             // A script that trains is training code wherever it is; tests and benchmarks train for other purposes.
             Some(Scope::Inference | Scope::DataPreparation)
@@ -75,16 +77,6 @@ fn is_example(parts: &[String]) -> bool {
 fn is_copied_library(parts: &[String]) -> bool {
     let folders = parts.len().saturating_sub(1);
     parts[..folders].iter().skip(2).any(|folder| vocabulary::is(Role::CopiedLibrary, folder))
-}
-
-/// Adapters are merged into weights when a model is saved or served.
-fn is_merge(function: &str) -> bool {
-    vocabulary::is(Role::Merges, function)
-}
-
-/// `test_step`, `TestLoader`, `LoaderTest`: names that test runners collect.
-fn is_test_name(name: &str) -> bool {
-    vocabulary::is(Role::TestName, name)
 }
 
 /// The scope from the parts of the module's name: its folders and the file's own name.

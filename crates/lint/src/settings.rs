@@ -9,7 +9,7 @@ use super::file::SourceFile;
 use super::ids::FileId;
 use super::syntax::{called_name, last_name};
 use super::value::Value;
-use super::vocabulary::{self, Role};
+use super::vocabulary::{self, Role, lowered};
 
 /// Defaults by file and name. A name with two defaults in one file has none.
 pub struct Settings<'a> {
@@ -62,21 +62,13 @@ pub fn is_settings_name(name: &str) -> bool {
     vocabulary::is(Role::Settings, name)
 }
 
-/// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: loader options by their usual names. Called for many names, so it
-/// does not allocate.
+/// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: loader options by their usual names.
 pub fn is_loader_option(name: &str) -> bool {
-    const WORDS: [&str; 7] = ["worker", "thread", "pin_mem", "persistent", "n_jobs", "n_cpu", "num_cpu"];
-    let has = |word: &str| name.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()));
-    name.len() >= 5 && WORDS.into_iter().any(has)
+    vocabulary::is(Role::LoaderOption, &lowered(name))
 }
 
 fn is_settings_class(name: &str) -> bool {
-    const ENDINGS: [&str; 8] = ["config", "cfg", "args", "options", "opt", "params", "settings", "hparams"];
-    let ends = |ending: &str| {
-        name.len() >= ending.len()
-            && name.as_bytes()[name.len() - ending.len()..].eq_ignore_ascii_case(ending.as_bytes())
-    };
-    ENDINGS.into_iter().any(ends)
+    vocabulary::is(Role::SettingsClass, &lowered(name))
 }
 
 /// `cfg` in `cfg.DATALOADER.NUM_WORKERS`.
@@ -207,7 +199,7 @@ impl<'a> Visitor<'a> for Collector {
         }
         // `HParams(epochs=500, fp16_run=False)`
         if let Expr::Call(call) = expression
-            && holds_settings(call)
+            && last_name(&call.func).is_some_and(|name| vocabulary::is(Role::SettingsMaker, name))
         {
             for keyword in &call.arguments.keywords {
                 if let Some(name) = &keyword.arg {
@@ -217,12 +209,6 @@ impl<'a> Visitor<'a> for Collector {
         }
         walk_expr(self, expression);
     }
-}
-
-/// Constructors of settings objects, by their usual names.
-fn holds_settings(call: &ruff_python_ast::ExprCall) -> bool {
-    let Some(name) = last_name(&call.func) else { return false };
-    matches!(name, "HParams" | "Namespace" | "SimpleNamespace" | "AttrDict" | "EasyDict" | "edict" | "ConfigDict")
 }
 
 fn is_plain_dataclass(class: &StmtClassDef) -> bool {

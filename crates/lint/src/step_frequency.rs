@@ -13,7 +13,7 @@ use super::value::Value;
 use super::vocabulary::{self, Role};
 
 pub fn measure(program: &mut Program) {
-    let calls = calls_by_function(program);
+    let calls = program.calls_by_function();
     let passes = passes(program, &calls);
     let (training_calls, steps) = mark_training(program, &passes);
     cool_every_few_steps(program, &steps);
@@ -37,7 +37,7 @@ pub fn measure(program: &mut Program) {
     }
     let evaluated = evaluated_functions(program);
     let contexts: Vec<ContextId> = program.notes.contexts.iter().map(|(id, _)| id).collect();
-    let function_of = |id: ContextId| program.notes.contexts.get(id).function;
+    let function_of = |id: ContextId| program.function_at(id);
     let steps: Vec<bool> = (0..entries.len()).map(|function| entries[function] && is_step(program, function)).collect();
     program.frequency = StepFrequency {
         hot: contexts.iter().map(|id| is_hot(program, *id, entered[function_of(*id)])).collect(),
@@ -58,7 +58,7 @@ fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
         let runs = vocabulary::is(Role::EvalMethod, call.name)
             || matches!(call.receiver, Value::Model(_))
             || is_model_name(call.name);
-        runs_models[program.notes.contexts.get(call.context).function] |= runs;
+        runs_models[program.function_at(call.context)] |= runs;
     }
     for (function, facts) in program.functions.iter_mut().enumerate() {
         let symbol = &program.sources.symbols.functions[function];
@@ -130,7 +130,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         .symbols
         .functions
         .iter()
-        .map(|function| is_step_name(function.name) && is_left_open(function))
+        .map(|function| vocabulary::is(Role::TrainingStep, function.name) && is_left_open(function))
         .collect();
     let closures = closures(program);
     for index in &is_training {
@@ -141,7 +141,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         if is_named && is_without_gradients(program, context) {
             continue;
         }
-        let function = program.notes.contexts.get(context).function;
+        let function = program.function_at(context);
         let part = if goes_back(call) { Part::Backward } else { Part::Update };
         if program.notes.contexts.mark_training(context, part) {
             steps[function] = true;
@@ -149,7 +149,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
     }
     loop {
         let reach = |call: &Call| {
-            let own = program.notes.contexts.get(call.context).function;
+            let own = program.function_at(call.context);
             // A caller that records no graph runs another's step for its result only.
             if is_without_gradients(program, call.context) {
                 return None;
@@ -168,7 +168,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         let reached: Vec<(ContextId, Part)> = program.notes.calls.iter().filter_map(reach).collect();
         let mut changed = false;
         for (context, part) in reached {
-            let function = program.notes.contexts.get(context).function;
+            let function = program.function_at(context);
             if program.notes.contexts.mark_training(context, part) && !steps[function] {
                 steps[function] = true;
                 changed = true;
@@ -185,7 +185,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
 /// `env.step(action)` in a loop of a function that also trains: work done for every move is done all the time.
 fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
     let moves = |call: &Call| {
-        let function = program.notes.contexts.get(call.context).function;
+        let function = program.function_at(call.context);
         let name = call.receiver_expression().and_then(last_name)?.to_ascii_lowercase();
         let is_environment = vocabulary::is(Role::Environment, &name) && !vocabulary::is(Role::NotEnvironment, &name);
         let trains = passes[function].backward && passes[function].update;
@@ -205,7 +205,7 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
 fn is_without_gradients(program: &Program, id: ContextId) -> bool {
     let mut outwards = program.notes.contexts.outwards(id);
     outwards.any(|(_, around)| {
-        let source = &program.sources.files[program.sources.symbols.functions[around.function].file].text;
+        let source = &program.sources.files[program.symbol(around.function).file].text;
         let is_block =
             || source.get(usize::from(around.range.start())..).is_some_and(|text| vocabulary::is(Role::With, text));
         matches!(around.frame, Frame::WithoutGraph | Frame::Evaluation) && is_block()
@@ -227,7 +227,7 @@ fn is_called(call: &Call, function: FunctionId) -> bool {
 /// no loop around and no visible call of it. A function passed as a value (`Engine(train_step)`) is called by its
 /// receiver.
 fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) -> bool {
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     let is_step = symbol.definition.is_some()
         && !program.functions[function].is_called
         && !vocabulary::is(Role::TestBegin, symbol.name);
@@ -236,20 +236,15 @@ fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) 
 
 /// Whether an entry is a step by itself: a trainer's hook, or one whole step.
 fn is_step(program: &Program, function: FunctionId) -> bool {
-    let is_hook = !vocabulary::is(Role::Pass, program.sources.symbols.functions[function].name);
+    let is_hook = !vocabulary::is(Role::Pass, program.symbol(function).name);
     is_hook && program.functions[function].kind != FunctionKind::Loss
 }
 
 /// Whether the function is private to its file and unused there.
 fn is_left_over(program: &Program, function: FunctionId) -> bool {
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     let text = &program.sources.files[symbol.file].text;
     symbol.class.is_none() && symbol.name.starts_with('_') && text.matches(symbol.name).count() == 1
-}
-
-/// `training_step`, for any trainer.
-fn is_step_name(name: &str) -> bool {
-    vocabulary::is(Role::TrainingStep, name)
 }
 
 /// The halves of a step that a function runs, including its callees.
@@ -358,21 +353,13 @@ fn last_name(expression: &ruff_python_ast::Expr) -> Option<&str> {
     }
 }
 
-fn calls_by_function(program: &Program) -> Vec<Vec<usize>> {
-    let mut calls = vec![Vec::new(); program.functions.len()];
-    for (index, call) in program.notes.calls.iter().enumerate() {
-        calls[program.notes.contexts.get(call.context).function].push(index);
-    }
-    calls
-}
-
 /// Functions that are entered once per step, whoever calls them.
 fn step_entries(program: &Program, steps: &[bool], passes: &[Passes]) -> Vec<bool> {
     let loops = functions_with_step_loops(program);
     let is_entry = |(function, facts): (FunctionId, &FunctionFacts)| match facts.kind {
         FunctionKind::Step => !loops[function],
         FunctionKind::Plain => {
-            let is_named = || is_step_name(program.sources.symbols.functions[function].name);
+            let is_named = || vocabulary::is(Role::TrainingStep, program.symbol(function).name);
             steps[function] && is_uncalled_step(program, function, passes)
                 || !facts.is_called && !loops[function] && is_named()
         }
@@ -387,7 +374,7 @@ fn reached(program: &Program, calls: &[Vec<usize>], entries: &[bool]) -> Vec<boo
     let mut found = entries.to_vec();
     let mut properties: Vec<Vec<(ContextId, FunctionId)>> = vec![Vec::new(); found.len()];
     for read in &program.notes.property_reads {
-        properties[program.notes.contexts.get(read.0).function].push(*read);
+        properties[program.function_at(read.0)].push(*read);
     }
     // Each function is looked at first for its loops, and again where it turns out to be entered at every step.
     let mut queue: Vec<FunctionId> = (0..found.len()).collect();
@@ -443,7 +430,7 @@ fn evaluated_functions(program: &Program) -> Vec<bool> {
         let before = evaluated.clone();
         let mut called = vec![(0u32, 0u32); evaluated.len()];
         for call in &program.notes.calls {
-            let caller = program.notes.contexts.get(call.context).function;
+            let caller = program.function_at(call.context);
             let in_evaluation = evaluated[caller] || holds_evaluation(program, call.context);
             for callee in callees(program, call) {
                 called[callee].0 += 1;

@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef, StmtImportFrom};
 
 use super::file::SourceFile;
+use super::syntax::blocks_of;
 use super::vocabulary::{self, Role};
 
 pub use super::ids::{ClassId, FileId, FunctionId};
@@ -105,28 +106,7 @@ fn collect_statement<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, statement
                 add_constant(symbols, scope.file, &assign.target, value);
             }
         }
-        Stmt::If(branch) => {
-            collect_body(symbols, scope, &branch.body);
-            for clause in &branch.elif_else_clauses {
-                collect_body(symbols, scope, &clause.body);
-            }
-        }
-        Stmt::Try(attempt) => {
-            collect_body(symbols, scope, &attempt.body);
-            for handler in &attempt.handlers {
-                let ruff_python_ast::ExceptHandler::ExceptHandler(handler) = handler;
-                collect_body(symbols, scope, &handler.body);
-            }
-            collect_body(symbols, scope, &attempt.orelse);
-            collect_body(symbols, scope, &attempt.finalbody);
-        }
-        Stmt::With(with) => collect_body(symbols, scope, &with.body),
-        Stmt::For(repeat) => {
-            collect_body(symbols, scope, &repeat.body);
-            collect_body(symbols, scope, &repeat.orelse);
-        }
-        Stmt::While(repeat) => collect_body(symbols, scope, &repeat.body),
-        _ => {}
+        _ => blocks_of(statement).into_iter().for_each(|block| collect_body(symbols, scope, block)),
     }
 }
 

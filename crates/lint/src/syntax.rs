@@ -1,6 +1,8 @@
 //! Small questions about a piece of syntax.
 
-use ruff_python_ast::Expr;
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Stmt};
+use ruff_text_size::{Ranged, TextRange};
 
 /// The name of `x`, the last part of `a.b.x`.
 pub fn last_name(expression: &Expr) -> Option<&str> {
@@ -11,10 +13,96 @@ pub fn last_name(expression: &Expr) -> Option<&str> {
     }
 }
 
+/// A name that stands alone.
+pub fn name_of(expression: &Expr) -> Option<&str> {
+    expression.as_name_expr().map(|name| name.id.as_str())
+}
+
+/// The owner and the name in `owner.name(…)`.
+pub fn method_of(call: &ExprCall) -> Option<(&Expr, &str)> {
+    call.func.as_attribute_expr().map(|method| (&*method.value, method.attr.as_str()))
+}
+
+/// The call that a statement consists of.
+pub fn called_by(statement: &Stmt) -> Option<&ExprCall> {
+    statement.as_expr_stmt()?.value.as_call_expr()
+}
+
 /// The last name of a decorator or another function, called or not.
 pub fn called_name(expression: &Expr) -> Option<&str> {
     match expression {
         Expr::Call(call) => last_name(&call.func),
         other => last_name(other),
+    }
+}
+
+/// Visits expressions, each before those inside it, as far as `enters` allows.
+struct Walker<E, V> {
+    enters: E,
+    visit: V,
+}
+
+impl<'a, E: Fn(TextRange) -> bool, V: FnMut(&'a Expr)> Visitor<'a> for Walker<E, V> {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        if (self.enters)(statement.range()) {
+            walk_stmt(self, statement);
+        }
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        if (self.enters)(expression.range()) {
+            (self.visit)(expression);
+            walk_expr(self, expression);
+        }
+    }
+}
+
+/// Visits all expressions of a block, each before those inside it.
+pub fn each_expression<'a>(body: &'a [Stmt], visit: impl FnMut(&'a Expr)) {
+    Walker { enters: |_| true, visit }.visit_body(body);
+}
+
+/// The expressions of a statement that cover `range`, from the outside in.
+pub fn around(statement: &Stmt, range: TextRange) -> Vec<&Expr> {
+    let mut found = Vec::new();
+    let enters = |outer: TextRange| outer.contains_range(range);
+    Walker { enters, visit: |expression| found.push(expression) }.visit_stmt(statement);
+    found
+}
+
+/// The expression in a statement that covers exactly `range`.
+pub fn find_expression(statement: &Stmt, range: TextRange) -> Option<&Expr> {
+    around(statement, range).into_iter().find(|expression| expression.range() == range)
+}
+
+/// All names and attributes in an expression.
+pub fn names_in(expression: &Expr) -> Vec<&str> {
+    let mut names = Vec::new();
+    Walker { enters: |_| true, visit: |part| names.extend(last_name(part)) }.visit_expr(expression);
+    names
+}
+
+/// The blocks directly inside a statement.
+pub fn blocks_of(statement: &Stmt) -> Vec<&[Stmt]> {
+    match statement {
+        Stmt::FunctionDef(inner) => vec![&inner.body],
+        Stmt::ClassDef(inner) => vec![&inner.body],
+        Stmt::For(inner) => vec![&inner.body, &inner.orelse],
+        Stmt::While(inner) => vec![&inner.body, &inner.orelse],
+        Stmt::With(inner) => vec![&inner.body],
+        Stmt::If(inner) => {
+            let clauses = inner.elif_else_clauses.iter().map(|clause| clause.body.as_slice());
+            std::iter::once(inner.body.as_slice()).chain(clauses).collect()
+        }
+        Stmt::Try(inner) => {
+            let handlers = inner.handlers.iter().map(|handler| {
+                let ExceptHandler::ExceptHandler(handler) = handler;
+                handler.body.as_slice()
+            });
+            let others = [inner.orelse.as_slice(), inner.finalbody.as_slice()];
+            std::iter::once(inner.body.as_slice()).chain(handlers).chain(others).collect()
+        }
+        Stmt::Match(inner) => inner.cases.iter().map(|case| case.body.as_slice()).collect(),
+        _ => Vec::new(),
     }
 }

@@ -11,10 +11,10 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
     if !test.value.is_surely_on_device() {
         return false;
     }
-    let function = program.notes.contexts.get(test.context).function;
+    let function = program.function_at(test.context);
     let is_guess = matches!(program.functions[function].kind, FunctionKind::Step | FunctionKind::Loss);
     let is_parameter = |expression: &Expr| {
-        let definition = program.sources.symbols.functions[function].definition;
+        let definition = program.symbol(function).definition;
         definition.is_some_and(|definition| is_made_of_parameters(&definition.parameters, expression))
     };
     match test.expression {

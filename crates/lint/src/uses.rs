@@ -8,9 +8,9 @@ use rustc_hash::FxHashSet;
 use super::api;
 use super::asked::{Found, Names};
 use super::context::ContextId;
-use super::edits::blocks_of;
 use super::program::Program;
 use super::symbols::FunctionId;
+use super::syntax::blocks_of;
 
 pub struct Use<'a> {
     pub expression: &'a Expr,
@@ -23,12 +23,12 @@ pub struct Use<'a> {
 
 /// Every use of `name` in the function, including inner functions.
 pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> Vec<Use<'a>> {
-    let names = program.asked.names(function, || {
+    let names = program.asked.names.of(function, || {
         let mut finder = Finder { names: Names::default(), statement: None, inner: 0 };
-        for statement in program.sources.symbols.functions[function].body {
+        for statement in program.symbol(function).body {
             finder.visit_stmt(statement);
         }
-        finder.names
+        finder.names.into()
     });
     let with_context = |found: &Found<'a>| Use {
         expression: found.expression,
@@ -41,7 +41,7 @@ pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> V
 
 /// Whether the function changes what one of the names holds: `x += 1`, `x[0] = 1`, `x.add_(1)`.
 pub fn is_changed_in_place(program: &Program, function: FunctionId, names: &[&str]) -> bool {
-    let changed = program.asked.changed(function, || {
+    let changed = program.asked.changed.of(function, || {
         let mut changed = FxHashSet::default();
         for statement in statements_of(program, function) {
             match statement {
@@ -56,14 +56,14 @@ pub fn is_changed_in_place(program: &Program, function: FunctionId, names: &[&st
         let is_in_place = |name: &str| api::tensor_method(name).is_some_and(|row| row.in_place);
         let receivers = program.calls_of(function).filter(|call| is_in_place(call.name));
         changed.extend(receivers.filter_map(|call| call.receiver_expression()).flat_map(crate::names_in));
-        changed
+        changed.into()
     });
     names.iter().any(|name| changed.contains(name))
 }
 
 /// Whether the function assigns a name of a function around it or of the module: `nonlocal name`, `global name`.
 pub fn is_borrowed(program: &Program, function: FunctionId, name: &str) -> bool {
-    let borrowed = program.asked.borrowed(function, || {
+    let borrowed = program.asked.borrowed.of(function, || {
         let mut borrowed = FxHashSet::default();
         for statement in statements_of(program, function) {
             match statement {
@@ -72,14 +72,14 @@ pub fn is_borrowed(program: &Program, function: FunctionId, name: &str) -> bool 
                 _ => {}
             }
         }
-        borrowed
+        borrowed.into()
     });
     borrowed.contains(name)
 }
 
 /// The statements of a function, those of inner blocks and functions included.
 fn statements_of<'a>(program: &Program<'a>, function: FunctionId) -> Vec<&'a Stmt> {
-    let mut found: Vec<&Stmt> = program.sources.symbols.functions[function].body.iter().collect();
+    let mut found: Vec<&Stmt> = program.symbol(function).body.iter().collect();
     let mut next = 0;
     while next < found.len() {
         found.extend(blocks_of(found[next]).into_iter().flatten());

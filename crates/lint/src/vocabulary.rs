@@ -2,147 +2,154 @@
 //!
 //! The words are rows of `tables/vocabulary.tsv`. Code asks for a role and never compares a name with a word of its own.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashSet;
 
+use super::rows::{self, named};
+
 const ROWS: &str = include_str!("tables/vocabulary.tsv");
 
-macro_rules! roles {
-    ($($(#[$doc:meta])* $role:ident,)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Role { $($(#[$doc])* $role,)* }
-
-        const ROLES: &[(&str, Role)] = &[$((stringify!($role), Role::$role),)*];
-    };
-}
-
-roles! {
-    /// Python's builtin functions and types.
-    Builtin,
-    /// `log_now`, `should_print`: true at some steps.
-    Cadence,
-    /// `step`, `idx`: loop variables and counters that count steps.
-    Counter,
-    /// `criterion`, `loss_fn`.
-    Criterion,
-    /// `batch` in `"test" in batch`: a container tested for a key, not a phase.
-    Keyed,
-    /// State that one decoder call leaves for the next. Training sees all tokens at once and passes none.
-    Decoding,
-    /// `sample`, `predict`: drawing is part of many steps.
-    Drawing,
-    /// Switches that are off unless something is looked into.
-    Debugging,
-    /// `evaluate`, `validate_epoch`: functions that measure instead of training.
-    Evaluation,
-    /// `is_eval`: flags that are true where nothing is trained.
-    EvaluationFlag,
-    /// `nan`, `isfinite`: asks whether a number is one.
-    Finite,
-    /// Inputs of a step, such as a `mask` or a `grid`: `generate_square_mask` makes inputs, not outputs.
-    MadeInput,
-    /// Data as a whole: `sample_batches`.
-    MadeData,
-    /// `train_loader`, `dl`.
-    Loader,
-    /// First parts of the names of functions that compute no loss: `plot_loss`.
-    NotOfLoss,
-    /// `encoder`, `unet`: words that name a model at a name's begin or end.
-    Model,
-    /// Last parts of names that name something else than a model: `model_path`.
-    NotModel,
-    /// Arguments of tensor code that are not tensors.
-    Option,
-    /// `rank`, `is_main_process`: selects which process runs a branch.
-    Rank,
-    /// Objects that hold settings: `args`, `cfg`.
-    Settings,
-    /// `batch_size`, `seq_len`.
-    Size,
-    /// A part of a name that counts: `num_boxes`.
-    Count,
-    /// Methods of callbacks and hooks that a trainer calls at every step.
-    StepHook,
-    /// `is_train`: flags that are true where something is trained.
-    TrainingFlag,
-    /// `training_step`, for any trainer.
-    TrainingStep,
-    /// Methods that are nearly unique to tensors: a value that has one is a tensor.
-    TensorMethod,
-    /// Operations that turn a mask into a mask: they move and repeat its elements.
-    MaskToMask,
-    /// Methods that every module has, or that common libraries define.
-    CommonMethod,
-    /// Calls that hand a number on: `float(x)`.
-    HandsOn,
-    /// Calls whose arguments are sizes and indices.
-    TakesSize,
-    /// Calls that record their arguments.
-    Records,
-    /// Parts of the names of functions whose results are recorded.
-    Result,
-    /// Calls that say that something is wrong.
-    Trouble,
-    /// Types of elements: `torch.float32`.
-    Dtype,
-    /// Libraries whose functions return nothing on the device.
-    HostLibrary,
-    /// Libraries that provide a `Trainer`.
-    TrainerLibrary,
-    /// Switches for reduced precision.
-    PrecisionSwitch,
-    /// First words of methods that are called only now and then: `show_gradients`.
-    Shows,
-    /// Folders and files, by what their code is for.
-    ExampleFolder,
-    TestFile,
-    BenchmarkFile,
-    InferenceFile,
-    PreparationFile,
-    /// Words of a file that tell what it is about.
-    OfLargeProduct,
-    OfLargeModel,
-    OfProduct,
-    OfDevice,
-    OfSomeDevice,
-    OfReducedPrecision,
-    OfTensorFloat,
-    OfCompilation,
-    OfClipping,
-    OfConvolution,
-    OfBenchmark,
-    OfDeterminism,
-    OfChannelsLast,
-    OfNoSync,
-    OfDistribution,
-    OfFixedSize,
-    OfVaryingSize,
-    OfTrainer,
-    OfModels,
-    OfPlacedBatches,
-    // Names that say themselves what they mean.
-    AddsToMeter, AnyTensorType, AskedNumber, AsksEnvironment, AsksPresence, AsksSupport, AsksTensor, AsksType,
-    Autograd, AutogradCall, Averages, Backward, BackwardCall, BackwardName, BatchIndex, BatchSizeOption, Caches,
-    CallMethod, ClassMethod, ClearsGradients, CollateOption, ComputesLoss, Constant, Constructor, ContainerMethod,
-    CopiedLibrary, Counted, CounterBegin, Counting, CrossValidation, DataAttribute, DataEnding, DataKind, DataName,
-    DatasetOption, DecodingClass, DefaultOption, Described, Device, DeviceFlag, DeviceModule, DeviceName,
-    DeviceOption, DeviceText, DeviceType, DeviceWord, Distributions, DrawsData, DrawsFrom, DrawsSample, DropLayer,
-    DtypeName, DtypeOption, Dunder, EndOption, Environment, EpochName, EvalMethod, EvaluationClass, EvaluationData,
-    Exits, FactoryOption, FewThings, FirstParameter, FloatType, Foreign, Formats, Forward, ForwardInTraining, Freezes,
-    Getter, GradientFlag, GradientText, GraphOff, GraphSwitch, GroupParameters, HalfMethod, HostDevice, Index,
-    InputOption, IterMethod, LengthsOption, LightningOption, Loaded, Loads, LoggingName, Logs, LogsScalar, LossClass,
-    LossFunction, LossName, LossOption, Makes, Mathematics, MayAnswer, Measured, Merges, MeterClass, MeterName,
-    Metric, MetricClass, MetricFolder, ModelBegin, ModelOption, ModuleOption, NamesAttribute, Next, NotEnvironment,
-    NotOptimizer, NotPretrained, OfLoader, OfPython, OfSelf, OnlyReads, Optimizer, OptimizerPart, OptimizerStep,
-    OutOfMemory, PackageFile, ParameterGroups, Pass, PassesOn, PersistentOption, PinOption, PlaceName, Posts,
-    PrecisionText, PretrainedLibrary, ProductFunction, Property, Question, RandomName, Range, Reader, Reference,
-    Saves, Says, ScalarSink, Scaler, Scales, Scheduler, SelfName, Setter, ShortCount, ShortLength, Sink, SoftmaxLayer,
-    StartOption, StateMethod, StaticMethod, StepByName, StepMethod, StepNumber, StepOfClass, Stores, StoresTrue,
-    Stream, Super, Synchronizes, TakesAxes, Target, TensorContainer, TensorDataset, TensorType, TestBegin, TestName,
-    TestScript, TextKey, TorchText, Tracker, Tracks, TrainBegin, TrainMethod, TrainerClass, TrainerStep,
-    TrainingFile, TrainingText, TrainingWord, TruthType, TurnCount, TypeName, TypeOnDevice, UpdateCall, Validates,
-    Version, VersionClass, Warns, With, WorkersOption, WritesUnderMask,
+named! {
+    /// The decision that a word makes.
+    Role {
+        /// Python's builtin functions and types.
+        Builtin,
+        /// `log_now`, `should_print`: true at some steps.
+        Cadence,
+        /// `step`, `idx`: loop variables and counters that count steps.
+        Counter,
+        /// `criterion`, `loss_fn`.
+        Criterion,
+        /// `batch` in `"test" in batch`: a container tested for a key, not a phase.
+        Keyed,
+        /// State that one decoder call leaves for the next. Training sees all tokens at once and passes none.
+        Decoding,
+        /// `sample`, `predict`: drawing is part of many steps.
+        Drawing,
+        /// Switches that are off unless something is looked into.
+        Debugging,
+        /// `evaluate`, `validate_epoch`: functions that measure instead of training.
+        Evaluation,
+        /// `is_eval`: flags that are true where nothing is trained.
+        EvaluationFlag,
+        /// `nan`, `isfinite`: asks whether a number is one.
+        Finite,
+        /// Inputs of a step, such as a `mask` or a `grid`: `generate_square_mask` makes inputs, not outputs.
+        MadeInput,
+        /// Data as a whole: `sample_batches`.
+        MadeData,
+        /// `train_loader`, `dl`.
+        Loader,
+        /// First parts of the names of functions that compute no loss: `plot_loss`.
+        NotOfLoss,
+        /// `encoder`, `unet`: words that name a model at a name's begin or end.
+        Model,
+        /// Last parts of names that name something else than a model: `model_path`.
+        NotModel,
+        /// Arguments of tensor code that are not tensors.
+        Option,
+        /// `rank`, `is_main_process`: selects which process runs a branch.
+        Rank,
+        /// Parts of the names of loader options.
+        LoaderOption,
+        /// Constructors of objects that hold settings.
+        SettingsMaker,
+        /// Ends of the names of classes that hold settings.
+        SettingsClass,
+        /// Calls in a function that only moves its argument.
+        OnTheWay,
+        /// Objects that hold settings: `args`, `cfg`.
+        Settings,
+        /// `batch_size`, `seq_len`.
+        Size,
+        /// A part of a name that counts: `num_boxes`.
+        Count,
+        /// Methods of callbacks and hooks that a trainer calls at every step.
+        StepHook,
+        /// `is_train`: flags that are true where something is trained.
+        TrainingFlag,
+        /// `training_step`, for any trainer.
+        TrainingStep,
+        /// Methods that are nearly unique to tensors: a value that has one is a tensor.
+        TensorMethod,
+        /// Operations that turn a mask into a mask: they move and repeat its elements.
+        MaskToMask,
+        /// Methods that every module has, or that common libraries define.
+        CommonMethod,
+        /// Calls that hand a number on: `float(x)`.
+        HandsOn,
+        /// Calls whose arguments are sizes and indices.
+        TakesSize,
+        /// Calls that record their arguments.
+        Records,
+        /// Parts of the names of functions whose results are recorded.
+        Result,
+        /// Calls that say that something is wrong.
+        Trouble,
+        /// Types of elements: `torch.float32`.
+        Dtype,
+        /// Libraries whose functions return nothing on the device.
+        HostLibrary,
+        /// Libraries that provide a `Trainer`.
+        TrainerLibrary,
+        /// Switches for reduced precision.
+        PrecisionSwitch,
+        /// First words of methods that are called only now and then: `show_gradients`.
+        Shows,
+        /// Folders and files, by what their code is for.
+        ExampleFolder,
+        TestFile,
+        BenchmarkFile,
+        InferenceFile,
+        PreparationFile,
+        /// Words of a file that tell what it is about.
+        OfLargeProduct,
+        OfLargeModel,
+        OfProduct,
+        OfDevice,
+        OfSomeDevice,
+        OfReducedPrecision,
+        OfTensorFloat,
+        OfCompilation,
+        OfClipping,
+        OfConvolution,
+        OfBenchmark,
+        OfDeterminism,
+        OfChannelsLast,
+        OfNoSync,
+        OfDistribution,
+        OfFixedSize,
+        OfVaryingSize,
+        OfTrainer,
+        OfModels,
+        OfPlacedBatches,
+        // Names that say themselves what they mean.
+        AddsToMeter, AnyTensorType, AskedNumber, AsksEnvironment, AsksPresence, AsksSupport, AsksTensor,
+        AsksType, Autograd, AutogradCall, Averages, Backward, BackwardCall, BackwardName, BatchIndex,
+        BatchSizeOption, Caches, CallMethod, ClassMethod, ClearsGradients, CollateOption, ComputesLoss,
+        Constant, Constructor, ContainerMethod, CopiedLibrary, Counted, CounterBegin, Counting, CrossValidation,
+        DataAttribute, DataEnding, DataKind, DataName, DatasetOption, DecodingClass, DefaultOption, Described,
+        Device, DeviceFlag, DeviceModule, DeviceName, DeviceOption, DeviceText, DeviceType, DeviceWord,
+        Distributions, DrawsData, DrawsFrom, DrawsSample, DropLayer, DtypeName, DtypeOption, Dunder, EndOption,
+        Environment, EpochName, EvalMethod, EvaluationClass, EvaluationData, Exits, FactoryOption, FewThings,
+        FirstParameter, FloatType, Foreign, Formats, Forward, ForwardInTraining, Freezes, Getter, GradientFlag,
+        GradientText, GraphOff, GraphSwitch, GroupParameters, HalfMethod, HostDevice, Index, InputOption,
+        IterMethod, LengthsOption, LightningOption, Loaded, Loads, LoggingName, Logs, LogsScalar, LossClass,
+        LossFunction, LossName, LossOption, Makes, Mathematics, MayAnswer, Measured, Merges, MeterClass,
+        MeterName, Metric, MetricClass, MetricFolder, ModelBegin, ModelOption, ModuleOption, NamesAttribute,
+        Next, NotEnvironment, NotOptimizer, NotPretrained, OfLoader, OfPython, OfSelf, OnlyReads, Optimizer,
+        OptimizerPart, OptimizerStep, OutOfMemory, PackageFile, ParameterGroups, Pass, PassesOn,
+        PersistentOption, PinOption, PlaceName, Posts, PrecisionText, PretrainedLibrary, ProductFunction,
+        Property, Question, RandomName, Range, Reader, Reference, Saves, Says, ScalarSink, Scaler, Scales,
+        Scheduler, SelfName, Setter, ShortCount, ShortLength, Sink, SoftmaxLayer, StartOption, StateMethod,
+        StaticMethod, StepByName, StepMethod, StepNumber, StepOfClass, Stores, StoresTrue, Stream, Super,
+        Synchronizes, TakesAxes, Target, TensorContainer, TensorDataset, TensorType, TestBegin, TestName,
+        TestScript, TextKey, TorchText, Tracker, Tracks, TrainBegin, TrainMethod, TrainerClass, TrainerStep,
+        TrainingFile, TrainingText, TrainingWord, TruthType, TurnCount, TypeName, TypeOnDevice, UpdateCall,
+        Validates, Version, VersionClass, Warns, With, WorkersOption, WritesUnderMask,
+    }
 }
 
 /// How a word matches a name.
@@ -157,10 +164,10 @@ struct Words {
 }
 
 static WORDS: LazyLock<Vec<Words>> = LazyLock::new(|| {
-    let mut all: Vec<Words> = ROLES.iter().map(|_| Words::default()).collect();
-    for (name, how, word, _) in rows() {
-        let Some((_, role)) = ROLES.iter().find(|(known, _)| *known == name) else { continue };
-        let Words { is, begins, ends, within, part } = &mut all[*role as usize];
+    let mut all: Vec<Words> = Role::ALL.iter().map(|_| Words::default()).collect();
+    for [role, how, word, _] in rows::of(ROWS) {
+        let Some(role) = Role::named(role) else { continue };
+        let Words { is, begins, ends, within, part } = &mut all[role as usize];
         match how {
             "begins" => begins.push(word),
             "ends" => ends.push(word),
@@ -176,14 +183,6 @@ static WORDS: LazyLock<Vec<Words>> = LazyLock::new(|| {
     all
 });
 
-/// Role, way of matching, word and the place where it was met, for every row.
-fn rows() -> impl Iterator<Item = (&'static str, &'static str, &'static str, &'static str)> {
-    ROWS.lines().skip(1).filter_map(|row| {
-        let mut cells = row.split('\t');
-        Some((cells.next()?, cells.next()?, cells.next()?, cells.next()?))
-    })
-}
-
 /// Whether a word of this role matches the name.
 pub fn is(role: Role, name: &str) -> bool {
     let words = &WORDS[role as usize];
@@ -192,6 +191,11 @@ pub fn is(role: Role, name: &str) -> bool {
         || words.ends.iter().any(|word| name.ends_with(word))
         || words.within.iter().any(|word| name.contains(word))
         || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
+}
+
+/// Lowercases a name. Called often, so names without capitals are not copied.
+pub fn lowered(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
 }
 
 /// The only word of a role.
@@ -221,21 +225,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_has_a_role_a_way_to_match_and_a_place_and_stands_once() {
-        let mut seen = FxHashSet::default();
-        for (number, row) in ROWS.lines().enumerate().skip(1) {
-            let cells: Vec<&str> = row.split('\t').collect();
-            let [role, how, word, met] = cells[..] else { panic!("row {}: {row}", number + 1) };
-            assert!(ROLES.iter().any(|(name, _)| *name == role), "row {}: no role {role}", number + 1);
-            assert!(["is", "begins", "ends", "within", "part"].contains(&how), "row {}: {how}", number + 1);
-            assert!(!word.is_empty() && !met.is_empty(), "row {}: {row}", number + 1);
-            assert!(seen.insert((role, how, word)), "row {} stands twice: {row}", number + 1);
-        }
-        let unused = ROLES.iter().filter(|(name, _)| !rows().any(|(role, ..)| role == *name));
+    fn every_row_has_a_role_and_a_way_to_match_and_stands_once() {
+        let ways = ["is", "begins", "ends", "within", "part"];
+        rows::check(ROWS, 3, |[role, how, ..]| Role::named(role).is_some() && ways.contains(&how));
+        let unused = Role::ALL.iter().filter(|(name, _)| !rows::of(ROWS).any(|[role, ..]| role == *name));
         assert_eq!(unused.count(), 0);
-        let mut sorted: Vec<&str> = ROWS.lines().skip(1).collect();
-        sorted.sort_unstable();
-        assert_eq!(sorted, ROWS.lines().skip(1).collect::<Vec<_>>());
+        assert!(ROWS.lines().skip(1).is_sorted());
     }
 
     #[test]

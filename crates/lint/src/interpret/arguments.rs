@@ -81,7 +81,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn note_call(&mut self, callee: FunctionId) {
         // A file that does not train only tries out its definitions, which says nothing about other callers.
-        let caller = &self.program.sources.symbols.functions[self.function];
+        let caller = self.program.symbol(self.function);
         let tries = caller.definition.is_none()
             && !vocabulary::is(Role::TrainingText, &self.program.sources.files[caller.file].text)
             && self.program.functions[callee].kind == FunctionKind::Loss;
@@ -106,7 +106,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         arguments: &Arguments<'a>,
         bound: usize,
     ) -> Option<Value> {
-        let definition = self.program.sources.symbols.functions[callee].definition?;
+        let definition = self.program.symbol(callee).definition?;
         let parameters = &definition.parameters;
         let parameter = parameters.iter_non_variadic_params().nth(index)?;
         let is_by_position = index < parameters.posonlyargs.len() + parameters.args.len();
@@ -116,7 +116,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn pass_to(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
-        let Some(definition) = self.program.sources.symbols.functions[callee].definition else { return };
+        let Some(definition) = self.program.symbol(callee).definition else { return };
         let outcome = &mut self.outcome;
         let mut gather = |name: &'a str, value: Value| outcome.pass(callee, name, value);
         let parameters = &definition.parameters;

@@ -1,10 +1,11 @@
 //! Branches that fill the cache they test: they run once, however often the test does.
 
-use ruff_python_ast::{CmpOp, Expr, Stmt, StmtIf, UnaryOp};
+use ruff_python_ast::{CmpOp, Expr, ExprCall, Stmt, StmtIf, UnaryOp};
 
 use crate::classes::dotted_name;
 use crate::effects::{self, Effect, Owner};
 use crate::settings::{literal, text_of};
+use crate::syntax::{called_by, method_of};
 use crate::vocabulary::{self, Role};
 
 /// A branch that fills the cache it tests: `if self.mask is None: self.mask = …`, `if first: first = False`. A local
@@ -105,7 +106,7 @@ fn asked_names(test: &Expr) -> Vec<String> {
 }
 
 /// `hasattr(self, "mask")`, `getattr(self, "mask", None)` as `self.mask`.
-fn has_attribute_of(call: &ruff_python_ast::ExprCall) -> Option<String> {
+fn has_attribute_of(call: &ExprCall) -> Option<String> {
     let (Expr::Name(name), [owner, attribute, ..]) = (&*call.func, &*call.arguments.args) else { return None };
     if !vocabulary::is(Role::NamesAttribute, name.id.as_str()) {
         return None;
@@ -152,32 +153,21 @@ fn stored_names(statement: &Stmt) -> Vec<String> {
         other => dotted_name(other),
     };
     match statement {
-        Stmt::Assign(assign) => assign
-            .targets
-            .iter()
-            .flat_map(|target| match target {
-                Expr::Tuple(targets) => targets.elts.iter().filter_map(of_target).collect::<Vec<_>>(),
-                other => of_target(other).into_iter().collect(),
-            })
-            .collect(),
+        Stmt::Assign(assign) => {
+            let parts = assign.targets.iter().flat_map(|target| match target {
+                Expr::Tuple(targets) => targets.elts.as_slice(),
+                other => std::slice::from_ref(other),
+            });
+            parts.filter_map(of_target).collect()
+        }
         Stmt::AnnAssign(assign) => of_target(&assign.target).into_iter().collect(),
-        Stmt::Expr(inner) => match &*inner.value {
-            Expr::Call(call) => match &*call.func {
-                Expr::Attribute(attribute)
-                    if effects::of(Owner::Module, attribute.attr.as_str()) == Effect::RegistersBuffer =>
-                {
-                    call.arguments
-                        .args
-                        .first()
-                        .and_then(text_of)
-                        .map(|name| format!("self.{name}"))
-                        .into_iter()
-                        .collect()
-                }
-                _ => Vec::new(),
-            },
-            _ => Vec::new(),
-        },
+        Stmt::Expr(_) => {
+            let registers = |call: &&ExprCall| {
+                method_of(call).is_some_and(|(_, name)| effects::of(Owner::Module, name) == Effect::RegistersBuffer)
+            };
+            let buffer = called_by(statement).filter(registers).and_then(|call| call.arguments.args.first());
+            buffer.and_then(text_of).map(|name| format!("self.{name}")).into_iter().collect()
+        }
         Stmt::If(branch) => branch.body.iter().flat_map(stored_names).collect(),
         Stmt::With(block) => block.body.iter().flat_map(stored_names).collect(),
         _ => Vec::new(),

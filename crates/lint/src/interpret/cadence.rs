@@ -5,7 +5,7 @@ use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
 use super::names;
 use crate::classes::dotted_name;
 use crate::settings::{literal, text_of};
-use crate::syntax::last_name;
+use crate::syntax::{called_by, last_name};
 use crate::vocabulary::{self, Role};
 
 /// `log_now`, `should_print`, `is_log_step`.
@@ -63,7 +63,7 @@ pub(super) fn is_random_draw(expression: &Expr) -> bool {
 pub(super) fn mentions_version(expression: &Expr) -> bool {
     match expression {
         Expr::Name(_) | Expr::Attribute(_) => {
-            last_name(expression).is_some_and(|name| vocabulary::is(Role::Version, &names::lowered(name)))
+            last_name(expression).is_some_and(|name| vocabulary::is(Role::Version, &vocabulary::lowered(name)))
         }
         Expr::Call(call) => {
             let makes = |name: String| vocabulary::is(Role::VersionClass, &name);
@@ -82,8 +82,8 @@ pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
         _ => false,
     };
     let is_bound = |side: &Expr| side.is_number_literal_expr() || side.is_unary_op_expr();
-    let says = matches!(body.first(), Some(Stmt::Expr(first)) if matches!(&*first.value, Expr::Call(call)
-        if vocabulary::is(Role::Says, last_part(call))));
+    let first = body.first().and_then(called_by);
+    let says = first.is_some_and(|call| vocabulary::is(Role::Says, last_part(call)));
     says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
 }
 

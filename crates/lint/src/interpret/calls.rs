@@ -117,7 +117,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             && (all.len() > 1 || *receiver == Value::Unknown);
         let mut results = Vec::with_capacity(all.len());
         for function in all {
-            let is_method = self.program.sources.symbols.functions[*function].class.is_some();
+            let is_method = self.program.symbol(*function).class.is_some();
             let bound = match receiver {
                 Value::Instances(_) | Value::Instance(_) | Value::Model(_) | Value::Unknown
                     if is_method && is_attribute =>
@@ -140,7 +140,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The number of parameters bound before the call: `step = self.step; step(batch)`.
     fn bound_by(&self, node: &ExprCall, function: usize) -> usize {
         let of_instance = !matches!(&*node.func, Expr::Attribute(_))
-            && self.program.sources.symbols.functions[function].class.is_some()
+            && self.program.symbol(function).class.is_some()
             && !self.is_decorated(function, Role::StaticMethod);
         usize::from(of_instance || self.is_decorated(function, Role::ClassMethod))
     }
@@ -150,8 +150,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let Some((given @ Value::Function(function), rest)) = arguments.positional.split_first() else {
             return Value::Unknown;
         };
-        let is_method = self.program.sources.symbols.functions[*function].class.is_some()
-            && !self.is_decorated(*function, Role::StaticMethod);
+        let is_method =
+            self.program.symbol(*function).class.is_some() && !self.is_decorated(*function, Role::StaticMethod);
         let rest = Arguments { positional: rest.to_vec(), keywords: arguments.keywords.clone(), has_unknown: true };
         self.pass(*function, &rest, usize::from(is_method));
         given.clone()
@@ -196,7 +196,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None => Target::Method(receiver.clone()),
             },
             Value::Instance(class) | Value::Model(Some(class)) => match self.member(*class, name) {
-                Some(Value::Function(function)) if self.program.sources.symbols.functions[function].class.is_some() => {
+                Some(Value::Function(function)) if self.program.symbol(function).class.is_some() => {
                     Target::Bound(function)
                 }
                 Some(value) if value != Value::Unknown => Target::Called(value),
@@ -241,7 +241,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn above(&self, receiver: &Expr, name: &str) -> Option<usize> {
         let Expr::Call(call) = receiver else { return None };
         let is_super = matches!(&*call.func, Expr::Name(function) if vocabulary::is(Role::Super, function.id.as_str()));
-        let class = self.program.sources.symbols.functions[self.function].class.filter(|_| is_super)?;
+        let class = self.program.symbol(self.function).class.filter(|_| is_super)?;
         let mut bases = lineage(&self.program.sources.classes, class).into_iter().skip(1);
         bases.find_map(|base| self.program.sources.symbols.classes[base].methods.get(name).copied())
     }
@@ -406,7 +406,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => {}
         }
         let names = crate::names_in(iterated);
-        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &names::lowered(name)));
+        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &vocabulary::lowered(name)));
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
@@ -428,7 +428,7 @@ fn is_warning(node: &ExprCall) -> bool {
 }
 
 fn is_generator(interpreter: &Interpreter, function: usize) -> bool {
-    let body = interpreter.program.sources.symbols.functions[function].body;
+    let body = interpreter.program.symbol(function).body;
     ruff_python_ast::helpers::any_over_body(body, |expression| {
         matches!(expression, Expr::Yield(_) | Expr::YieldFrom(_))
     })

@@ -9,14 +9,13 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 
 use ruff_python_ast::Expr;
-use ruff_python_ast::visitor::{Visitor, walk_expr};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::statements::Names;
 use super::visit;
 use crate::program::{Notes, Program};
 use crate::symbols::{ClassId, FunctionId};
-use crate::syntax::last_name;
+use crate::syntax::{each_expression, last_name};
 use crate::value::Value;
 use crate::vocabulary::{self, Role};
 
@@ -146,7 +145,7 @@ const LAST_STAGE: usize = 3;
 
 /// Modules come first, then constructors, then functions that nothing calls by name, then all else.
 fn stage_of(program: &Program, function: FunctionId, called: &FxHashSet<&str>) -> usize {
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     match (symbol.definition, symbol.name) {
         (None, _) => 0,
         (_, name) if vocabulary::is(Role::Constructor, name) => 1,
@@ -157,18 +156,15 @@ fn stage_of(program: &Program, function: FunctionId, called: &FxHashSet<&str>) -
 
 /// The last parts of all names that are called.
 fn called_names<'a>(program: &Program<'a>) -> FxHashSet<&'a str> {
-    struct Called<'a>(FxHashSet<&'a str>);
-    impl<'a> Visitor<'a> for Called<'a> {
-        fn visit_expr(&mut self, expression: &'a Expr) {
+    let mut called = FxHashSet::default();
+    for file in program.sources.files {
+        each_expression(&file.syntax.body, |expression| {
             if let Expr::Call(call) = expression {
-                self.0.extend(last_name(&call.func));
+                called.extend(last_name(&call.func));
             }
-            walk_expr(self, expression);
-        }
+        });
     }
-    let mut called = Called(FxHashSet::default());
-    program.sources.files.iter().for_each(|file| called.visit_body(&file.syntax.body));
-    called.0
+    called
 }
 
 impl<'a> Table<'a> {

@@ -9,7 +9,6 @@ use super::cadence::{
     modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
 };
 use super::conditions::asked_for_tensor;
-use super::names::lowered;
 use crate::classes::dotted_name;
 use crate::context::{Frame, Guard, LoopKind};
 use crate::effects::{self, Effect, Owner};
@@ -18,7 +17,7 @@ use crate::settings::{is_settings_name, literal, text_of};
 use crate::symbols::ClassId;
 use crate::syntax::{called_name, last_name};
 use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use crate::vocabulary::{self, Role, lowered};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Branches {
@@ -355,7 +354,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn parameter_default(&self, name: &str) -> Option<Value> {
-        let definition = self.program.sources.symbols.functions[self.function].definition?;
+        let definition = self.program.symbol(self.function).definition?;
         let parameter = definition.parameters.find(name)?;
         parameter.default().map(literal)
     }

@@ -7,7 +7,7 @@ use super::Interpreter;
 use super::arguments::Arguments;
 use super::expressions::made_of;
 use super::factories::is_factory;
-use super::operations::is_boolean_operation;
+use super::names::is_boolean_operation;
 use crate::api;
 use crate::effects::{self, Effect, Owner};
 use crate::value::{Origin, Placement, Role, Tensor, Value};

@@ -42,7 +42,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         arguments: &Arguments<'a>,
     ) -> Value {
         let own = self.program.sources.symbols.classes[class].methods.get(word(Role::Constructor)).copied();
-        let Some(definition) = own.and_then(|own| self.program.sources.symbols.functions[own].definition) else {
+        let Some(definition) = own.and_then(|own| self.program.symbol(own).definition) else {
             return self.make_loader(node, arguments);
         };
         let parameters = &definition.parameters;

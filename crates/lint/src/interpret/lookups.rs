@@ -19,13 +19,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(value) = self.names.get(name) {
             return value.clone();
         }
-        let mut outer = self.program.sources.symbols.functions[self.function].parent;
+        let mut outer = self.program.symbol(self.function).parent;
         while let Some(function) = outer {
             self.depends_on(Fact::local(function, name));
             if let Some(value) = self.program.functions[function].locals.get(name) {
                 return value.clone();
             }
-            outer = self.program.sources.symbols.functions[function].parent;
+            outer = self.program.symbol(function).parent;
         }
         let file = self.file();
         self.global_value(file, name)
@@ -132,7 +132,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Whether the function has a decorator of this name.
     pub(super) fn is_decorated(&self, function: usize, by: Word) -> bool {
-        let definition = self.program.sources.symbols.functions[function].definition;
+        let definition = self.program.symbol(function).definition;
         definition.is_some_and(|definition| super::is_decorated(definition, by))
     }
 

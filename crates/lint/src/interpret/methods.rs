@@ -5,14 +5,15 @@ use ruff_text_size::Ranged;
 
 use super::Interpreter;
 use super::arguments::Arguments;
-use super::names::{is_criterion_name, is_loss_function_name, is_model_name, is_question, lowered};
-use super::operations::{self, is_boolean_operation};
+use super::names::{
+    is_boolean_operation, is_criterion_name, is_loss_function_name, is_model_name, is_question, may_be_tensor_method,
+};
 use super::placement::{device_argument, placement_named};
 use crate::api;
 use crate::effects::{self, Effect, Owner};
 use crate::syntax::last_name;
 use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
-use crate::vocabulary::{self, Role as Word};
+use crate::vocabulary::{self, Role as Word, lowered};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn method_call(
@@ -87,7 +88,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
         let effect = effects::of(Owner::Tensor, name);
         // A value that is moved to a device, or has methods that only tensors have, is a tensor.
-        let is_known = operations::is_tensor_method(name) || matches!(effect, Effect::Moves | Effect::ToDevice);
+        let is_known = vocabulary::is(Word::TensorMethod, name) || matches!(effect, Effect::Moves | Effect::ToDevice);
         let tensor = Tensor { evidence: if is_known { Evidence::Seen } else { tensor.evidence }, ..tensor };
         if let Some(value) = effect.value() {
             return value;
@@ -202,7 +203,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The result of any other method.
     fn computed(&mut self, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
         // An in-place operation on a mask gives a mask.
-        let keeps = operations::keeps_masks(name) || name.ends_with('_');
+        let keeps = vocabulary::is(Word::MaskToMask, name) || name.ends_with('_');
         let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
         let device = tensor.placement == Placement::Device || arguments.all().any(Value::is_on_device);
         // The result is new, and not pinned.
@@ -216,7 +217,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             origin => origin,
         };
         let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;
-        let evidence = if operations::may_be_tensor_method(name) { tensor.evidence } else { Evidence::Assumed };
+        let evidence = if may_be_tensor_method(name) { tensor.evidence } else { Evidence::Assumed };
         self.tensor(Tensor { placement, graph, boolean, origin, role: Role::Plain, evidence })
     }
 

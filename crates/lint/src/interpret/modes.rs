@@ -1,13 +1,13 @@
 //! Finds where a block switches from training to evaluation: `model.eval()`.
 
-use ruff_python_ast::{Expr, Stmt};
+use ruff_python_ast::{Expr, ExprAttribute, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
 use crate::classes::dotted_name;
 use crate::effects::{self, Effect, Owner};
 use crate::program::FunctionKind;
-use crate::syntax::called_name;
+use crate::syntax::{called_by, called_name, method_of};
 use crate::vocabulary::{self, Role};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -21,11 +21,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let calls = |statement: &Stmt, role: Role| called_without_arguments(statement, role).is_some();
         let Some(still) = called_without_arguments(statement, Role::EvalMethod) else { return false };
         let near = &before[before.len().saturating_sub(3)..];
-        if near
-            .iter()
-            .filter_map(|near| called_without_arguments(near, Role::TrainMethod))
-            .any(|trained| trained != still)
-        {
+        let mut trained = near.iter().filter_map(|near| called_without_arguments(near, Role::TrainMethod));
+        if trained.any(|trained| trained != still) {
             return false;
         }
         // `reference.eval()`, `teacher.requires_grad_(False)`: a model that is frozen while another is trained.
@@ -50,7 +47,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 impl Interpreter<'_, '_> {
     fn asks_for_gradients(&self, statements: &[Stmt]) -> bool {
         let (Some(first), Some(last)) = (statements.first(), statements.last()) else { return false };
-        let is_function = self.program.sources.symbols.functions[self.function].definition.is_some();
+        let is_function = self.program.symbol(self.function).definition.is_some();
         let text = self.program.sources.files[self.file()].slice(TextRange::new(first.start(), last.end()));
         is_function && vocabulary::is(Role::GradientText, text)
     }
@@ -58,19 +55,17 @@ impl Interpreter<'_, '_> {
 
 /// `model` in the statement `model.train()`.
 fn called_without_arguments(statement: &Stmt, role: Role) -> Option<String> {
-    let Stmt::Expr(inner) = statement else { return None };
-    let Expr::Call(call) = &*inner.value else { return None };
-    let Expr::Attribute(method) = &*call.func else { return None };
-    let is_meant = vocabulary::is(role, method.attr.as_str()) && call.arguments.is_empty();
-    is_meant.then(|| dotted_name(&method.value).unwrap_or_default())
+    let call = called_by(statement)?;
+    let (owner, method) = method_of(call)?;
+    let is_meant = vocabulary::is(role, method) && call.arguments.is_empty();
+    is_meant.then(|| dotted_name(owner).unwrap_or_default())
 }
 
 /// `loss.item()`, `a.detach().cpu(), b`: only passes values on, computes nothing.
 fn only_reads(expression: &Expr) -> bool {
     match expression {
         Expr::Call(call) => {
-            let Expr::Attribute(method) = &*call.func else { return false };
-            vocabulary::is(Role::OnlyReads, method.attr.as_str()) && only_reads(&method.value)
+            method_of(call).is_some_and(|(owner, method)| vocabulary::is(Role::OnlyReads, method) && only_reads(owner))
         }
         Expr::Tuple(tuple) => tuple.elts.iter().all(only_reads),
         Expr::Dict(dict) => dict.items.iter().all(|item| only_reads(&item.value)),
@@ -86,21 +81,18 @@ fn is_reference(name: &str) -> bool {
 
 /// `model.requires_grad_(False)`, `for p in model.parameters(): p.requires_grad = False`.
 fn freezes(statement: &Stmt, model: &str) -> bool {
-    match statement {
-        Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
-            if vocabulary::is(Role::Freezes, method.attr.as_str()) && dotted_name(&method.value).as_deref() == Some(model))),
-        Stmt::For(repeat) => {
-            let goes_over = matches!(&*repeat.iter, Expr::Call(call) if matches!(&*call.func, Expr::Attribute(method)
-                if effects::of(Owner::Module, method.attr.as_str()) == Effect::Parameters && dotted_name(&method.value).as_deref() == Some(model)));
-            let sets = |inner: &Stmt| {
-                matches!(inner, Stmt::Assign(assign) if assign.targets.iter().any(|target| {
-                    matches!(target, Expr::Attribute(attribute) if vocabulary::is(Role::GradientFlag, attribute.attr.as_str()))
-                }))
-            };
-            goes_over && repeat.body.iter().any(sets)
-        }
-        _ => false,
-    }
+    let of_model = |call: &ExprCall, is_meant: &dyn Fn(&str) -> bool| {
+        method_of(call).is_some_and(|(owner, method)| is_meant(method) && dotted_name(owner).as_deref() == Some(model))
+    };
+    let Stmt::For(repeat) = statement else {
+        return called_by(statement)
+            .is_some_and(|call| of_model(call, &|method| vocabulary::is(Role::Freezes, method)));
+    };
+    let is_flag = |target: &ExprAttribute| vocabulary::is(Role::GradientFlag, target.attr.as_str());
+    let sets_flag = |target: &Expr| target.as_attribute_expr().is_some_and(is_flag);
+    let sets = |inner: &Stmt| inner.as_assign_stmt().is_some_and(|assign| assign.targets.iter().any(sets_flag));
+    let is_parameters = |method: &str| effects::of(Owner::Module, method) == Effect::Parameters;
+    repeat.iter.as_call_expr().is_some_and(|call| of_model(call, &is_parameters)) && repeat.body.iter().any(sets)
 }
 
 /// `with torch.no_grad():`
@@ -113,8 +105,9 @@ fn is_without_graph(statement: &Stmt) -> bool {
 /// A backward pass in the block itself or in a branch of it, but not in an inner loop.
 fn goes_back(statement: &Stmt) -> bool {
     match statement {
-        Stmt::Expr(inner) => matches!(&*inner.value, Expr::Call(call)
-            if matches!(&*call.func, Expr::Attribute(method) if vocabulary::is(Role::Backward, method.attr.as_str()))),
+        Stmt::Expr(_) => {
+            called_by(statement).and_then(method_of).is_some_and(|(_, method)| vocabulary::is(Role::Backward, method))
+        }
         Stmt::If(branch) => {
             let others = branch.elif_else_clauses.iter().flat_map(|clause| &clause.body);
             branch.body.iter().chain(others).any(goes_back)

@@ -1,15 +1,9 @@
 //! Guesses from names alone, where nothing better is known.
 
-use std::borrow::Cow;
-
+use crate::api;
 use crate::settings::is_settings_name;
 use crate::value::Value;
-use crate::vocabulary::{self, Role};
-
-/// Lowercases a name. Called often, so names without capitals are not copied.
-pub(super) fn lowered(name: &str) -> Cow<'_, str> {
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
-}
+use crate::vocabulary::{self, Role, lowered};
 
 /// The value a parameter of this name usually has.
 pub fn by_name(name: &str) -> Value {
@@ -129,4 +123,18 @@ pub fn counts_steps(name: &str) -> bool {
 /// Python's builtin functions and types.
 pub(super) fn is_builtin(name: &str) -> bool {
     vocabulary::is(Role::Builtin, name)
+}
+
+/// Whether the name may be a tensor method's: `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object may
+/// return anything.
+pub fn may_be_tensor_method(name: &str) -> bool {
+    vocabulary::is(Role::TensorMethod, name)
+        || name.ends_with('_')
+        || !name.contains('_') && !vocabulary::is(Role::ContainerMethod, name)
+}
+
+/// Operations whose result is a mask, as functions or methods.
+pub fn is_boolean_operation(name: &str) -> bool {
+    let row = api::tensor_method(name).or_else(|| api::torch_function(name));
+    row.is_some_and(api::Row::makes_mask)
 }

@@ -2,11 +2,10 @@
 
 use ruff_python_ast::{Expr, ExprCall};
 
-use super::names::lowered;
 use crate::settings::text_of;
 use crate::syntax::last_name;
 use crate::value::{Placement, Value};
-use crate::vocabulary::{self, Role};
+use crate::vocabulary::{self, Role, lowered};
 
 /// The argument of `.to(…)` that may name a device.
 pub(super) fn device_argument(node: &ExprCall) -> Option<&Expr> {

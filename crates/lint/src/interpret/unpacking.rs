@@ -1,8 +1,8 @@
 //! Unpacking of values into several names, and into loop targets.
 
-use ruff_python_ast::visitor::{Visitor, walk_expr};
-use ruff_python_ast::{Expr, StmtFor};
+use ruff_python_ast::{Expr, ExprName, StmtFor};
 
+use crate::syntax::each_expression;
 use crate::value::Value;
 
 /// `b, n, d, device = *x.shape, x.device`: expands the starred part to as many values as there are names for it.
@@ -26,22 +26,12 @@ pub(super) fn spread(expression: &Expr, target: &Expr, value: Value) -> Value {
 
 /// `for k in images: show(images[k])`: iterates over keys, whatever the type.
 pub(super) fn goes_over_keys(repeat: &StmtFor) -> bool {
-    struct Lookups<'a> {
-        owner: &'a str,
-        key: &'a str,
-        found: bool,
-    }
-    impl<'a> Visitor<'a> for Lookups<'a> {
-        fn visit_expr(&mut self, expression: &'a Expr) {
-            let is = |part: &Expr, name: &str| matches!(part, Expr::Name(part) if part.id.as_str() == name);
-            if let Expr::Subscript(subscript) = expression {
-                self.found |= is(&subscript.value, self.owner) && is(&subscript.slice, self.key);
-            }
-            walk_expr(self, expression);
-        }
-    }
     let (Expr::Name(owner), Expr::Name(key)) = (&*repeat.iter, &*repeat.target) else { return false };
-    let mut lookups = Lookups { owner: owner.id.as_str(), key: key.id.as_str(), found: false };
-    lookups.visit_body(&repeat.body);
-    lookups.found
+    let is = |part: &Expr, name: &ExprName| matches!(part, Expr::Name(part) if part.id == name.id);
+    let mut found = false;
+    each_expression(&repeat.body, |expression| {
+        found |= matches!(expression, Expr::Subscript(subscript)
+            if is(&subscript.value, owner) && is(&subscript.slice, key));
+    });
+    found
 }

@@ -39,8 +39,7 @@ fn check(check: &mut Check) {
         let range = program.notes.contexts.get(guard).range;
         let backward = program.calls_in(file).find(|call| {
             call.name == "backward"
-                && program.notes.contexts.get(call.context).function
-                    == program.notes.contexts.get(step.context).function
+                && program.function_at(call.context) == program.function_at(step.context)
                 && !range.contains_range(ruff_text_size::Ranged::range(call.node))
         });
         if let Some(backward) = backward {

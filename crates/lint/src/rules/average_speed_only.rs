@@ -4,11 +4,11 @@ use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::Ranged;
 
 use crate::context::{ContextId, Frame, LoopKind};
-use crate::edits::blocks_of;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
 use crate::program::{Loop, Program};
 use crate::rule::{Check, Notice, SourceRule};
+use crate::syntax::blocks_of;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP606",
@@ -46,7 +46,7 @@ fn loop_of_steps<'p, 'a>(program: &'p Program<'a>, context: ContextId) -> Option
     if let Some(step_loop) = program.step_loop(context) {
         return program.loop_at(step_loop);
     }
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let around = program.notes.contexts.outwards(context).find_map(|(id, _)| program.loop_at(id))?;
     let holds = program.contexts_of(function).any(|(_, inner)| {
         inner.trains

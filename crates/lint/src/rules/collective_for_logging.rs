@@ -37,7 +37,7 @@ fn check(check: &mut Check) {
         }
         // Where the same statement reads the number back, TP101 already reports it, and one change fixes both.
         let is_read = program
-            .calls_of(program.notes.contexts.get(call.context).function)
+            .calls_of(program.function_at(call.context))
             .any(|other| other.name == "item" && call.statement.range().contains_range(other.node.range()));
         let overlaps = call.node.arguments.find_keyword("async_op").is_some();
         // Ranks synchronize for the gradients anyway, and a helper does not decide when it is called: report only the
@@ -91,8 +91,8 @@ fn is_metric(program: &Program, call: &Call) -> bool {
         names.extend(crate::names_in(iterated));
     }
     // `reduce_dict(losses)` gets them from its caller.
-    let function = program.notes.contexts.get(call.context).function;
-    let is_helper = program.sources.symbols.functions[function].name.contains("reduce");
+    let function = program.function_at(call.context);
+    let is_helper = program.symbol(function).name.contains("reduce");
     let handed = program.callers_of(function).filter(|caller| is_helper && program.is_hot(caller.context));
     names.extend(handed.flat_map(|caller| caller.node.arguments.args.iter().flat_map(crate::names_in)));
     names.into_iter().any(is_metric_name)

@@ -10,6 +10,7 @@ use crate::fix::{Edit, Fix};
 use crate::notice;
 use crate::program::{Call, Callee, Program};
 use crate::rule::{Check, Notice, SourceRule};
+use crate::syntax::{called_by, method_of};
 use crate::uses::{is_changed_in_place, uses_of};
 use crate::value::{Origin, Placement, Value};
 
@@ -117,7 +118,7 @@ fn is_overwritten(program: &Program, call: &Call) -> bool {
         name.ends_with('_') && !matches!(name, "fill_" | "zero_" | "requires_grad_" | "triu_" | "tril_")
             || matches!(name, "scatter" | "scatter_add" | "index_add" | "index_put" | "index_copy")
     };
-    let function = program.notes.contexts.get(call.context).function;
+    let function = program.function_at(call.context);
     program.calls_of(function).filter(|other| writes(other.name)).any(|other| {
         other.receiver_expression().is_some_and(|receiver| receiver.range().contains_range(call.node.range()))
     })
@@ -138,7 +139,7 @@ fn is_only_read(program: &Program, call: &Call) -> bool {
     if !is_bound(value, call.node.range()) {
         return !is_single;
     }
-    let function = program.notes.contexts.get(call.context).function;
+    let function = program.function_at(call.context);
     let names = targets.iter().flat_map(crate::names_in);
     let stores = |name: &str| uses_of(program, function, name).iter().filter(|one| one.is_store).count();
     let is_plain = targets.iter().all(|target| matches!(target, Expr::Name(_) | Expr::Tuple(_)));
@@ -173,7 +174,7 @@ fn is_index(program: &Program, call: &Call) -> bool {
 
 /// Whether data is written into the call's result, which is then a buffer for results, not a constant.
 fn is_written(program: &Program, call: &Call) -> bool {
-    let function = program.notes.contexts.get(call.context).function;
+    let function = program.function_at(call.context);
     let writes = |other: &Call| {
         other.name.ends_with('_')
             && !other.name.ends_with("__")
@@ -202,7 +203,7 @@ fn is_written(program: &Program, call: &Call) -> bool {
     let stored = program.subscripts_in(program.file_of(call.context)).any(|subscript| {
         let is_data = |value: &Value| !value.is_sized();
         subscript.stored.as_ref().is_some_and(|stored| is_data(stored) || is_data(&subscript.index))
-            && program.notes.contexts.get(subscript.context).function == function
+            && program.function_at(subscript.context) == function
             && is_target(&subscript.node.value)
     });
     let is_its = |other: &Call| other.receiver_expression().is_some_and(is_target);
@@ -240,16 +241,15 @@ fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
         || !value.trim_start_matches('(').starts_with("torch.")
         // TorchScript knows neither inference mode nor attributes that change their type.
         || source.text.contains("jit")
-        || is_changed_in_place(program, program.notes.contexts.get(call.context).function, &[target.id.as_str()])
+        || is_changed_in_place(program, program.function_at(call.context), &[target.id.as_str()])
     {
         return None;
     }
-    let init = program.sources.symbols.functions[*program.sources.symbols.classes[class].methods.get("__init__")?]
-        .definition?;
-    let after_super = init.body.iter().find(|statement| {
-        matches!(statement, Stmt::Expr(inner) if matches!(&*inner.value, Expr::Call(call)
-            if matches!(&*call.func, Expr::Attribute(attribute) if attribute.attr.as_str() == "__init__")))
-    })?;
+    let init = program.symbol(*program.sources.symbols.classes[class].methods.get("__init__")?).definition?;
+    let after_super = init
+        .body
+        .iter()
+        .find(|statement| called_by(statement).and_then(method_of).is_some_and(|(_, method)| method == "__init__"))?;
     let owner = init.parameters.args.first()?.parameter.name.as_str();
     let here = function.definition?.parameters.args.first()?.parameter.name.as_str();
     let attribute = format!("{}_cache", target.id.as_str());

@@ -74,9 +74,7 @@ fn wraps_convolution(program: &Program, near: &Call, made: &ExprCall) -> bool {
     let made_at = program.places.call_by_range.get(&(program.file_of(near.context), made.range()));
     let Some(Callee::Class(class)) = made_at.map(|index| &program.notes.calls[*index].callee) else { return false };
     let init = program.sources.symbols.classes[*class].methods.get("__init__").copied();
-    let Some((init, definition)) =
-        init.and_then(|init| Some((init, program.sources.symbols.functions[init].definition?)))
-    else {
+    let Some((init, definition)) = init.and_then(|init| Some((init, program.symbol(init).definition?))) else {
         return false;
     };
     let default = definition.parameters.find("bias").and_then(|parameter| parameter.default());

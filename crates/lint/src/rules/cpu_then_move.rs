@@ -56,12 +56,10 @@ fn check(check: &mut Check) {
 /// Whether rows were stored into it before the move: on the device each of them would be a launch.
 fn is_filled_on_the_host(program: &Program, call: &Call) -> bool {
     let Some(Expr::Name(moved)) = call.receiver_expression() else { return false };
-    let function = program.notes.contexts.get(call.context).function;
+    let function = program.function_at(call.context);
     let is_it = |base: &Expr| matches!(base, Expr::Name(name) if name.id == moved.id);
     program.subscripts_in(program.file_of(call.context)).any(|subscript| {
-        subscript.stored.is_some()
-            && is_it(&subscript.node.value)
-            && program.notes.contexts.get(subscript.context).function == function
+        subscript.stored.is_some() && is_it(&subscript.node.value) && program.function_at(subscript.context) == function
     })
 }
 

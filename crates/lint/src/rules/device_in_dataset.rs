@@ -25,14 +25,14 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
-        let function = program.notes.contexts.get(call.context).function;
+        let function = program.function_at(call.context);
         if !moves(program, call) || !prepares_samples(program, function) {
             continue;
         }
         let message = "samples are moved to the device one at a time: many small copies, and workers cannot help";
         let fix = Fix::shown("return host tensors and move the whole batch in the training loop");
         // A trainer may call a collate function on a whole batch.
-        let is_sample = program.sources.symbols.functions[function].name == "__getitem__";
+        let is_sample = program.symbol(function).name == "__getitem__";
         let is_here = is_sample && program.groups.is_of_program(program.file_of(call.context));
         let notice = if is_here { Notice::Default } else { Notice::Pedantic };
         check.report_as(notice, call.context, call.node, message, fix);
@@ -95,7 +95,7 @@ fn is_own(owner: &Expr) -> bool {
 }
 
 fn prepares_samples(program: &Program, function: FunctionId) -> bool {
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     let is_dataset = |class: ClassId| {
         program.sources.classes[class].kind == ClassKind::Dataset
             || program.sources.symbols.classes[class].name.contains("Data")
@@ -108,8 +108,8 @@ fn prepares_samples(program: &Program, function: FunctionId) -> bool {
         || program.constructed.loaders.iter().any(|loader| loader.collate == Value::Function(function))
         || program.callers_of(function).any(|call| {
             // A helper of `__getitem__`.
-            let caller = program.notes.contexts.get(call.context).function;
-            let caller = (caller != function).then(|| &program.sources.symbols.functions[caller]);
+            let caller = program.function_at(call.context);
+            let caller = (caller != function).then(|| program.symbol(caller));
             caller.is_some_and(|caller| caller.name == "__getitem__" && caller.class.is_some_and(is_dataset))
         })
 }

@@ -116,7 +116,7 @@ fn is_compared(index: &Expr) -> bool {
 /// Whether the selected rows are reduced to one number or a loss, as they usually are in the loop of steps and in
 /// losses: a weight of zero excludes them as well.
 fn is_reduced(program: &Program, subscript: &Subscript) -> bool {
-    let function = program.notes.contexts.get(subscript.context).function;
+    let function = program.function_at(subscript.context);
     if program.step_loop(subscript.context).is_some() || program.functions[function].kind == FunctionKind::Loss {
         return true;
     }

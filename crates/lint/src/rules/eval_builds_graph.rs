@@ -28,7 +28,7 @@ fn check(check: &mut Check) {
     let program = check.program;
     let mut seen: Vec<FunctionId> = Vec::new();
     for call in &program.notes.calls {
-        let function = program.notes.contexts.get(call.context).function;
+        let function = program.function_at(call.context);
         let is_forward = match call.callee {
             Callee::Value => call.result.is_on_device(),
             Callee::Function(callee) => program.functions[callee].kind == FunctionKind::Step,
@@ -43,7 +43,7 @@ fn check(check: &mut Check) {
             continue;
         }
         seen.push(function);
-        let symbol = &program.sources.symbols.functions[function];
+        let symbol = program.symbol(function);
         let message = format!(
             "`{}` runs the model without `no_grad`: every activation is kept for a backward pass that never comes",
             symbol.name
@@ -81,7 +81,7 @@ fn is_surely_evaluation(program: &Program, function: FunctionId) -> bool {
 
 /// Whether a training step calls the function, or something of its name that is not among the files.
 fn is_part_of_step(program: &Program, function: FunctionId) -> bool {
-    let name = program.sources.symbols.functions[function].name;
+    let name = program.symbol(function).name;
     let may_be = |call: &Call| match call.callee {
         Callee::Function(callee) => callee == function,
         Callee::Method | Callee::Value => call.name == name,
@@ -102,7 +102,7 @@ fn imports_torch(program: &Program, file: usize) -> bool {
 
 /// Whether the function evaluates: at least two of an evaluation's name, `model.eval()` and a loop, and no training.
 fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> bool {
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     let class = symbol.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
     if symbol.definition.is_none()
         || class == ClassKind::Lightning
@@ -127,7 +127,7 @@ fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> boo
 
 /// Whether the context is in a `no_grad` block, in a decorated function, or only called from one.
 fn is_without_graph(program: &Program, context: ContextId, depth: usize) -> bool {
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let held = program.notes.contexts.outwards(context).any(|(_, around)| {
         matches!(around.frame, Frame::Evaluation | Frame::WithoutGraph) && is_no_grad(program, around.range, function)
     });
@@ -139,7 +139,7 @@ fn is_without_graph(program: &Program, context: ContextId, depth: usize) -> bool
 }
 
 fn is_decorated(program: &Program, function: FunctionId) -> bool {
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     symbol.definition.is_some_and(|definition| {
         definition.decorator_list.iter().any(|decorator| {
             let text = program.sources.files[symbol.file].slice(decorator.range());
@@ -150,7 +150,7 @@ fn is_decorated(program: &Program, function: FunctionId) -> bool {
 
 /// Whether the range is a block that turns gradients off, not just the code after `model.eval()`.
 fn is_no_grad(program: &Program, range: ruff_text_size::TextRange, function: FunctionId) -> bool {
-    let symbol = &program.sources.symbols.functions[function];
+    let symbol = program.symbol(function);
     let block = crate::edits::block_around(symbol.body, range);
     block.is_some_and(|block| {
         block.iter().any(|statement| statement.range() == range && matches!(statement, Stmt::With(_)))

@@ -6,12 +6,12 @@ use ruff_python_ast::{Expr, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 use crate::context::ContextId;
-use crate::edits::blocks_of;
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::{Edit, Fix};
 use crate::program::Program;
 use crate::readback_use::counts;
 use crate::rule::{Check, SourceRule};
+use crate::syntax::blocks_of;
 use crate::value::Value;
 
 pub const RULE: SourceRule = SourceRule {
@@ -107,7 +107,7 @@ fn is_assigned(body: &[Stmt], name: &str, except: TextRange) -> bool {
 
 /// Names that flow into a backward pass.
 fn trained_on(program: &Program, context: ContextId, body: &[Stmt]) -> FxHashSet<String> {
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let mut names: FxHashSet<String> = FxHashSet::default();
     for call in program.calls_of(function) {
         if call.name == "backward" {

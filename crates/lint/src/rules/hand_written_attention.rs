@@ -50,7 +50,7 @@ const FUSED: [&str; 4] =
 
 /// Whether the function also calls a fused kernel: then this is the fallback where that one is unavailable.
 fn is_fallback(program: &Program, product: &Product) -> bool {
-    let function = |context| program.notes.contexts.get(context).function;
+    let function = |context| program.function_at(context);
     let here = function(product.context);
     program.notes.calls.iter().any(|call| {
         (FUSED.contains(&call.name) || call.name.starts_with("flash_attn")) && function(call.context) == here
@@ -72,7 +72,7 @@ fn is_used_elsewhere(program: &Program, product: &Product) -> bool {
         }
         _ => Vec::new(),
     };
-    let function = program.notes.contexts.get(product.context).function;
+    let function = program.function_at(product.context);
     names.into_iter().filter(|name| !matches!(*name, "torch" | "F" | "self" | "dropout" | "matmul" | "bmm")).any(
         |name| {
             uses_of(program, function, name).iter().any(|one| {

@@ -1,8 +1,7 @@
 //! TP101: a scalar read back from the device at every step.
 
-use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, Operator, Stmt};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_text_size::Ranged;
 
 use crate::context::ContextId;
 use crate::finding::{Cause, Confidence, Effort, Severity};
@@ -11,6 +10,7 @@ use crate::notice;
 use crate::program::{Call, Program};
 use crate::reads::{Read, read_in_tool, read_of};
 use crate::rule::{Check, Notice, SourceRule};
+use crate::syntax::around;
 use crate::uses::{Use, is_borrowed, is_changed_in_place, uses_of};
 use crate::value::Value;
 
@@ -107,31 +107,15 @@ fn fix(program: &Program, call: &Call) -> Fix {
 
 /// Whether the number is a size or an index: `x[: n.item()]`, `range(int(n))`, `max_len = lens.max().item()`.
 fn counts(call: &Call) -> bool {
-    struct Around {
-        read: TextRange,
-        found: bool,
-    }
-    impl<'a> Visitor<'a> for Around {
-        fn visit_expr(&mut self, expression: &'a Expr) {
-            if !expression.range().contains_range(self.read) || expression.range() == self.read {
-                return;
-            }
-            self.found |= match expression {
-                Expr::Subscript(subscript) => subscript.slice.range().contains_range(self.read),
-                Expr::Call(outer) => {
-                    let sizes = [
-                        "range", "arange", "zeros", "ones", "empty", "full", "view", "reshape", "expand", "split",
-                        "narrow",
-                    ];
-                    sizes.contains(&super::called_name(outer)) && outer.arguments.range.contains_range(self.read)
-                }
-                _ => false,
-            };
-            walk_expr(self, expression);
-        }
-    }
-    let mut around = Around { read: call.node.range(), found: false };
-    around.visit_stmt(call.statement);
+    const SIZES: [&str; 11] =
+        ["range", "arange", "zeros", "ones", "empty", "full", "view", "reshape", "expand", "split", "narrow"];
+    let read = call.node.range();
+    let is_counted = |outer: &Expr| match outer {
+        _ if outer.range() == read => false,
+        Expr::Subscript(subscript) => subscript.slice.range().contains_range(read),
+        Expr::Call(outer) => SIZES.contains(&super::called_name(outer)) && outer.arguments.range.contains_range(read),
+        _ => false,
+    };
     let target = match call.statement {
         Stmt::Assign(assign) => assign.targets.first(),
         _ => None,
@@ -142,7 +126,7 @@ fn counts(call: &Call) -> bool {
             .iter()
             .any(|word| last.split('_').any(|part| part.trim_end_matches('s') == *word) || last.ends_with("seqlen"))
     });
-    around.found || is_named
+    is_named || around(call.statement, read).into_iter().any(is_counted)
 }
 
 /// Whether the value decides what runs next.
@@ -175,7 +159,7 @@ fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     }
     let receiver = call.receiver_expression()?;
     // The name belongs to a function around this one, or to the module, where it is read as a number.
-    let function = program.notes.contexts.get(call.context).function;
+    let function = program.function_at(call.context);
     if is_borrowed(program, function, name.id.as_str()) {
         return None;
     }
@@ -214,7 +198,7 @@ fn reads_elsewhere(
     statement: &Stmt,
     read: &str,
 ) -> Option<Vec<Edit>> {
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     let mut edits = Vec::new();
     for Use { expression, context, is_store, .. } in uses_of(program, function, name) {
         if statement.range().contains_range(expression.range()) || is_store {

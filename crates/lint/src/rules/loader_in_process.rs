@@ -84,7 +84,7 @@ fn is_of_tensors(program: &Program, loader: &Loader) -> bool {
 /// `rows = torch.load(path)`, passed to the loader unchanged.
 fn is_loaded_whole(program: &Program, loader: &Loader) -> bool {
     let Some(Expr::Name(name)) = loader.node.arguments.find_argument_value("dataset", 0) else { return false };
-    let function = program.notes.contexts.get(loader.context).function;
+    let function = program.function_at(loader.context);
     let is_it = |call: &Call| {
         matches!(call.external(), Some("torch.load" | "numpy.load"))
             && matches!(call.statement, Stmt::Assign(assign)
@@ -121,7 +121,7 @@ fn prepares(program: &Program, loader: &Loader) -> bool {
 
 /// Whether the function that constructs the loader also trains on it: the reader sees both, and the fix is one keyword.
 pub(super) fn is_read_beside(program: &Program, loader: &Loader) -> bool {
-    let function = |context| program.notes.contexts.get(context).function;
+    let function = |context| program.function_at(context);
     let is_it = |id: &LoaderId| std::ptr::eq(program.loader(*id).node, loader.node);
     program.loops_in(program.file_of(loader.context)).any(|around| {
         let trains = program.notes.contexts.get(around.context).trains || program.is_hot(around.context);

@@ -56,7 +56,7 @@ fn counts_by_reading(program: &Program, call: &Call) -> bool {
 
 fn is_loader(program: &Program, call: &Call, source: &Expr, inner: ruff_text_size::TextRange) -> bool {
     let file = program.file_of(call.context);
-    let known = program.places.call_by_range.get(&(file, inner)).map(|index| &program.notes.calls[*index]);
+    let known = program.call_at(file, inner);
     known.is_some_and(|list| matches!(list.arguments.first(), Some(Value::Loader(_))))
         || crate::names_in(source).last().is_some_and(|name| is_loader_name(name))
 }

@@ -31,7 +31,7 @@ fn check(check: &mut Check) {
             continue;
         }
         // The model that this function trains, where every run moves it.
-        let function = program.notes.contexts.get(backward.context).function;
+        let function = program.function_at(backward.context);
         let moved = program.calls_of(function).find(|call| {
             call.name == "to"
                 && matches!(call.receiver, Value::Model(_))

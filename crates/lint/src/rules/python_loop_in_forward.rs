@@ -23,10 +23,9 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for around in &program.notes.loops {
-        let function = program.notes.contexts.get(around.context).function;
+        let function = program.function_at(around.context);
         let in_forward = program.functions[function].kind == FunctionKind::Step
-            || program.sources.symbols.functions[function].definition.is_some()
-                && program.step_loop(around.context).is_none();
+            || program.symbol(function).definition.is_some() && program.step_loop(around.context).is_none();
         let Some(over) = what_it_goes_over(program, around).filter(|_| in_forward && program.is_hot(around.context))
         else {
             continue;

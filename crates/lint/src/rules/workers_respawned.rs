@@ -96,13 +96,13 @@ fn is_told_epochs(call: &Call) -> bool {
 
 /// Lightning's hook: its trainer runs the epochs.
 fn is_hook(program: &Program, loader: &Loader) -> bool {
-    let function = program.notes.contexts.get(loader.context).function;
-    program.sources.symbols.functions[function].name == "train_dataloader"
+    let function = program.function_at(loader.context);
+    program.symbol(function).name == "train_dataloader"
 }
 
 fn is_repeated(program: &Program, context: ContextId, depth: usize) -> bool {
     let in_loop =
         program.notes.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
-    let function = program.notes.contexts.get(context).function;
+    let function = program.function_at(context);
     in_loop || depth > 0 && program.callers_of(function).any(|call| is_repeated(program, call.context, depth - 1))
 }
