@@ -55,7 +55,7 @@ impl Patience {
 /// Error probability of a look, counted from 1, of so many. Most races end at the first look, so that it has the larger
 /// part. The later ones share what is left of 5%: computed for looks after doubled numbers of rounds, at each of which a
 /// race may end because of what it shows.
-fn missed_at(look: u32, looks: u32) -> f64 {
+pub fn missed_at(look: u32, looks: u32) -> f64 {
     const FIRST: f64 = 0.035;
     const LATER: [f64; 7] = [0.0234, 0.0125, 0.0080, 0.0059, 0.0046, 0.0038, 0.0032];
     match (look, looks) {

@@ -147,3 +147,47 @@ fn what_was_confirmed_inside_a_process_is_not_raced_again_before_the_proof() {
     let found = after_conducting(&mut slow, &kept, &["tf32", "compile"]);
     assert!(found.kept.is_empty(), "{:?}", found.rows);
 }
+
+/// One process of the kept variant is disturbed while it proves something.
+struct DisturbedOnce {
+    runs: super::tests::ScriptedRuns,
+    is_left: bool,
+}
+
+impl Runner for DisturbedOnce {
+    fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
+        let mut ran = self.runs.run(variant, way, within);
+        let is_hit = self.is_left && self.runs.is_proving && !variant.is_empty();
+        if let (true, Ran::Measured(note)) = (is_hit, &mut ran) {
+            note.step_seconds.iter_mut().for_each(|seconds| *seconds *= 3.0);
+            self.is_left = false;
+        }
+        ran
+    }
+
+    fn seconds_left(&self) -> f64 {
+        self.runs.left
+    }
+
+    fn patch_with(&mut self, _: Vec<(std::path::PathBuf, String)>) {}
+
+    fn set_proving(&mut self, is_proving: bool) {
+        self.runs.is_proving = is_proving;
+    }
+}
+
+#[test]
+fn final_turns_go_on_while_a_gain_is_not_decided_and_time_is_left() {
+    let turns = |left: f64| {
+        let mut runner = DisturbedOnce { runs: made(left, same, (0, false)), is_left: true };
+        let found = after_conducting(&mut runner, &conducted(&[("tf32", Verdict::Kept)]), &["tf32"]);
+        (found.speedup.rounds, found.kept.names())
+    };
+    assert_eq!(turns(1e9), (4 * REPEATS.finals, vec!["tf32"]));
+    // With time for three turns of each only, one disturbed process decides that nothing is kept.
+    assert_eq!(turns(120.0), (REPEATS.finals, vec![]));
+    // An undisturbed proof ends at the first look.
+    let mut calm = made(1e9, same, (0, false));
+    let found = after_conducting(&mut calm, &conducted(&[("tf32", Verdict::Kept)]), &["tf32"]);
+    assert_eq!((found.speedup.rounds, found.kept.names()), (REPEATS.finals, vec!["tf32"]));
+}

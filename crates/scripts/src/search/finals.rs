@@ -2,14 +2,18 @@
 //! not come out faster there is not kept for its speed.
 
 use super::time::LEAST;
-use super::{AS_FAST, Doubt, NotMeasured, Outcome, Row, Search};
+use super::{AS_FAST, Doubt, NotMeasured, Outcome, Row, Search, WORTH};
 use crate::gates::{Proof, of_patch};
 use crate::note::Note;
 use crate::variant::{Variant, Way};
 use headroom_record::gate::Gate;
 use headroom_record::statistics::MISSED;
-use headroom_record::turns::{Speedup, place};
+use headroom_record::turns::{Speedup, missed_at, place};
 use std::path::PathBuf;
+
+/// Times that the final turns are looked at: after the processes asked for, and after twice and four times as many while
+/// they decide nothing and time is left.
+const LOOKS: u32 = 3;
 
 /// The result of the search.
 #[derive(Clone, Debug)]
@@ -78,11 +82,11 @@ impl Search<'_> {
         }
         let speedup = match self.measured[unchanged].logs.len() {
             0 => self.speedup(self.best, 0, MISSED),
-            _ => self.speedup(proved, unchanged, MISSED),
+            _ => self.final_speedup(proved, unchanged),
         };
         let patched = patch.map(|which| {
             let runs = &self.measured[which];
-            let over = (!runs.logs.is_empty()).then(|| self.speedup(which, unchanged, MISSED));
+            let over = (!runs.logs.is_empty()).then(|| self.final_speedup(which, unchanged));
             let gates = of_patch(self.originals(), &self.proof_of_patch(which));
             Patched { speedup: over, notes: runs.notes.clone(), gates, why: why.or(no_time(runs.logs.len())) }
         });
@@ -104,7 +108,12 @@ impl Search<'_> {
     /// Fresh processes of two variants in balanced order, at least two of each while any time is left. Returns why one
     /// was not measured.
     fn take_final_turns(&mut self, unchanged: usize, which: usize) -> Option<String> {
-        for round in 1..=self.repeats.finals.max(LEAST) {
+        let asked = self.asked_turns();
+        for round in 1..=asked << (LOOKS - 1) {
+            let is_look = (round - 1) % asked == 0 && ((round - 1) / asked).is_power_of_two();
+            if is_look && !self.is_open(which, unchanged) {
+                break;
+            }
             let cost = self.cost(0) + self.cost_when_kept();
             // Going a little over the time limit is better than a figure from a single process.
             let is_room = match round {
@@ -123,6 +132,23 @@ impl Search<'_> {
             }
         }
         None
+    }
+
+    fn asked_turns(&self) -> usize {
+        self.repeats.finals.max(LEAST)
+    }
+
+    /// Whether a gain that is worth something was seen and may be none.
+    fn is_open(&self, which: usize, unchanged: usize) -> bool {
+        let speedup = self.final_speedup(which, unchanged);
+        speedup.low <= 1.0 && speedup.ratio > WORTH
+    }
+
+    /// The figure of the final turns, at the look that they have come to.
+    fn final_speedup(&self, which: usize, unchanged: usize) -> Speedup {
+        let rounds = self.measured[which].logs.len().min(self.measured[unchanged].logs.len());
+        let look = rounds.div_ceil(self.asked_turns()).max(1).next_power_of_two().ilog2() + 1;
+        self.speedup(which, unchanged, missed_at(look, LOOKS))
     }
 
     fn cost_when_kept(&self) -> f64 {
