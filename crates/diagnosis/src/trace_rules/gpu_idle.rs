@@ -70,7 +70,8 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         Removal { host: without(&starved, &explained), ..Removal::default() }
     };
     found.removal = starved(0);
-    found.expected = Some(starved(LONGEST_LAUNCH_DELAY_NANOS.get()));
+    // Nothing is promised for time of which nobody knows what filled it.
+    found.expected = Some(if is_unseen { Removal::default() } else { starved(LONGEST_LAUNCH_DELAY_NANOS.get()) });
     if is_unseen {
         found.evidence.push("nothing was recorded on the host in most of it: record with_stack=True to see why".into());
     }

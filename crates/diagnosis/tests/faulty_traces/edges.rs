@@ -223,7 +223,7 @@ fn time_before_and_after_the_recording_is_not_idle_time() {
 }
 
 #[test]
-fn a_gap_in_which_the_host_recorded_nothing_is_never_critical() {
+fn a_gap_with_no_host_records_is_never_critical_and_promises_nothing() {
     let idle = |seen: bool| {
         let analysis = plain(&steps(move |run, _| {
             run.work();
@@ -236,10 +236,10 @@ fn a_gap_in_which_the_host_recorded_nothing_is_never_critical() {
             run.synchronise("cudaDeviceSynchronize");
         }));
         let found = analysis.findings.iter().find(|finding| finding.code == "TR102").expect("is idle").clone();
-        (found.severity, found.confidence)
+        (found.severity, found.confidence, found.saving_expected_share > 0.0)
     };
-    assert_eq!(idle(true), (Severity::Critical, headroom_diagnosis::finding::Confidence::Medium));
-    assert_eq!(idle(false), (Severity::Medium, headroom_diagnosis::finding::Confidence::Low));
+    assert_eq!(idle(true), (Severity::Critical, headroom_diagnosis::finding::Confidence::Medium, true));
+    assert_eq!(idle(false), (Severity::Medium, headroom_diagnosis::finding::Confidence::Low, false));
 }
 
 #[test]
