@@ -260,7 +260,10 @@ mod tests {
         row.speed = Speedup { ratio: 1.29, low: 0.0, high: f64::MAX, rounds: 1 };
         row.race = RaceRecord { rounds: 9, disturbed_rounds: 1, dropped_rounds: vec![3], ..row.race };
         let text = markdown("t", &setting(), &[row], &[]);
-        assert!(text.contains("| 1.29 (no interval) |") && text.contains("1 of 9 rounds do not count."), "{text}");
+        assert!(
+            text.contains("| 1.29 (no interval) |") && text.contains("Rounds that do not count: 1 of 9."),
+            "{text}"
+        );
     }
 
     #[test]
