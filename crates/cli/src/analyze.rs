@@ -185,8 +185,8 @@ pub fn join_with_source(analysis: &mut Analysis, source: &[PathBuf]) -> Result<(
     if let Some(missing) = source.iter().find(|path| !path.exists()) {
         bail!("--source {}: there is no such file or folder", Path::new(missing).display());
     }
-    let (report, inputs) = lint_sources(source)?;
-    join(&mut analysis.findings, &report, &inputs);
+    let (report, scripts) = lint_sources(source)?;
+    join(&mut analysis.findings, &report, &scripts.inputs, &scripts.projects);
     Ok(())
 }
 

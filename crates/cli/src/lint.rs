@@ -14,9 +14,7 @@ use headroom_diagnosis::join::{join, measure};
 use headroom_lint::configuration::{Choice, Configurations};
 use headroom_lint::discovery::{self, Scripts};
 use headroom_lint::fix::Safety;
-use headroom_lint::{
-    Input, Problem, Repairs, Selection, SourceReport, check_stack, lint_within, repair_within, silence,
-};
+use headroom_lint::{Problem, Repairs, Selection, SourceReport, check_stack, lint_within, repair_within, silence};
 use headroom_report::lint as formats;
 use headroom_trace::GzipRatio;
 
@@ -70,7 +68,7 @@ fn once(arguments: &Arguments) -> Result<Outcome> {
     } else {
         let mut report = lint_within(inputs, projects, &selection);
         if !arguments.trace.is_empty() {
-            measure_with(&mut report, &arguments.trace, inputs)?;
+            measure_with(&mut report, &arguments.trace, &scripts)?;
         }
         report
     };
@@ -167,10 +165,10 @@ fn show(arguments: &Arguments, report: &SourceReport) -> Result<()> {
 }
 
 /// Joins the traces to the findings: each gets its measured share.
-fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input]) -> Result<()> {
+fn measure_with(report: &mut SourceReport, traces: &[PathBuf], scripts: &Scripts) -> Result<()> {
     let traces = one_run(read_traces(traces, GzipRatio::Usual)?, "--trace")?;
     let mut analysis = measured(&traces, About::default(), thresholds(&[])?)?;
-    join(&mut analysis.findings, report, inputs);
+    join(&mut analysis.findings, report, &scripts.inputs, &scripts.projects);
     measure(report, &analysis.findings);
     for note_of_trace in &analysis.trust.notes {
         note(&format!("caution: {note_of_trace}"));
@@ -179,7 +177,7 @@ fn measure_with(report: &mut SourceReport, traces: &[PathBuf], inputs: &[Input])
 }
 
 /// Reports on the scripts at `paths`, and returns the scripts too.
-pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Vec<Input>)> {
+pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Scripts)> {
     check_threads()?;
     let configurations = Configurations::nearest();
     let scripts = discovery::read(discovery::list(paths, &configurations)?);
@@ -187,7 +185,7 @@ pub fn lint_sources(paths: &[PathBuf]) -> Result<(SourceReport, Vec<Input>)> {
         bail!("{}: {}", problem.place(path), problem.message);
     }
     let report = lint_within(&scripts.inputs, &scripts.projects, &Selection::default());
-    Ok((report, scripts.inputs))
+    Ok((report, scripts))
 }
 
 /// Checks that a thread for reading scripts can start: deep trees need deep stacks, and a process may have too little

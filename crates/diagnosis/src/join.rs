@@ -6,14 +6,14 @@ use crate::finding::{Cause, Place, Severity};
 use crate::locate::{Script, call_place, callee};
 use crate::measures::python::{Frame, frame};
 use crate::trace_rules::{SourceFinding, TraceFinding};
-use headroom_lint::{CallsPerStep, Input, Measured, SourceFinding as Suspicion, SourceReport};
+use headroom_lint::{CallsPerStep, Input, Measured, Projects, SourceFinding as Suspicion, SourceReport};
 
 /// Gives trace findings their lines and the source findings that agree with them.
-pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Input]) {
+pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Input], projects: &Projects) {
     let suspicions: Vec<&Suspicion> =
         report.findings.iter().chain(&report.candidates).chain(&report.held_back).collect();
     let mut taken = vec![false; suspicions.len()];
-    let mut sources = Sources { inputs, scripts: HashMap::new() };
+    let mut sources = Sources { inputs, projects, scripts: HashMap::new() };
     match_by_function(findings, &suspicions, &mut taken, &mut sources);
     for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
         finding.place = locate(finding, &mut sources);
@@ -134,29 +134,35 @@ fn locate(finding: &TraceFinding, sources: &mut Sources) -> Option<Place> {
 /// The given files, each parsed when a finding first needs it.
 struct Sources<'i> {
     inputs: &'i [Input],
+    projects: &'i Projects,
     scripts: HashMap<&'i str, Option<Script>>,
 }
 
 impl<'i> Sources<'i> {
     /// The file of a frame. Traces shorten paths and runs happen elsewhere, so that the longest common end of both paths
     /// decides; between files that share equally much, which of them has the frame's function, at its line if several
-    /// have. `None` if that leaves more than one.
+    /// have; and then which was asked about. `None` if that leaves more than one.
     fn of(&mut self, frame: &Frame) -> Option<&'i Input> {
-        let inputs = self.inputs.iter();
-        let named: Vec<(usize, &Input)> = inputs.map(|input| (common_end(frame.file, &input.path), input)).collect();
+        let inputs = self.inputs.iter().enumerate();
+        let named: Vec<(usize, usize)> = inputs.map(|(at, input)| (common_end(frame.file, &input.path), at)).collect();
         let longest = named.iter().map(|(common, _)| *common).max().filter(|common| *common > 0)?;
-        let nearest: Vec<&Input> =
-            named.into_iter().filter(|(common, _)| *common == longest).map(|(_, input)| input).collect();
+        let nearest: Vec<usize> =
+            named.into_iter().filter(|(common, _)| *common == longest).map(|(_, at)| at).collect();
         if let [only] = nearest[..] {
-            return Some(only);
+            return Some(&self.inputs[only]);
         }
         let fits: Vec<u8> = nearest
             .iter()
-            .map(|input| self.script(input).map_or(0, |script| script.fit(frame.function, frame.line)))
+            .map(|at| self.script(&self.inputs[*at]).map_or(0, |script| script.fit(frame.function, frame.line)))
             .collect();
         let best = fits.iter().copied().max().filter(|fit| *fit > 0)?;
-        let mut those = nearest.into_iter().zip(fits).filter(|(_, fit)| *fit == best).map(|(input, _)| input);
-        those.next().filter(|_| those.next().is_none())
+        let those: Vec<usize> =
+            nearest.into_iter().zip(fits).filter(|(_, fit)| *fit == best).map(|(at, _)| at).collect();
+        let asked: Vec<usize> = those.iter().copied().filter(|at| self.projects.is_asked(*at)).collect();
+        match (&those[..], &asked[..]) {
+            ([only], _) | (_, [only]) => Some(&self.inputs[*only]),
+            _ => None,
+        }
     }
 
     /// Files that have the name of a traced one without being it.

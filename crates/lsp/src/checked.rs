@@ -35,7 +35,7 @@ impl Checked {
         let mut hints = Vec::new();
         if let Some(traces) = traces {
             let mut measured = traces.to_vec();
-            join(&mut measured, &report, question.inputs);
+            join(&mut measured, &report, question.inputs, question.projects);
             measure(&mut report, &measured);
             hints = hints_of(&report.findings, &measured, question.path);
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use headroom_diagnosis::join::join;
 use headroom_diagnosis::{Analysis, Options, analyze};
-use headroom_lint::{Input, Selection, lint};
+use headroom_lint::{Input, Projects, Selection, lint};
 use headroom_report::analyze::{Invocation, answer, everything, html, markdown, next_steps};
 use headroom_trace::{Trace, read_file};
 
@@ -49,7 +49,7 @@ fn with_source(trace: &Trace) -> Analysis {
     let shown = "a/rather/long/path/to/the/experiments/of/somebody/train.py";
     let inputs = [Input { path: shown.into(), bytes: fs::read(path).unwrap() }];
     let mut analysis = analysis(std::slice::from_ref(trace));
-    join(&mut analysis.findings, &lint(&inputs, &Selection::default()), &inputs);
+    join(&mut analysis.findings, &lint(&inputs, &Selection::default()), &inputs, &Projects::of_all(&inputs));
     analysis
 }
 

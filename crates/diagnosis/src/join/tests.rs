@@ -3,7 +3,7 @@
 use super::*;
 use crate::finding::{Confidence, Effort};
 use crate::trace_rules::Found;
-use headroom_lint::{Selection, lint};
+use headroom_lint::{Projects, Selection, lint};
 
 /// Lint reports the norms of line 12 (TP107) and the loss of line 14 (TP101), and holds back the loader of line 8
 /// (TP301).
@@ -45,8 +45,12 @@ fn script(path: &str, before: usize) -> Input {
 
 /// Where a wait in this function is placed among scripts of the same name.
 fn placed(function: &str, inputs: &[Input]) -> Option<(String, u32)> {
+    placed_of(function, inputs, &Projects::of_all(inputs))
+}
+
+fn placed_of(function: &str, inputs: &[Input], projects: &Projects) -> Option<(String, u32)> {
     let mut findings = [finding(Cause::HostSync, Some(function), Some(ITEM), 1.0, 1)];
-    join(&mut findings, &lint(inputs, &Selection::default()), inputs);
+    join(&mut findings, &lint(inputs, &Selection::default()), inputs, projects);
     findings[0].place.as_ref().map(|place| (place.file.clone(), place.line))
 }
 
@@ -71,12 +75,23 @@ fn of_scripts_that_are_as_near_the_one_with_the_function_at_its_line_is_meant() 
 }
 
 #[test]
+fn of_scripts_that_are_alike_the_one_that_was_asked_about_is_meant() {
+    let inputs = [script("a/train.py", 1), script("b/train.py", 1)];
+    let mut projects = Projects::of_all(&inputs);
+    projects.belongings[0].asked = false;
+    let place = Some(("b/train.py".to_string(), 3));
+    assert_eq!(placed_of("slow/train.py(2): train", &inputs, &projects), place);
+    // A folder that the trace names counts more than a question.
+    assert_eq!(placed_of("a/train.py(2): train", &inputs, &projects), Some(("a/train.py".to_string(), 3)));
+}
+
+#[test]
 fn a_finding_about_the_whole_script_takes_nothing_from_another_of_its_name() {
     let named = |path: &str| Input { path: path.into(), bytes: SCRIPT.into() };
     let inputs = [named("repo/old/train.py"), named("repo/work/train.py")];
     let in_function = finding(Cause::HostSync, Some("work/train.py(5): train"), Some(ITEM), 1.0, 1);
     let mut findings = [finding(Cause::DataLoading, None, None, 1.0, 1), in_function];
-    join(&mut findings, &lint(&inputs, &Selection::default()), &inputs);
+    join(&mut findings, &lint(&inputs, &Selection::default()), &inputs, &Projects::of_all(&inputs));
     let places: Vec<&str> = findings[0].sources.iter().map(|source| source.place.file.as_str()).collect();
     assert_eq!(places, ["repo/work/train.py"]);
 }
@@ -108,7 +123,7 @@ fn finding(cause: Cause, function: Option<&str>, through: Option<&str>, per_step
 
 /// The line and the agreeing codes of each finding.
 fn joined(findings: &mut [TraceFinding]) -> Vec<(Option<u32>, Vec<String>)> {
-    join(findings, &report(), &inputs());
+    join(findings, &report(), &inputs(), &Projects::of_all(&inputs()));
     let codes = |finding: &TraceFinding| finding.sources.iter().map(|source| source.code.clone()).collect();
     findings.iter().map(|finding| (finding.place.as_ref().map(|place| place.line), codes(finding))).collect()
 }
@@ -181,7 +196,7 @@ fn source_findings_get_what_the_trace_measured_and_come_by_their_share() {
     for (finding, share) in findings.iter_mut().zip([Some(0.05), Some(0.3), None]) {
         finding.share_of_step = share;
     }
-    join(&mut findings, &report, &inputs());
+    join(&mut findings, &report, &inputs(), &Projects::of_all(&inputs()));
     measure(&mut report, &findings);
     // The loader's finding was held back, and is shown because the trace agrees.
     assert_eq!(report.findings.len(), shown + 1);
@@ -208,7 +223,7 @@ fn one_cost_on_several_lines_says_so_and_changes_no_severity() {
     let before: Vec<Severity> = report.findings.iter().map(|one| one.severity).collect();
     let mut findings = [finding(Cause::HostSync, None, None, 1.0, 1)];
     findings[0].share_of_step = Some(0.9);
-    join(&mut findings, &report, &inputs());
+    join(&mut findings, &report, &inputs(), &Projects::of_all(&inputs()));
     measure(&mut report, &findings);
     let lines: Vec<usize> =
         report.findings.iter().filter_map(|one| one.measured.as_ref()).map(|one| one.lines).collect();
