@@ -51,7 +51,7 @@ def answer(place):
     found = json.loads((place / "answer/validation.json").read_text())
     (kept,) = [row for row in found["versions"] if row["name"] == "kept"]
     record["list"] = found["kept_flag"] if found["kept"] else ""
-    record["speedup"] = [kept["measured_speedup"], kept["ci95_low"], kept["ci95_high"]] if found["kept"] else None
+    record["speedup"] = [kept["measured_speedup"], kept["measured_ci95_low"], kept["measured_ci95_high"]] if found["kept"] else None
     return record
 
 
