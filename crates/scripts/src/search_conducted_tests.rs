@@ -174,18 +174,25 @@ impl Runner for DisturbedOnce {
     fn set_proving(&mut self, is_proving: bool) {
         self.runs.is_proving = is_proving;
     }
+
+    fn is_over(&self) -> bool {
+        self.runs.is_over()
+    }
 }
 
 #[test]
 fn final_turns_go_on_while_a_gain_is_not_decided_and_time_is_left() {
-    let turns = |left: f64| {
-        let mut runner = DisturbedOnce { runs: made(left, same, (0, false)), is_left: true };
+    let turns = |left: f64, over_after: usize| {
+        let runs = super::tests::ScriptedRuns { over_after, ..made(left, same, (0, false)) };
+        let mut runner = DisturbedOnce { runs, is_left: true };
         let found = after_conducting(&mut runner, &conducted(&[("tf32", Verdict::Kept)]), &["tf32"]);
         (found.speedup.rounds, found.kept.names())
     };
-    assert_eq!(turns(1e9), (4 * REPEATS.finals, vec!["tf32"]));
+    assert_eq!(turns(1e9, usize::MAX), (4 * REPEATS.finals, vec!["tf32"]));
     // With time for three turns of each only, one disturbed process decides that nothing is kept.
-    assert_eq!(turns(120.0), (REPEATS.finals, vec![]));
+    assert_eq!(turns(120.0, usize::MAX), (REPEATS.finals, vec![]));
+    // Nor do they go on for a person who ends the search meanwhile, in their second process.
+    assert_eq!(turns(1e9, 6), (REPEATS.finals, vec![]));
     // An undisturbed proof ends at the first look.
     let mut calm = made(1e9, same, (0, false));
     let found = after_conducting(&mut calm, &conducted(&[("tf32", Verdict::Kept)]), &["tf32"]);

@@ -64,7 +64,7 @@ fn of_scripts_with_one_name_the_one_of_the_traced_folder_is_meant() {
 }
 
 #[test]
-fn of_scripts_that_are_as_near_the_one_with_the_function_at_its_line_is_meant() {
+fn of_equally_near_scripts_the_one_with_the_function_is_meant() {
     let inputs = [script("repo/old/train.py", 1), script("repo/new/train.py", 20)];
     let place = |file: &str, line| Some((file.to_string(), line));
     assert_eq!(placed("train.py(21): train", &inputs), place("repo/new/train.py", 22));
@@ -86,7 +86,7 @@ fn of_scripts_that_are_alike_the_one_that_was_asked_about_is_meant() {
 }
 
 #[test]
-fn a_finding_about_the_whole_script_takes_nothing_from_another_of_its_name() {
+fn a_finding_about_a_whole_script_takes_nothing_from_a_namesake() {
     let named = |path: &str| Input { path: path.into(), bytes: SCRIPT.into() };
     let inputs = [named("repo/old/train.py"), named("repo/work/train.py")];
     let in_function = finding(Cause::HostSync, Some("work/train.py(5): train"), Some(ITEM), 1.0, 1);

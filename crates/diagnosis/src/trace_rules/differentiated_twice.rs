@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_by_each_input_are_one_pass_and_so_is_what_differentiates_them() {
+    fn gradients_by_each_input_and_what_differentiates_them_are_one_pass() {
         let found = by_each_input(true);
         assert!((found.parts_per_step - 48.0).abs() < 1e-9, "two passes of twelve, and two thirds of the last one");
         assert_eq!(found.kernels.len(), 48);

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiled_pass_of_the_trained_model_goes_and_that_of_its_reference_stays() {
+    fn a_compiled_pass_of_the_model_goes_and_its_references_stays() {
         assert_eq!(compiled(&["Decoder_1"]).kernels.len(), 2);
         assert_eq!(compiled(&["Decoder_1", "Decoder_0"]).kernels.len(), 2, "the reference has to run");
         assert!(compiled(&["Decoder_0"]).kernels.is_empty());

@@ -111,7 +111,8 @@ impl Search<'_> {
         let asked = self.asked_turns();
         for round in 1..=asked << (LOOKS - 1) {
             let is_look = (round - 1) % asked == 0 && ((round - 1) / asked).is_power_of_two();
-            if is_look && !self.is_open(which, unchanged) {
+            // Whoever ends the search waits for no more than the turns that were asked for.
+            if is_look && (self.runner.is_over() || !self.is_open(which, unchanged)) {
                 break;
             }
             let cost = self.cost(0) + self.cost_when_kept();
