@@ -81,19 +81,30 @@ def interval(values):
     return ordered[cut], ordered[len(ordered) - 1 - cut]
 
 
+def is_ours(name):
+    """Of this build or of the landed one: measures while it warms up."""
+    return ":" not in name or name.startswith("landed:")
+
+
 class Sides:
     """Our process and those of the peers, started when they are first asked."""
 
-    def __init__(self, headroom, here):
+    def __init__(self, headroom, here, landed=None):
         self.commands = {
             "ours": [headroom, "race", "--device", "cuda"],
             "torch": [sys.executable, os.path.join(here, "torch_llama.py"), "--device", "cuda", "--serve"],
             "jax": [sys.executable, os.path.join(here, "jax_llama.py")],
         }
+        if landed:
+            self.commands["landed"] = [landed, "race", "--device", "cuda"]
         self.running = {}
 
     def has(self, name):
         return name != "jax" or importlib.util.find_spec("jax") is not None
+
+    def landed(self, ours):
+        """The same lists in another build, if one is raced."""
+        return [f"landed:{name}" for name in ours] if "landed" in self.commands else []
 
     def of(self, name):
         """The process that runs it, and its variant."""
@@ -116,12 +127,12 @@ class Sides:
 def rounds_of(sides, size, names, rounds):
     """Milliseconds of every one in every round, and what it needs; one that cannot run is left out, with its reason."""
     times, memory, failed, notes = {}, {}, {}, {}
-    peers = [name for name in names if ":" in name]
+    peers = [name for name in names if not is_ours(name)]
     # Peers compile side by side; ours, which measures while it warms up, has the device for itself.
     for name in peers:
         side, variant = sides.of(name)
         side.send(size, variant, WARM_STEPS_OF_A_PEER)
-    for name in peers + [name for name in names if ":" not in name]:
+    for name in peers + [name for name in names if is_ours(name)]:
         side, variant = sides.of(name)
         try:
             if name not in peers:
@@ -151,13 +162,13 @@ def entered(size, only_best):
 def raced(sides, size, rounds, only_best):
     """All heats of a size: pairs of ours and a peer's that took turns in the same rounds."""
     (ours, peers), (_, _, wanted, most_ms) = entered(size, only_best), SIZES[size]
-    peers = [peer for peer in peers if sides.has(peer.split(":")[0])]
+    peers = [peer for peer in peers if sides.has(peer.split(":")[0])] + sides.landed(ours)
     if size in ONE_AT_A_TIME:
         heats = []
-        for name in ours:
+        for name in ours + peers:
             heats.append(rounds_of(sides, size, [name], rounds))
             sides.close()
-        heats = [tuple({**heats[0][part], **heats[1][part]} for part in range(4))]
+        heats = [tuple({name: value for heat in heats for name, value in heat[part].items()} for part in range(4))]
     elif size in ONE_PEER_AT_A_TIME:
         heats = []
         for peer in peers:
@@ -172,9 +183,9 @@ def raced(sides, size, rounds, only_best):
     median = {name: statistics.median(values) for name, values in median.items() if values}
     rows = []
     best_ours = min((name for name in median if ":" not in name), key=median.get)
-    best_peer = min((name for name in median if ":" in name), key=median.get, default=None)
+    best_peer = min((name for name in median if not is_ours(name)), key=median.get, default=None)
     for times, memory, _, _ in heats:
-        pairs = {(mine, peer) for mine in ours for peer in times if (mine, peer) in ALIKE and mine in times}
+        pairs = {(mine, peer) for mine in ours for peer in times if mine in times and ((mine, peer) in ALIKE or peer == f"landed:{mine}")}
         if best_peer in times and best_ours in times:
             pairs.add((best_ours, best_peer))
         if size in OWN and OWN[size][0] in times and OWN[size][1] in times and times is heats[0][0]:
@@ -303,6 +314,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = os.path.dirname(os.path.abspath(__file__))
     parser.add_argument("--headroom", default="target/dist/headroom")
+    parser.add_argument("--landed", help="another build of headroom, a side of the race")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="sizes, separated by commas")
     parser.add_argument("--only-best", action="store_true", help="without tf32, fp32 and Version 1, which are nobody's best")
@@ -329,7 +341,7 @@ def main():
     }
     own = {}
     for size in [size for size in SIZES if size in asked]:
-        sides = Sides(headroom, here)
+        sides = Sides(headroom, here, options.landed and os.path.abspath(options.landed))
         rows, failed, own[size] = raced(sides, size, options.rounds, options.only_best)
         sides.close()
         result["replays"].update({f"{size} {name}": answer["notes"] for name, answer in own[size].items()})

@@ -148,6 +148,19 @@ fn what_was_confirmed_inside_a_process_is_not_raced_again_before_the_proof() {
     assert!(found.kept.is_empty(), "{:?}", found.rows);
 }
 
+#[test]
+fn a_switch_that_promises_much_and_found_no_time_is_tried_by_processes() {
+    let late = conducted(&[("tf32", Verdict::Late), ("gc-frozen", Verdict::Late)]);
+    let mut runner = made(1e9, same, (0, false));
+    let mut tell = |_: &Row| {};
+    let mut search = Search::begin(&mut runner, REPEATS, None, &mut tell).unwrap();
+    let rows = search.try_conducted(&late, vec![predicted("tf32", 0.5), candidate("gc-frozen")]);
+    let found = search.finish(rows, None).unwrap();
+    assert_eq!(found.kept.names(), ["tf32"]);
+    let outcome = |name: &str| found.rows.iter().find(|row| row.candidate.remedy.name == name).unwrap().outcome.words();
+    assert_eq!(outcome("gc-frozen"), "not tried: too little time was left for it");
+}
+
 /// One process of the kept variant is disturbed while it proves something.
 struct DisturbedOnce {
     runs: super::tests::ScriptedRuns,

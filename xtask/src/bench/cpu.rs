@@ -26,6 +26,8 @@ enum Peer {
     PyTorch(&'static str),
     /// Another variant of ours.
     Ours(&'static str),
+    /// The same variant of another build.
+    Landed(&'static str),
 }
 
 impl Peer {
@@ -34,6 +36,7 @@ impl Peer {
         match self {
             Peer::PyTorch(variant) => variant.to_string(),
             Peer::Ours(variant) => format!("our {variant}"),
+            Peer::Landed(variant) => format!("landed {variant}"),
         }
     }
 
@@ -42,6 +45,7 @@ impl Peer {
         match self {
             Peer::PyTorch(_) => "PyTorch",
             Peer::Ours(variant) => variant,
+            Peer::Landed(_) => "landed",
         }
     }
 }
@@ -56,6 +60,10 @@ const PAIRINGS: &[Pairing] = &[
     Pairing { name: "bf16-compile", ours: "all-bf16", peer: Peer::PyTorch("compile-bf16") },
     Pairing { name: "bf16-fp32", ours: "all-bf16", peer: Peer::Ours("all-fp32") },
     Pairing { name: "all-v1", ours: "all-fp32", peer: Peer::Ours("v1-fp32") },
+    Pairing { name: "landed-v1", ours: "v1-fp32", peer: Peer::Landed("v1-fp32") },
+    Pairing { name: "landed-v2", ours: "v2-fp32", peer: Peer::Landed("v2-fp32") },
+    Pairing { name: "landed", ours: "all-fp32", peer: Peer::Landed("all-fp32") },
+    Pairing { name: "landed-bf16", ours: "all-bf16", peer: Peer::Landed("all-bf16") },
     Pairing { name: "all-torch-v1", ours: "all-fp32", peer: Peer::PyTorch("v1-fp32") },
 ];
 
@@ -94,6 +102,9 @@ pub struct Options {
     /// Threads of each side [default: physical cores]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// Another build of headroom, the peer of the cases whose name begins with `landed`
+    #[arg(long, value_name = "PATH")]
+    landed: Option<PathBuf>,
     /// A Python with torch [default: target/bench-venv, made and filled if need be]
     #[arg(long)]
     python: Option<PathBuf>,
@@ -106,22 +117,32 @@ pub fn run(options: &Options) -> Result<Outcome> {
     let outputs = output_files(options.out.as_deref())?;
     let machine = machine::machine();
     let threads = options.threads.map_or(machine.physical_cores, usize::from);
+    let pairings: Vec<&Pairing> =
+        PAIRINGS.iter().filter(|pairing| options.variants.iter().any(|name| name == pairing.name)).collect();
+    if options.landed.is_none() && pairings.iter().any(|pairing| matches!(pairing.peer, Peer::Landed(_))) {
+        bail!("a case against another build needs --landed PATH");
+    }
     let python = match &options.python {
         Some(python) => python.clone(),
-        None => python::environment("bench-venv", &[python::NUMPY, python::TORCH])?,
+        None if pairings.iter().any(|pairing| matches!(pairing.peer, Peer::PyTorch(_))) => {
+            python::environment("bench-venv", &[python::NUMPY, python::TORCH])?
+        }
+        None => PathBuf::new(),
     };
     let headroom = process::build_headroom("dist")?;
+    let landed = options.landed.as_deref().unwrap_or(&headroom);
 
     let mut rows: Vec<Row> = Vec::new();
     let mut peer_version = None;
     for size in &options.sizes {
-        for pairing in PAIRINGS.iter().filter(|pairing| options.variants.iter().any(|name| name == pairing.name)) {
+        for pairing in &pairings {
             eprintln!("{size} {}: both sides warm up", pairing.name);
             // One process per side and row, so that its peak memory belongs to this row.
             let mut ours = Server::start("headroom", &mut our_command(&headroom, threads), size, pairing.ours)?;
             let mut peer = match pairing.peer {
                 Peer::PyTorch(variant) => Server::start("PyTorch", &mut peer_command(&python, threads), size, variant)?,
                 Peer::Ours(variant) => Server::start("headroom", &mut our_command(&headroom, threads), size, variant)?,
+                Peer::Landed(variant) => Server::start("landed", &mut our_command(landed, threads), size, variant)?,
             };
             let heading = format!("{size} {}", pairing.name);
             let rounds = race::race(options.rounds.into(), &mut ours, &mut peer, &|is_ours, answer, turn| {
@@ -178,8 +199,9 @@ fn progress_line(heading: &str, who: &str, answer: &Answer, turn: &Turn) -> Stri
 
 /// The command that repeats this run, without machine-specific paths.
 fn spelled(options: &Options, threads: usize) -> String {
+    let landed = options.landed.as_ref().map_or("", |_| " --landed PATH");
     format!(
-        "cargo xtask bench cpu --sizes {} --variants {} --rounds {} --threads {threads}",
+        "cargo xtask bench cpu --sizes {} --variants {} --rounds {} --threads {threads}{landed}",
         options.sizes.join(","),
         options.variants.join(","),
         options.rounds

@@ -20,7 +20,7 @@ use crate::remedies::{Class, Remedy};
 use crate::variant::is_alternative;
 use groups::{Group, groups, pending};
 use headroom_record::statistics::MISSED;
-use headroom_record::turns::Speedup;
+use headroom_record::turns::{LEAST_ROUNDS, Speedup};
 use rounds::{CONFIRMING, Purpose, SELECTING};
 
 /// The chance that a search keeps a switch that has no effect.
@@ -54,6 +54,7 @@ pub fn conduct(stage: &mut dyn Stage, wanted: &[Switchable], seed: u64) -> Resul
         with_all_bits: None,
         usual_block: 0.0,
         gained: 1.0,
+        proof_seconds: 0.0,
         shadows: vec![],
         rounds: vec![],
         races: 0,
@@ -94,6 +95,8 @@ struct Conductor<'a> {
     usual_block: f64,
     /// The product of what was selected, before it is confirmed.
     gained: f64,
+    /// The longest of the proofs that what was selected needs.
+    proof_seconds: f64,
     shadows: Vec<Shadow>,
     rounds: Vec<LoggedRound>,
     races: u64,
@@ -144,7 +147,7 @@ impl Conductor<'_> {
                 }
                 _ => true,
             });
-            let round_seconds = SELECTING[0] as f64 * self.block_seconds();
+            let round_seconds = LEAST_ROUNDS as f64 * self.block_seconds();
             let groups = groups(waiting.clone(), round_seconds);
             let Some((group, later)) = groups.split_first() else { return Ok(()) };
             waiting.retain(|switch| !group.switches.contains(switch));
@@ -197,7 +200,7 @@ impl Conductor<'_> {
                 return Err(Stop::Time);
             }
             // A group that finds no time is left; a later one may need none of it.
-            if self.stage.seconds_left() <= after {
+            if self.stage.seconds_left() <= after + self.proof_seconds.max(switch.proof_seconds) {
                 return Ok(());
             }
             if self.is_right(switch.remedy)? {
@@ -207,7 +210,9 @@ impl Conductor<'_> {
         while !group.is_empty() {
             let variants: Vec<_> = group.iter().map(|remedy| self.with(remedy)).collect();
             let base = self.kept.clone();
-            let reserve = self.confirmation_seconds() + after;
+            let proofs = switches.switches.iter().filter(|switch| group.contains(&switch.remedy));
+            let proof_seconds = proofs.map(|switch| switch.proof_seconds).fold(self.proof_seconds, f64::max);
+            let reserve = self.confirmation_seconds() + proof_seconds + after;
             let purpose = Purpose { stage: "select", looks: &SELECTING, missed: MISSED, reserve };
             let is_hopeless = |speedup: &Speedup| speedup.ratio < WORTH && speedup.high < AT_MOST;
             let is_decided = |speedup: &Speedup| is_hopeless(speedup) || speedup.low > 1.0;
@@ -235,6 +240,7 @@ impl Conductor<'_> {
             let Some((best, speedup)) = faster.first().copied() else { break };
             self.kept = self.with(best);
             self.gained *= speedup.ratio;
+            self.proof_seconds = proof_seconds;
             self.verdicts.push((best, Verdict::Kept, Some(speedup)));
             group = faster[1..].iter().map(|(remedy, _)| *remedy).collect();
         }
@@ -286,7 +292,10 @@ impl Conductor<'_> {
             let kept = self.kept.clone();
             let mut variants: Vec<Vec<&'static Remedy>> =
                 kept.iter().map(|remedy| kept.iter().copied().filter(|one| one != remedy).collect()).collect();
-            variants.push(vec![]);
+            // Without the only one there is nothing left: these blocks are the unmodified script's already.
+            if kept.len() > 1 {
+                variants.push(vec![]);
+            }
             // A variant that is slower than everything together needs no further round.
             let missed = CHANCE / comparisons;
             let purpose = Purpose { stage: "confirm", looks: &CONFIRMING, missed, reserve: 0.0 };
@@ -306,7 +315,7 @@ impl Conductor<'_> {
             let weakest = weakest.min_by(|one, other| gain(*one).ratio.total_cmp(&gain(*other).ratio));
             let Some(at) = weakest else {
                 // Nothing is decided by these figures, so they have the usual interval.
-                let all = kept.len() + 1;
+                let all = variants.len();
                 self.speedup = Some(race.rounds.speedup_missing(0, all, MISSED));
                 let fewer: Vec<usize> =
                     (0..kept.len()).filter(|at| kept[*at].class == Class::Precision).map(|at| at + 1).collect();

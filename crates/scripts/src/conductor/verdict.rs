@@ -9,6 +9,8 @@ use headroom_record::turns::Speedup;
 pub struct Switchable {
     pub remedy: &'static Remedy,
     pub predicted: Option<f64>,
+    /// Seconds that its proof in fresh processes takes beyond that of any other.
+    pub proof_seconds: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 
 use super::time::LEAST;
 use super::{Candidate, Outcome, Row, Search, Unit};
-use crate::candidates::LARGE;
+use crate::candidates::{LARGE, PROMISING};
 use crate::conductor::search::{Conducted, NotConducted, Switchable, Verdict};
 use crate::variant::{Way, compiles};
 use headroom_record::turns::Speedup;
@@ -46,7 +46,7 @@ impl Search<'_> {
     /// Whether the script trains in one process, offers something to switch, and there is time for it.
     pub fn is_conductible(&self, candidates: &[Candidate]) -> bool {
         let is_alone = self.originals().first().is_some_and(|note| note.world_size.is_none_or(|ranks| ranks <= 1));
-        let left = self.runner.seconds_left() - self.seconds_after(candidates);
+        let left = self.runner.seconds_left() - self.seconds_after();
         !self.runner.is_over()
             && is_alone
             && candidates.iter().any(|one| one.remedy.can_be_switched())
@@ -56,20 +56,21 @@ impl Search<'_> {
     /// Searches among the candidates that can be switched, on top of what is kept.
     pub fn conduct(&mut self, candidates: &[Candidate]) -> Option<Result<Conducted, NotConducted>> {
         let can_be = candidates.iter().filter(|one| one.remedy.can_be_switched());
-        let wanted: Vec<Switchable> =
-            can_be.map(|one| Switchable { remedy: one.remedy, predicted: self.predicted(one) }).collect();
-        let (kept, reserve) = (self.kept().clone(), self.seconds_after(candidates));
+        // One process of everything kept, and the final turns, load what was compiled.
+        let loading = (LEAST as f64 + 1.0) * LOADING_CODE;
+        let switchable = |one: &Candidate| Switchable {
+            remedy: one.remedy,
+            predicted: self.predicted(one),
+            proof_seconds: if compiles(one.remedy.name) { loading } else { 0.0 },
+        };
+        let wanted: Vec<Switchable> = can_be.map(switchable).collect();
+        let (kept, reserve) = (self.kept().clone(), self.seconds_after());
         self.runner.conduct(&kept, &wanted, reserve)
     }
 
-    /// Seconds to leave for the proof of what it may keep.
-    fn seconds_after(&self, candidates: &[Candidate]) -> f64 {
-        let turns = LEAST as f64;
-        let mut seconds = (PROCESSES_AFTER + 2.0 * turns) * self.cost(0);
-        if candidates.iter().any(|one| compiles(one.remedy.name)) {
-            seconds += (turns + 1.0) * LOADING_CODE;
-        }
-        seconds.min(MOST_AFTER * self.limit)
+    /// Seconds to leave for the proof of what it may keep, but for loading compiled code.
+    fn seconds_after(&self) -> f64 {
+        ((PROCESSES_AFTER + 2.0 * LEAST as f64) * self.cost(0)).min(MOST_AFTER * self.limit)
     }
 
     /// Proves what was kept inside a process, all of it together, then tries every candidate that could not be decided
@@ -85,6 +86,8 @@ impl Search<'_> {
                     self.confirmed.extend(speedup.map(|speedup| (candidate.remedy.name, speedup)));
                     unit.push(candidate);
                 }
+                // Processes have the time that was left for a proof of what was not kept.
+                Some((_, Verdict::Late, _)) if candidate.expects() > PROMISING => rest.push(candidate),
                 Some((_, verdict, speedup)) => match outcome_of(verdict) {
                     Some(outcome) => {
                         let mut row = Row::of(candidate, outcome);

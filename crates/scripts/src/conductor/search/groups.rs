@@ -68,6 +68,7 @@ mod tests {
         let switch = |(name, predicted): &(&str, Option<f64>)| Switchable {
             remedy: named(name).unwrap(),
             predicted: *predicted,
+            proof_seconds: 0.0,
         };
         let groups = groups(switches.iter().map(switch).collect(), round_seconds);
         groups.iter().map(|group| group.switches.iter().map(|one| one.remedy.name).collect()).collect()
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn groups_without_a_prediction_leave_time_to_promising_ones_after_them() {
-        let switch = |name: &str, predicted| Switchable { remedy: named(name).unwrap(), predicted };
+        let switch = |name: &str, predicted| Switchable { remedy: named(name).unwrap(), predicted, proof_seconds: 0.0 };
         let all = groups(vec![switch("gc-frozen", None), switch("bf16-autocast", Some(0.4))], 5.0);
         assert_eq!((pending(&all[1..]), pending(&all[2..])), (10.0, 0.0));
     }
