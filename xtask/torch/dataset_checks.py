@@ -1,6 +1,7 @@
 """Data sets that a script changes while workers read them, and numbers that no seed fixes: seen, named, and not passed."""
 import os
 import subprocess
+import time
 
 from harness import HERE
 
@@ -42,6 +43,13 @@ def check_what_the_script_changes_is_read_again_over_an_epochs_end_and_named(pla
     assert own["loaders"][0]["reread"] is None and own["epoch_ends"] == note["epoch_ends"]
     assert own["losses"] == note["losses"], "over three ends of epochs"
     assert own["loaders"][0]["digests"] == note["loaders"][0]["digests"] and len(own["loaders"][0]["digests"]) >= 10
+
+
+def check_a_proof_waits_at_the_exit_for_no_worker_that_stays(place):
+    begin = time.perf_counter()
+    note = place.note("staying_workers.py", "loader-workers=3", **PROOF)
+    assert note["epoch_ends"] == [4] and note["exception"] is None, note
+    assert time.perf_counter() - begin < 12, time.perf_counter() - begin
 
 
 def check_what_no_seed_fixes_is_named(place):
