@@ -315,6 +315,7 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser.add_argument("--headroom", default="target/dist/headroom")
     parser.add_argument("--landed", help="another build of headroom, a side of the race")
+    parser.add_argument("--no-peers", action="store_true", help="without PyTorch and JAX: one build against another")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="sizes, separated by commas")
     parser.add_argument("--only-best", action="store_true", help="without tf32, fp32 and Version 1, which are nobody's best")
@@ -328,6 +329,8 @@ def main():
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", os.path.join(tempfile.gettempdir(), "jax-compiled"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     asked = options.only.split(",") if options.only else list(SIZES)
+    if options.no_peers:
+        SIZES.update({size: (ours, [], None, None) for size, (ours, _, _, _) in SIZES.items()})
     if options.prepare:
         return prepare(Sides(headroom, here), asked, options.only_best)
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]

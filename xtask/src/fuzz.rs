@@ -20,6 +20,9 @@ pub struct Arguments {
     /// Seconds for each target
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Build with optimisation: many times the executions, without checks of overflow
+    #[arg(long)]
+    release: bool,
     /// Where the draws begin [default: by the clock]
     #[arg(long)]
     seed: Option<u64>,
@@ -31,7 +34,7 @@ pub struct Arguments {
 /// The settings of CI: fixed draws, so that the result depends on the change and not on luck.
 impl Default for Arguments {
     fn default() -> Arguments {
-        Arguments { seconds: 30, seed: Some(1), target: None }
+        Arguments { seconds: 30, release: false, seed: Some(1), target: None }
     }
 }
 
@@ -46,8 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     // A target has one thread: two at a time keep two cores busy.
     for pair in targets.chunks(2) {
         let outcomes: Vec<Result<bool>> = std::thread::scope(|scope| {
-            let started: Vec<_> =
-                pair.iter().map(|target| scope.spawn(|| find(target, arguments.seconds, seed))).collect();
+            let started: Vec<_> = pair.iter().map(|target| scope.spawn(|| find(target, arguments, seed))).collect();
             started.into_iter().map(|found| found.join().unwrap_or(Ok(false))).collect()
         });
         for outcome in outcomes {
@@ -58,10 +60,11 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
 }
 
 /// Runs one target, and says whether it found nothing.
-fn find(target: &str, seconds: u64, seed: u64) -> Result<bool> {
+fn find(target: &str, arguments: &Arguments, seed: u64) -> Result<bool> {
     // Builds the whole workspace, as the test suite does: a single crate would be compiled again.
-    let mut command = cargo(&["test", "--quiet", "--workspace", "--test", "any_bytes", "--", "--nocapture", target]);
-    command.env("HEADROOM_FUZZ_SECONDS", seconds.to_string()).env("HEADROOM_FUZZ_SEED", seed.to_string());
+    let mut command = cargo(&["test", "--quiet", "--workspace", "--test", "any_bytes"]);
+    command.args(arguments.release.then_some("--release")).args(["--", "--nocapture", target]);
+    command.env("HEADROOM_FUZZ_SECONDS", arguments.seconds.to_string()).env("HEADROOM_FUZZ_SEED", seed.to_string());
     let output = command.stderr(Stdio::inherit()).output().context("cargo test did not start")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let counts: Vec<&str> = text.lines().filter_map(|line| line.split("executions: ").nth(1)).collect();
