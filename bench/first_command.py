@@ -26,6 +26,7 @@ while True:
     time.sleep(draw.uniform(0.2, 3))
 """
 NEAR = 1.03
+SHORT = ("v2", "all")
 
 
 def run(headroom, place, index):
@@ -50,7 +51,7 @@ def answer(place):
     record = json.loads((place / "run.json").read_text())
     found = json.loads((place / "answer/validation.json").read_text())
     (kept,) = [row for row in found["versions"] if row["name"] == "kept"]
-    record["list"] = found["kept_flag"] if found["kept"] else ""
+    record["list"] = found["kept_flag"] if found["kept_flag"] in SHORT else ",".join(found["kept"])
     record["speedup"] = [kept["measured_speedup"], kept["measured_ci95_low"], kept["measured_ci95_high"]] if found["kept"] else None
     return record
 

@@ -67,8 +67,9 @@ pub struct Arguments {
     script: script::ScriptArguments,
     #[command(flatten)]
     own: OwnArguments,
-    /// Time limit for everything, in seconds or as `5m`: what does not fit into it is not tried, or stays undecided [default: 5m
-    /// for a script, 60s for headroom's own model]
+    /// Time limit, in seconds or as `5m`: what does not fit into it is not tried, or stays undecided. For a script it holds for
+    /// everything [default: 5m]; for headroom's own model it holds for finding the best list, and gates, reference points and
+    /// precisions take as long again [default: 60s]
     #[arg(long, help_heading = BOTH, value_name = "TIME", alias = "time", value_parser = duration)]
     time_limit: Option<Duration>,
     /// Also keep what changes losses by more than rounding: `precision` (bf16 in a script, proven precisions of headroom's own model)

@@ -340,6 +340,20 @@ impl PassList {
             None => label,
         }
     }
+
+    /// The shortest text that `parse` reads as this list: its names, or a change of `v2` or `all`.
+    pub fn flag(&self) -> String {
+        let changed = |name: &str, base: PassList| {
+            let added = self.names.iter().filter(|pass| !base.contains(pass)).map(|pass| format!(",+{pass}"));
+            let removed = base.names.iter().filter(|pass| !self.contains(pass)).map(|pass| format!(",-{pass}"));
+            added.chain(removed).fold(name.to_string(), |text, change| text + &change)
+        };
+        let named = PassList { names: self.names.clone(), ..PassList::default() }.label();
+        let rest = self.label()[named.len()..].replace('+', ",");
+        let named = named.replace('+', ",");
+        let shorter = [changed("v2", PassList::version_2()), changed("all", PassList::all())];
+        shorter.into_iter().fold(named, |best, other| if other.len() < best.len() { other } else { best }) + &rest
+    }
 }
 
 /// Passes that apply to several ranks.
@@ -383,6 +397,23 @@ fn known(name: &str) -> Result<&'static str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_flag_of_a_list_is_short_and_reads_as_the_same_list() {
+        for (text, flag) in [
+            ("v1", "v1"),
+            ("all", "all"),
+            ("all,-fuse-gate-up", "all,-fuse-gate-up"),
+            ("fuse-qkv,fuse-gate-up,flash-attention,fuse-optimizer,fuse-loss", "v2,+fuse-loss"),
+            ("v2,-flash-attention", "v2,-flash-attention"),
+            ("flash-attention", "flash-attention"),
+            ("all,-fuse-rope,+checkpoint", "all,-fuse-rope,checkpoint"),
+        ] {
+            let list = PassList::parse(text).unwrap();
+            assert_eq!(list.flag(), flag);
+            assert_eq!(PassList::parse(flag).unwrap(), list);
+        }
+    }
 
     #[test]
     fn lists_are_read_with_additions_and_removals() {

@@ -49,7 +49,8 @@ pub struct ValidationRecord {
     /// The list with the largest proven gain that passes every gate, which is the recommendation; empty if none is
     /// proved.
     pub kept: Vec<String>,
-    /// The same as `--passes` takes it: `all`, `v2`, `v1` (nothing is proved) or names.
+    /// The same as `--passes` takes it, as short as it can be: `all`, `v2`, `v1` (nothing is proved), a change of one
+    /// of them such as `all,-fuse-norm`, or names.
     #[serde(default)]
     pub kept_flag: String,
     /// A list that looked faster and was not proved, if none was.

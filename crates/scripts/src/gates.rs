@@ -3,7 +3,8 @@
 
 use crate::note::{Loader, Note};
 use crate::remedies::Class;
-use crate::{rereading, variation};
+use crate::rereading;
+use crate::variation::{Varies, sources};
 use headroom_record::gate::{Answer, Gate};
 use headroom_record::turns::Speedup;
 use std::cmp::Ordering;
@@ -229,7 +230,8 @@ impl Compared {
                 self.ceiling
             ),
         };
-        let varies = own.or((drawn > MOST_DRAWN).then_some(drawn / OTHER_LOADING));
+        let by_draws = (drawn > MOST_DRAWN).then_some(Varies::ByDraws(drawn / OTHER_LOADING));
+        let varies = own.map(Varies::ByItself).or(by_draws);
         Held { figure, limit, why, steps: allowed.len(), varies }
     }
 
@@ -249,7 +251,7 @@ impl Compared {
     fn is_unexplained(&self, runs: &[Note], least: f64) -> bool {
         let pairs = runs.iter().enumerate().flat_map(|(at, one)| runs[at + 1..].iter().map(move |other| (one, other)));
         let mut apart = pairs.map(|(one, other)| self.differences(one, other));
-        let has_source = !variation::sources(runs).is_empty();
+        let has_source = !sources(runs).is_empty();
         apart.any(|steps| {
             let begins = steps.iter().take(FIRST).any(|one| *one > self.rounding);
             steps.iter().any(|one| *one > least) && (begins || has_source)
@@ -293,18 +295,16 @@ struct Held {
     why: String,
     steps: usize,
     /// The difference between runs of the unmodified script, if it is too large to compare others with them.
-    varies: Option<f64>,
+    varies: Option<Varies>,
 }
 
 impl Held {
     fn gate(self, name: &'static str, what: &str, originals: &[Note]) -> Gate {
         let Held { figure, limit, why, varies, .. } = self;
         let mut found = gate(name, figure, limit, format!("{what}; limit: {why}"));
-        if let Some(own) = varies.filter(|_| !found.passed()) {
+        if let Some(varies) = varies.filter(|_| !found.passed()) {
             found.answer = Answer::Undecided;
-            let sources = variation::sources(originals);
-            let sources = if sources.is_empty() { "no cause was found".into() } else { sources.join("; ") };
-            found.about += &format!("; runs of the unchanged script differ by {own:.1e} themselves ({sources})");
+            found.about += &format!("; {}", varies.words(originals));
         }
         found
     }

@@ -61,6 +61,8 @@ pub enum Doubt {
     Proof,
     /// Faster, but runs of the unmodified script differ by more than losses may move.
     Varies,
+    /// Faster, but other random numbers in data loading move the losses so far that they compare nothing.
+    Draws,
     /// Faster, but none of its workers' batches could be read again.
     Loading,
     /// Faster, but there was no time for turns with the unmodified script.
@@ -84,7 +86,7 @@ impl Outcome {
 
     /// Whether more time or a quieter machine could settle it.
     pub fn is_open(&self) -> bool {
-        let settled = matches!(self, Outcome::Undecided(Doubt::Varies | Doubt::Loading));
+        let settled = matches!(self, Outcome::Undecided(Doubt::Varies | Doubt::Draws | Doubt::Loading));
         !settled && matches!(self, Outcome::Undecided(_) | Outcome::NotTried(_) | Outcome::TooLong(_))
     }
 
@@ -115,10 +117,15 @@ impl Outcome {
                     .into()
             }
             Outcome::Undecided(Doubt::Interrupted) => "not decided: the search was interrupted".into(),
-            // Neither time nor a quiet machine would decide these two.
+            // Neither time nor a quiet machine would decide these.
             Outcome::Undecided(Doubt::Varies) => {
                 "not kept: it is faster, and cannot be decided, since runs of the unchanged script differ by more than its \
                  losses may"
+                    .into()
+            }
+            Outcome::Undecided(Doubt::Draws) => {
+                "not kept: it is faster, and cannot be decided, since the random numbers that loading draws move the losses by \
+                 more than a remedy may"
                     .into()
             }
             Outcome::Undecided(Doubt::Loading) => {

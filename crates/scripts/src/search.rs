@@ -361,6 +361,7 @@ impl<'a> Search<'a> {
             (Answer::Fail, "loading") => Outcome::WrongBatches(gate.about.clone()),
             (Answer::Fail, _) => Outcome::Refused(gate.name, gate.figure, gate.limit),
             (_, "loading") => Outcome::Undecided(Doubt::Loading),
+            _ if self.varies_by_draws(&link) => Outcome::Undecided(Doubt::Draws),
             _ => Outcome::Undecided(Doubt::Varies),
         });
         self.proved.insert(own, link);

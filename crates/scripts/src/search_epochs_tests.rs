@@ -115,3 +115,34 @@ fn a_script_that_no_seed_fixes_decides_nothing() {
         assert!(found.kept.is_empty() && !found.rows[0].outcome.is_open());
     }
 }
+
+/// Losses depend on the random numbers that loading draws, and are far off under a remedy.
+struct Drawn(ScriptedRuns);
+
+impl Runner for Drawn {
+    fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
+        let Ran::Measured(mut note) = self.0.run(variant, way, within) else { panic!("it always runs") };
+        let factor = match way {
+            Way::OtherLoading(number) => 1.0 + 0.4 * f64::from(number),
+            _ if !variant.is_empty() => 3.0,
+            _ => 1.0,
+        };
+        note.losses.iter_mut().flatten().flatten().for_each(|loss| *loss *= factor);
+        Ran::Measured(note)
+    }
+    fn seconds_left(&self) -> f64 {
+        self.0.seconds_left()
+    }
+    fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
+}
+
+#[test]
+fn losses_that_other_draws_move_too_far_are_named_as_the_reason() {
+    let speed = |variant: &Variant| if variant.is_empty() { 1.0 } else { 2.0 };
+    let mut runner = Drawn(ScriptedRuns { speed, ..made(1e9, same, (0, true)) });
+    let found = searched(&mut runner, vec![candidate("loader-workers")], false);
+    assert_eq!(found.rows[0].outcome, Outcome::Undecided(Doubt::Draws), "{:?}", found.rows[0].gates);
+    assert!(found.kept.is_empty() && !found.rows[0].outcome.is_open());
+    let losses = found.rows[0].gates.iter().find(|gate| gate.name == "losses").unwrap();
+    assert!(losses.about.contains("other random numbers in data loading move"), "{}", losses.about);
+}

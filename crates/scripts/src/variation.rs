@@ -23,6 +23,29 @@ pub fn sources(originals: &[Note]) -> Vec<String> {
     found
 }
 
+/// By how much runs of the unmodified script differ, where that is too much to compare others with them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Varies {
+    ByItself(f64),
+    /// Only where data loading draws other random numbers.
+    ByDraws(f64),
+}
+
+impl Varies {
+    pub fn words(self, originals: &[Note]) -> String {
+        match self {
+            Varies::ByItself(own) => {
+                let sources = sources(originals);
+                let sources = if sources.is_empty() { "no cause was found".into() } else { sources.join("; ") };
+                format!("runs of the unchanged script differ by {own:.1e} themselves ({sources})")
+            }
+            Varies::ByDraws(own) => {
+                format!("other random numbers in data loading move the unchanged script by {own:.1e}")
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

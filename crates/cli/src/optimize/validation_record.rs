@@ -72,7 +72,7 @@ pub fn record_of(about: &Surroundings, ladder: &Ladder, peak_flops: f64) -> Vali
         memory_growth: growths(lengths),
         targets: targets(ladder, shape.batch_size as f64, peak_flops),
         kept: names(&ladder.kept),
-        kept_flag: flag(&ladder.kept),
+        kept_flag: ladder.kept.flag(),
         unproved: ladder.unproved.as_ref().map(as_good),
         race: Some(ladder.race.clone()),
         as_good: ladder.as_good.iter().map(as_good).collect(),
@@ -91,10 +91,6 @@ fn names(list: &PassList) -> Vec<String> {
 }
 
 /// The list as `--passes` takes it.
-fn flag(list: &PassList) -> String {
-    list.label().replace('+', ",")
-}
-
 fn as_good((list, speed): &(PassList, Speedup)) -> AsGood {
     AsGood { passes: names(list), relative_speed: speed.ratio, ci95_low: speed.low, ci95_high: speed.high }
 }

@@ -79,6 +79,11 @@ impl Search<'_> {
         self.originals().iter().any(draws)
     }
 
+    /// Whether only the random numbers that loading draws make runs of the unmodified script differ.
+    pub(super) fn varies_by_draws(&self, link: &Link) -> bool {
+        link.moves_loading && self.draws_loading() && !self.varies()
+    }
+
     fn knows(&self, way: Way) -> bool {
         self.moved.iter().any(|(known, _)| *known == way)
     }
