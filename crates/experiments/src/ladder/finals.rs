@@ -180,7 +180,8 @@ impl<'a> Finals<'a> {
         }
         self.rounds.start_over(&chosen);
         self.finalists = [vec![0], chosen].concat();
-        let (patience, finalists, limit) = (self.patience, self.finalists.clone(), self.min_speedup.unwrap_or(1.0));
+        let (patience, finalists, limit) =
+            (self.patience, self.finalists.clone(), self.min_speedup.unwrap_or(LEAST_GAIN));
         let mut settled = |rounds: &Rounds, watcher: &mut dyn Watcher| {
             let leader = finalists
                 .iter()
@@ -359,13 +360,17 @@ impl<'a> Finals<'a> {
     }
 }
 
+/// A gain is proved if its interval lies above this. Two models of one and the same list differ by up to a percent for as
+/// long as they live, depending on where their memory lies, and no number of rounds averages that.
+const LEAST_GAIN: f64 = 1.005;
+
 /// Those faster than the baseline beyond the noise, the highest lower end first: the largest gain that is proved.
 fn proved(among: &[usize], over_baseline: impl Fn(usize) -> Speedup) -> Vec<usize> {
     let mut found: Vec<(usize, f64)> = among
         .iter()
         .filter(|at| **at != 0)
         .map(|&at| (at, over_baseline(at).low))
-        .filter(|(_, low)| *low > 1.0)
+        .filter(|(_, low)| *low > LEAST_GAIN)
         .collect();
     found.sort_by(|left, right| right.1.total_cmp(&left.1));
     found.into_iter().map(|(at, _)| at).collect()
@@ -404,6 +409,12 @@ mod tests {
         assert_eq!(proved(&[0, 1, 2, 3], found), [2, 3]);
         assert!(proved(&[0, 1], found).is_empty(), "a faster median without proof is not recommended");
         assert!(proved(&[0], found).is_empty());
+    }
+
+    #[test]
+    fn a_gain_that_equal_lists_show_too_is_not_proved() {
+        let found = |at: usize| [speedup(1.0, 1.0, 1.0), speedup(1.003, 1.011, 1.018), speedup(1.006, 1.01, 1.014)][at];
+        assert_eq!(proved(&[0, 1, 2], found), [2]);
     }
 
     #[test]
