@@ -133,7 +133,7 @@ class Batches:
 
         iterator.__init__, iterator.__next__, iterator._next_index = init, following, index
         if self.is_proof:
-            # Of workers that stay and pin, older versions wait at the exit for each in turn, five seconds: 80 s for sixteen.
+            # Older versions wait five seconds at the exit for each worker that stays and pins, in turn: 80 s for sixteen.
             module._MultiProcessingDataLoaderIter._clean_up_worker = staticmethod(lambda worker: worker.kill())
 
     def began(self, iterator, loader):
