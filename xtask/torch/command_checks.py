@@ -34,12 +34,12 @@ def check_remedies_are_switched_between_the_steps_of_one_process_and_proved_in_f
     work, record, printed = place.optimize("many", options, "many.py --steps 1000000")
     assert "confirmed in" in printed and record["kept"] == ["fused-optimizer"], printed
     rows = {row["name"]: row for row in record["remedies"]}
-    assert rows["fused-optimizer"]["rounds"] >= 5 and rows["fused-optimizer"]["ci95_low"] > 1.1, rows
+    assert rows["fused-optimizer"]["rounds"] >= 3 and rows["fused-optimizer"]["ci95_low"] > 1.1, rows
     assert record["proved_as"] == "patch" and record["ci95_low"] > 1.1, record
     assert "fused=True" in (work / "runs/optimize-many/optimize.patch").read_text()
     search = record["search"]
     stages = [one["stage"] for one in search["rounds"]]
-    assert stages.count("select") >= 5 and stages.count("confirm") >= 5 and search["chance"] == 0.05, search
+    assert stages.count("select") >= 3 and stages.count("confirm") >= 5 and search["chance"] == 0.05, search
     switch = {one["name"]: one for one in search["switches"]}["fused-optimizer"]
     assert switch["shadow"] == "same" and switch["verdict"] == "kept" and rows["fused-optimizer"]["gates"], switch
     assert unchanged(work)

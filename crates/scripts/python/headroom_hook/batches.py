@@ -10,6 +10,7 @@ runs with shifts 1, 2, 3 ... is the yardstick for a loader with workers.
 import ctypes
 import functools
 import os
+import signal
 import sys
 import time
 import weakref
@@ -26,6 +27,12 @@ MOST_ROUNDS = 2
 SHIFT = int(os.environ.get("HEADROOM_MEASURE_SHIFT_LOADING", "0"))
 REREADING = SHARED.part("rereading")
 CUT = int(os.environ.get("HEADROOM_MEASURE_CUT", "0"))
+
+
+def end_at_once(worker):
+    """Ends a worker at the script's exit. PyTorch's handler would raise for a child that is killed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    worker.kill()
 
 
 class Batches:
@@ -134,7 +141,7 @@ class Batches:
         iterator.__init__, iterator.__next__, iterator._next_index = init, following, index
         if self.is_proof:
             # Older versions wait five seconds at the exit for each worker that stays and pins, in turn: 80 s for sixteen.
-            module._MultiProcessingDataLoaderIter._clean_up_worker = staticmethod(lambda worker: worker.kill())
+            module._MultiProcessingDataLoaderIter._clean_up_worker = staticmethod(end_at_once)
 
     def began(self, iterator, loader):
         import torch
