@@ -89,13 +89,13 @@ fn a_script_that_expects_no_end_is_read_again_with_whole_epochs() {
     assert!(runner.made.ways.contains(&Way::Proof { cuts_epochs: false }));
 }
 
-/// Every process has other losses.
-struct Unseeded(ScriptedRuns);
+/// Losses are multiplied by a factor that depends on the variant, the way of the process and the number of processes.
+struct Moved(ScriptedRuns, fn(&Variant, Way, usize) -> f64);
 
-impl Runner for Unseeded {
+impl Runner for Moved {
     fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
         let Ran::Measured(mut note) = self.0.run(variant, way, within) else { panic!("it always runs") };
-        let factor = 1.0 + 0.1 * (self.0.runs % 7) as f64;
+        let factor = (self.1)(variant, way, self.0.runs);
         note.losses.iter_mut().flatten().flatten().for_each(|loss| *loss *= factor);
         Ran::Measured(note)
     }
@@ -109,37 +109,23 @@ impl Runner for Unseeded {
 fn a_script_that_no_seed_fixes_decides_nothing() {
     for name in ["tf32", "loader-workers"] {
         let speed = |variant: &Variant| if variant.is_empty() { 1.0 } else { 2.0 };
-        let mut runner = Unseeded(ScriptedRuns { speed, ..made(1e9, same, (0, false)) });
+        let other_each_time = |_: &Variant, _: Way, runs: usize| 1.0 + 0.1 * (runs % 7) as f64;
+        let mut runner = Moved(ScriptedRuns { speed, ..made(1e9, same, (0, false)) }, other_each_time);
         let found = searched(&mut runner, vec![candidate(name)], false);
         assert_eq!(found.rows[0].outcome, Outcome::Undecided(Doubt::Varies), "{name}");
         assert!(found.kept.is_empty() && !found.rows[0].outcome.is_open());
     }
 }
 
-/// Losses depend on the random numbers that loading draws, and are far off under a remedy.
-struct Drawn(ScriptedRuns);
-
-impl Runner for Drawn {
-    fn run(&mut self, variant: &Variant, way: Way, within: f64) -> Ran {
-        let Ran::Measured(mut note) = self.0.run(variant, way, within) else { panic!("it always runs") };
-        let factor = match way {
-            Way::OtherLoading(number) => 1.0 + 0.4 * f64::from(number),
-            _ if !variant.is_empty() => 3.0,
-            _ => 1.0,
-        };
-        note.losses.iter_mut().flatten().flatten().for_each(|loss| *loss *= factor);
-        Ran::Measured(note)
-    }
-    fn seconds_left(&self) -> f64 {
-        self.0.seconds_left()
-    }
-    fn patch_with(&mut self, _: Vec<(PathBuf, String)>) {}
-}
-
 #[test]
 fn losses_that_other_draws_move_too_far_are_named_as_the_reason() {
     let speed = |variant: &Variant| if variant.is_empty() { 1.0 } else { 2.0 };
-    let mut runner = Drawn(ScriptedRuns { speed, ..made(1e9, same, (0, true)) });
+    let far_off = |variant: &Variant, way: Way, _: usize| match way {
+        Way::OtherLoading(number) => 1.0 + 0.4 * f64::from(number),
+        _ if !variant.is_empty() => 3.0,
+        _ => 1.0,
+    };
+    let mut runner = Moved(ScriptedRuns { speed, ..made(1e9, same, (0, true)) }, far_off);
     let found = searched(&mut runner, vec![candidate("loader-workers")], false);
     assert_eq!(found.rows[0].outcome, Outcome::Undecided(Doubt::Draws), "{:?}", found.rows[0].gates);
     assert!(found.kept.is_empty() && !found.rows[0].outcome.is_open());

@@ -90,7 +90,6 @@ fn names(list: &PassList) -> Vec<String> {
     list.names().iter().map(|name| name.to_string()).collect()
 }
 
-/// The list as `--passes` takes it.
 fn as_good((list, speed): &(PassList, Speedup)) -> AsGood {
     AsGood { passes: names(list), relative_speed: speed.ratio, ci95_low: speed.low, ci95_high: speed.high }
 }

@@ -361,7 +361,7 @@ impl<'a> Finals<'a> {
 }
 
 /// A gain is proved if its interval lies above this. Two models of one and the same list differ by up to a percent for as
-/// long as they live, depending on where their memory lies, and no number of rounds averages that.
+/// long as they live, presumably by where their memory lies, and no number of rounds averages that.
 const LEAST_GAIN: f64 = 1.005;
 
 /// Those faster than the baseline beyond the noise, the highest lower end first: the largest gain that is proved.
