@@ -166,8 +166,12 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     if let Some(list) = &arguments.own.passes {
         let list = PassList::parse(list).map_err(anyhow::Error::msg)?;
         let mut progress = Progress { started: Instant::now() };
-        let record =
-            try_precisions(arguments, (&wanted_precisions, &on, &machine), (&step, &setting, &list), &mut progress)?;
+        let record = try_precisions(
+            arguments,
+            (&wanted_precisions, &on, &machine),
+            (&step, &setting, &list, &[]),
+            &mut progress,
+        )?;
         entry.version(&list.label());
         arguments.shown.print(&record, precisions_text)?;
         let folder = output_dir.display();
@@ -198,7 +202,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
     let others = match wanted_precisions.is_empty() {
         true => None,
         false => {
-            let with = (&step, &setting, &ladder.kept);
+            let with = (&step, &setting, &ladder.kept, ladder.kept_curve.as_slice());
             Some(try_precisions(arguments, (&wanted_precisions, &on, &machine), with, &mut progress)?)
         }
     };
@@ -255,7 +259,7 @@ fn among_ranks(
 fn try_precisions(
     arguments: &Arguments,
     (wanted, on, machine): (&[Precision], &On, &Machine),
-    (step, setting, list): (&StepConfig, &Setting, &PassList),
+    (step, setting, list, known_curve): (&StepConfig, &Setting, &PassList, &[f32]),
     progress: &mut Progress,
 ) -> anyhow::Result<PrecisionsRecord> {
     let rounds = arguments.rounds();
@@ -270,6 +274,7 @@ fn try_precisions(
             time: arguments.own_time() / SHARE_OF_PRECISIONS,
         },
         curve_steps: usize::from(arguments.own.curve_steps),
+        known_curve,
     };
     let record = precisions::run(wanted, on, machine, &about, progress)?;
     write_json(&arguments.output_dir().join(PRECISIONS_FILE), &record)?;

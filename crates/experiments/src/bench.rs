@@ -74,6 +74,7 @@ pub struct Bench {
     batches: Vec<Batch>,
     label: String,
     before_step: Option<fn(&mut Trainer)>,
+    curve: Vec<f32>,
     pub program: Program,
     pub memory: MemoryNeed,
 }
@@ -97,7 +98,8 @@ impl Bench {
         let batches = (0..BATCHES).map(fill).collect::<Result<_, DataError>>()?;
         let memory = MemoryNeed::of(std::slice::from_ref(&program), setting.opening.threads);
         let before_step = variant.plant.map(|plant| plant.before_step);
-        Ok(Bench { trainer, batches, label: variant.passes.label(), before_step, program, memory })
+        let label = variant.passes.label();
+        Ok(Bench { trainer, batches, label, before_step, curve: vec![], program, memory })
     }
 
     /// Kernels per step.
@@ -128,12 +130,19 @@ impl Bench {
             act(&mut self.trainer);
         }
         let loss = self.micro_step(EndsStep::Yes { last: LAST_STEP })?;
-        Ok((loss, start.elapsed().as_secs_f64()))
+        let seconds = start.elapsed().as_secs_f64();
+        self.curve.push(loss);
+        Ok((loss, seconds))
     }
 
     /// Seconds of one step.
     pub fn seconds(&mut self) -> Result<f64, ExperimentError> {
         Ok(self.step()?.1)
+    }
+
+    /// Losses of all steps since the weights were drawn, whatever they were taken for.
+    pub fn curve(&self) -> &[f32] {
+        &self.curve
     }
 
     /// Losses of this many steps.

@@ -23,7 +23,7 @@ use crate::findings::{BaselineProfile, baseline_profile};
 use crate::gates::{self, Outputs};
 use crate::prediction::Calibration;
 use crate::turns::{LEAST_ROUNDS, Patience, Speedup};
-use crate::validation::{Validation, curve_limit, outputs, outputs_and_curve, tolerance, validate};
+use crate::validation::{Curves, Validation, curve_limit, outputs, outputs_and_curve, tolerance, validate};
 use finals::Finals;
 use forecast::Forecasts;
 use headroom_graph::cost::Rates;
@@ -72,6 +72,8 @@ pub struct Ladder {
     pub ablation: Vec<Rung>,
     /// The list with the largest proven gain that passes every gate; empty if none is proved.
     pub kept: PassList,
+    /// Losses of the kept list's first steps, as far as its models have gone.
+    pub kept_curve: Vec<f32>,
     /// A list that looked faster and was not proved, if none was.
     pub unproved: Option<(PassList, Speedup)>,
     /// Seconds of Version 1 and of the kept list, as the race counts them.
@@ -119,7 +121,7 @@ pub fn climb(
     let until = |share: f64| started + wanted.patience.time.mul_f64(share);
     watcher.doing("profiling Version 1");
     let climber = Climber { step, setting, lists: Lists::AsNamed };
-    let (mut baseline, curve) = climber.warm(&PassList::none())?;
+    let mut baseline = climber.warm(&PassList::none())?;
     let mut recording = baseline.record_steps(RECORDED)?;
     let mut calibration = Calibration::default();
     let calls = fastest_calls(&recording, baseline.calls());
@@ -129,7 +131,7 @@ pub fn climb(
     let (baseline_seconds, baseline_by_op) = median_step(&baseline, &recording);
 
     let Selection { mut finals, mut checks, forecasts, order, screening } =
-        select(&climber, wanted, started, (baseline, curve), calibration, watcher)?;
+        select(&climber, wanted, started, baseline, calibration, watcher)?;
     let (kept, list, validation) = first_that_passes(&finals, &climber, wanted, watcher)?;
     let way = chain(&list, &order);
     finals.measure_way(&way, &screening, until(1.0), watcher)?;
@@ -145,6 +147,7 @@ pub fn climb(
         Ablation::Yes => finals.ablation(),
         Ablation::No => vec![],
     };
+    let kept_curve = finals.curve(kept).to_vec();
     let (as_good, unproved, race) = (finals.as_good(kept), finals.unproved(), finals.race_record());
     let raced = |at: usize| finals.seconds(at).map_or(baseline_seconds, |seconds| seconds.value);
     let raced_seconds = (raced(0), raced(0) / finals.over_baseline(kept).ratio);
@@ -166,6 +169,7 @@ pub fn climb(
         versions,
         ablation,
         kept: list.clone(),
+        kept_curve,
         unproved,
         raced_seconds,
         race,
@@ -192,7 +196,7 @@ fn select<'a>(
     climber: &'a Climber<'a>,
     wanted: &Wanted,
     started: Instant,
-    (baseline, curve): (Bench, Vec<f32>),
+    baseline: Bench,
     mut calibration: Calibration,
     watcher: &mut dyn Watcher,
 ) -> Result<Selection<'a>, ExperimentError> {
@@ -200,10 +204,10 @@ fn select<'a>(
     watcher.doing("probing fused kernels on one layer");
     climber.probe(&mut calibration)?;
     let mut forecasts = Forecasts::new(calibration.clone());
-    let mut checks = Checks::new(climber.step, climber.setting)?;
+    let mut checks = Checks::new(climber.step, climber.setting, baseline.curve())?;
     let mut finals = Finals::new(climber, wanted.patience, wanted.min_speedup, wanted.room);
     let first = finals.enter(&PassList::none())?;
-    finals.hold(first, baseline, curve);
+    finals.hold(first, baseline);
     finals.record(first)?;
     let order = climber.chain_by_prediction(calibration, &mut forecasts, &mut finals, watcher)?;
     finals.enter(&PassList::version_2())?;
@@ -235,7 +239,8 @@ fn first_that_passes(
         let (list, speedup) = (finals.list(at), finals.over_baseline(at));
         let variant = Variant::of(&list);
         let (step, setting) = (climber.step, climber.setting);
-        let validation = validate(step, setting, &variant, wanted.curve_steps, &speedup, wanted.min_speedup)?;
+        let curves = Curves { steps: wanted.curve_steps, baseline: finals.curve(0), list: finals.curve(at) };
+        let validation = validate(step, setting, &variant, curves, &speedup, wanted.min_speedup)?;
         Ok((at, list, validation))
     };
     for at in finals.proved() {
@@ -288,11 +293,11 @@ impl Climber<'_> {
         }
     }
 
-    /// A model after its warm-up, and the losses of those steps.
-    fn warm(&self, list: &PassList) -> Result<(Bench, Vec<f32>), ExperimentError> {
+    /// A model after its warm-up.
+    fn warm(&self, list: &PassList) -> Result<Bench, ExperimentError> {
         let mut bench = Bench::new(self.step, &self.variant(list), Keep::OnlyTheLoss, self.setting)?;
-        let curve = bench.losses(bench.warm_up_steps())?;
-        Ok((bench, curve))
+        bench.losses(bench.warm_up_steps())?;
+        Ok(bench)
     }
 }
 
@@ -320,8 +325,9 @@ struct Checks<'a> {
 }
 
 impl<'a> Checks<'a> {
-    fn new(step: &'a StepConfig, setting: &'a Setting) -> Result<Checks<'a>, ExperimentError> {
-        let reference = outputs_and_curve(step, &Variant::baseline(), setting, SHORT_CURVE)?;
+    /// `curve` are the losses of Version 1's first steps.
+    fn new(step: &'a StepConfig, setting: &'a Setting, curve: &[f32]) -> Result<Checks<'a>, ExperimentError> {
+        let reference = outputs_and_curve(step, &Variant::baseline(), setting, (SHORT_CURVE, curve))?;
         Ok(Checks { step, setting, reference })
     }
 

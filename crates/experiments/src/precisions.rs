@@ -17,6 +17,8 @@ pub struct Asked<'a> {
     pub patience: Patience,
     /// Steps of each loss curve.
     pub curve_steps: usize,
+    /// Losses of the list's first steps in single precision, as many as are known.
+    pub known_curve: &'a [f32],
 }
 
 /// One precision on top of the fastest proved before it.
@@ -65,7 +67,7 @@ pub fn climb(
     let at = |precision: Precision| StepConfig { precision, ..step.clone() };
     let single = Variant { plant: None, ..variant.clone() };
     watcher.doing("measuring single precision, the reference for the others");
-    let reference = outputs_and_curve(&at(Precision::Fp32), &single, setting, asked.curve_steps)?;
+    let reference = outputs_and_curve(&at(Precision::Fp32), &single, setting, (asked.curve_steps, asked.known_curve))?;
     let version_1 = outputs(&at(Precision::Fp32), &Variant::baseline(), setting)?;
     let tried: Vec<(Precision, Rates)> =
         asked.precisions.iter().copied().filter(|(precision, _)| *precision != Precision::Fp32).collect();
@@ -84,6 +86,7 @@ pub fn climb(
         let measured = clock.compare(&mut standing, &mut bench)?;
         let memory = (standing.memory.total(), bench.memory.total());
         let before = predicted(&standing.program, &rates);
+        let curve = bench.curve().to_vec();
         drop(bench);
         let (loss_difference, gradient_difference) = gates::difference(&version_1, &outputs(&own, variant, setting)?);
         let rung = PrecisionRung {
@@ -94,7 +97,7 @@ pub fn climb(
             memory,
             loss_difference,
             gradient_difference,
-            gates: gates_of(&own, setting, variant, &reference, asked.curve_steps, (&measured, memory))?,
+            gates: gates_of(&own, setting, variant, &reference, (asked.curve_steps, &curve), (&measured, memory))?,
         };
         if rung.is_proved() {
             // Drops the slower one first, to free its memory.
@@ -122,17 +125,18 @@ fn predicted(program: &Program, rates: &dyn Fn(Precision) -> Rates) -> f64 {
     program.plan.calls.iter().map(of).sum()
 }
 
-/// Gates against the same list in single precision, with the tolerance that the precision states.
+/// Gates against the same list in single precision, with the tolerance that the precision states. `steps` are those of
+/// the loss curve, with the losses that are known.
 pub fn gates_of(
     step: &StepConfig,
     setting: &Setting,
     variant: &Variant,
     reference: &(Outputs, Vec<f32>),
-    curve_steps: usize,
+    steps: (usize, &[f32]),
     (speedup, memory): (&Speedup, (usize, usize)),
 ) -> Result<Vec<Gate>, ExperimentError> {
     let allowed = step.precision.tolerance();
-    let (have, curve) = outputs_and_curve(step, variant, setting, curve_steps)?;
+    let (have, curve) = outputs_and_curve(step, variant, setting, steps)?;
     let (loss, gradients) = gates::difference(&reference.0, &have);
     let weights = || -> Result<Vec<u32>, ExperimentError> {
         let mut bench = Bench::new(step, variant, Keep::OnlyTheLoss, setting)?;

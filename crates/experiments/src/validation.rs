@@ -13,6 +13,15 @@ pub struct Validation {
     pub memory_by_length: Vec<LengthMemory>,
 }
 
+/// Loss curves that a gate compares: as many steps as asked for, and losses of the first steps that other runs of the
+/// same models left. A curve that is too short is computed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Curves<'a> {
+    pub steps: usize,
+    pub baseline: &'a [f32],
+    pub list: &'a [f32],
+}
+
 /// Limit for the whole curve: rounding accumulates over the steps.
 const CURVE_LIMIT: f64 = 1e-3;
 
@@ -31,19 +40,23 @@ pub fn tolerance(list: &PassList) -> f64 {
 
 /// Loss and gradients of the first batch.
 pub fn outputs(step: &StepConfig, variant: &Variant, setting: &Setting) -> Result<Outputs, ExperimentError> {
-    Ok(outputs_and_curve(step, variant, setting, 0)?.0)
+    Ok(outputs_and_curve(step, variant, setting, (0, &[]))?.0)
 }
 
-/// Also returns the losses of the first steps.
+/// Also returns the losses of the first steps; these are only computed if fewer are known.
 pub fn outputs_and_curve(
     step: &StepConfig,
     variant: &Variant,
     setting: &Setting,
-    steps: usize,
+    (steps, known): (usize, &[f32]),
 ) -> Result<(Outputs, Vec<f32>), ExperimentError> {
     let mut bench = Bench::new(step, variant, Keep::Gradients, setting)?;
     let (loss, gradients) = bench.gradients()?;
-    Ok((Outputs { loss, gradients }, bench.losses(steps)?))
+    let curve = match known.get(..steps) {
+        Some(known) => known.to_vec(),
+        None => bench.losses(steps)?,
+    };
+    Ok((Outputs { loss, gradients }, curve))
 }
 
 /// `speedup` was measured against the baseline; its lower end must reach `min_speedup`, if one is given.
@@ -51,7 +64,7 @@ pub fn validate(
     step: &StepConfig,
     setting: &Setting,
     variant: &Variant,
-    curve_steps: usize,
+    curves: Curves<'_>,
     speedup: &Speedup,
     min_speedup: Option<f64>,
 ) -> Result<Validation, ExperimentError> {
@@ -64,8 +77,11 @@ pub fn validate(
         differences.push(gates::difference(&want, &have));
         alive.push(gates::every_parameter_has_a_gradient(&have, want.gradients.len()));
     }
-    let curve = |variant: &Variant| Bench::new(step, variant, Keep::OnlyTheLoss, setting)?.losses(curve_steps);
-    let (want, have) = (curve(&baseline)?, curve(variant)?);
+    let curve = |variant: &Variant, known: &[f32]| match known.get(..curves.steps) {
+        Some(known) => Ok(known.to_vec()),
+        None => Bench::new(step, variant, Keep::OnlyTheLoss, setting)?.losses(curves.steps),
+    };
+    let (want, have) = (curve(&baseline, curves.baseline)?, curve(variant, curves.list)?);
     let weights = || -> Result<Vec<u32>, ExperimentError> {
         let mut bench = Bench::new(step, variant, Keep::OnlyTheLoss, setting)?;
         bench.losses(REPEATED)?;

@@ -6,7 +6,7 @@ use headroom_experiments::gates::{Answer, Gate};
 use headroom_experiments::ladder::Watcher;
 use headroom_experiments::precisions::{Asked, climb, gates_of, proved};
 use headroom_experiments::turns::{Clock, Patience, Speedup};
-use headroom_experiments::validation::{outputs_and_curve, validate};
+use headroom_experiments::validation::{Curves, outputs_and_curve, validate};
 use headroom_graph::cost::Rates;
 use headroom_graph::pass::{Copy, Pass};
 use headroom_graph::passes::PassList;
@@ -36,6 +36,11 @@ fn nano() -> StepConfig {
 const SETTING: Setting = Setting { seed: 42, device: DeviceSpec::Cpu, opening: Opening::threads(2) };
 const CURVE_STEPS: usize = 10;
 
+/// No losses are known.
+fn curves() -> Curves<'static> {
+    Curves { steps: CURVE_STEPS, ..Curves::default() }
+}
+
 fn variant(rewrite: fn(&Graph) -> Result<Graph, GraphError>, before_step: fn(&mut Trainer)) -> Variant {
     let rewrite = Pass { name: "planted", rewrite };
     Variant { passes: PassList::version_2(), plant: Some(PlantedFault { rewrite, before_step }) }
@@ -44,7 +49,7 @@ fn variant(rewrite: fn(&Graph) -> Result<Graph, GraphError>, before_step: fn(&mu
 /// The gates of a variant with this speed-up.
 fn gates(variant: &Variant, speedup: f64) -> Vec<Gate> {
     let speedup = Speedup { ratio: speedup, low: speedup, high: speedup, rounds: 1 };
-    validate(&nano(), &SETTING, variant, CURVE_STEPS, &speedup, Some(1.0)).unwrap().gates
+    validate(&nano(), &SETTING, variant, curves(), &speedup, Some(1.0)).unwrap().gates
 }
 
 fn failed(gates: &[Gate]) -> Vec<&'static str> {
@@ -178,7 +183,7 @@ fn work_done_several_times_is_too_slow() {
     for rounds in [8, 24, 72] {
         let patience = Patience { rounds, most_rounds: rounds, time: Duration::from_secs(60) };
         let measured = Clock::start(patience, 1).compare(&mut baseline, &mut bench).unwrap();
-        let gates = validate(&nano(), &SETTING, &slow, CURVE_STEPS, &measured, None).unwrap().gates;
+        let gates = validate(&nano(), &SETTING, &slow, curves(), &measured, None).unwrap().gates;
         assert!(!failed(&gates).contains(&"accuracy"), "{gates:?}");
         if failed(&gates).contains(&"throughput") {
             return;
@@ -221,10 +226,11 @@ fn gates_of_eight_bits(rewrite: fn(&Graph) -> Result<Graph, GraphError>) -> Vec<
         std::env::var("HEADROOM_TEST_DEVICE").map_or(DeviceSpec::Cpu, |name| name.parse().unwrap());
     let (setting, single) = (Setting { device, ..SETTING }, StepConfig { target: device.target(), ..nano() });
     let list = Variant::of(&PassList::version_2());
-    let reference = outputs_and_curve(&single, &list, &setting, CURVE_STEPS).unwrap();
+    let reference = outputs_and_curve(&single, &list, &setting, (CURVE_STEPS, &[])).unwrap();
     let eight = StepConfig { precision: Precision::Fp8, ..single };
     let faster = Speedup { ratio: 1.5, low: 1.4, high: 1.6, rounds: 8 };
-    gates_of(&eight, &setting, &variant(rewrite, nothing), &reference, CURVE_STEPS, (&faster, (100, 100))).unwrap()
+    gates_of(&eight, &setting, &variant(rewrite, nothing), &reference, (CURVE_STEPS, &[]), (&faster, (100, 100)))
+        .unwrap()
 }
 
 #[test]
@@ -251,6 +257,7 @@ fn precisions_climb_on_the_fastest_proved_before_them() {
         precisions: &[(Precision::Fp32, rates), (Precision::Bf16, faster), (Precision::Fp8, faster)],
         patience,
         curve_steps: CURVE_STEPS,
+        known_curve: &[],
     };
     let rungs = climb(&nano(), &SETTING, &Variant::of(&PassList::all()), &asked, &mut Silent).unwrap();
     assert_eq!(rungs.iter().map(|rung| rung.precision).collect::<Vec<_>>(), [Precision::Bf16, Precision::Fp8]);

@@ -62,6 +62,8 @@ pub struct Climb<'a> {
     pub list: &'a PassList,
     pub patience: Patience,
     pub curve_steps: usize,
+    /// Losses of the list's first steps in single precision, as many as are known.
+    pub known_curve: &'a [f32],
 }
 
 /// Tries the precisions and saves the outcome; a failure to save is reported but is not an error.
@@ -81,7 +83,8 @@ pub fn run(
     };
     let with_single = [Precision::Fp32].into_iter().chain(precisions.iter().copied());
     let rates: Vec<(Precision, Rates)> = with_single.map(rates).collect::<anyhow::Result<_>>()?;
-    let asked = Asked { precisions: &rates, patience: about.patience, curve_steps: about.curve_steps };
+    let Climb { patience, curve_steps, known_curve, .. } = *about;
+    let asked = Asked { precisions: &rates, patience, curve_steps, known_curve };
     let rungs = climb(about.step, about.setting, &Variant::of(about.list), &asked, watcher)?;
     let record = record_of(&rungs, on, about);
     match proved::keep(&record) {

@@ -42,20 +42,21 @@ pub(super) fn try_checkpointing(
     let (setting, layers) = (climber.setting, climber.step.model.n_layers);
     let step = StepConfig { recomputed_layers: layers, ..climber.step.clone() };
     let variant = Variant::of(list);
-    let (mut kept, _) = climber.warm(list)?;
+    let mut kept = climber.warm(list)?;
     // Every recomputed call is a copy of one in the kept list, so the times of that list's calls predict it.
     let mut calibration = Calibration::default();
     let calls = kept.call_seconds(RECORDED)?;
     calibration.learn(&kept.program, &calls);
     let seconds = |program: &headroom_engine::Program| calibration.predict(program).seconds;
     let predicted = seconds(&kept.program) / seconds(&program(&step, &variant, Keep::OnlyTheLoss)?.program);
-    let (mut bench, _) = Climber { step: &step, ..*climber }.warm(list)?;
+    let mut bench = Climber { step: &step, ..*climber }.warm(list)?;
     let measured = Clock::start(patience, 1).compare(&mut kept, &mut bench)?;
     let memory = (kept.memory.total(), bench.memory.total());
     let kernels = (kept.kernels(), bench.kernels());
+    let curve = bench.curve().to_vec();
     drop((kept, bench));
 
-    let (have, curve) = outputs_and_curve(&step, &variant, setting, SHORT_CURVE)?;
+    let (have, curve) = outputs_and_curve(&step, &variant, setting, (SHORT_CURVE, &curve))?;
     let (want, want_curve) = &checks.reference;
     let difference = gates::difference(want, &have);
     let weights = || -> Result<Vec<u32>, ExperimentError> {

@@ -19,11 +19,11 @@ pub fn proved_among_equals(
 ) -> Result<Option<Speedup>, ExperimentError> {
     let started = Instant::now();
     let climber = Climber { step, setting, lists: Lists::AllVersion1 };
-    let (mut baseline, curve) = climber.warm(&PassList::none())?;
+    let mut baseline = climber.warm(&PassList::none())?;
     let recording = baseline.record_steps(RECORDED)?;
     let mut calibration = Calibration::default();
     calibration.learn(&baseline.program, &fastest_calls(&recording, baseline.calls()));
-    let selection = select(&climber, wanted, started, (baseline, curve), calibration, watcher)?;
+    let selection = select(&climber, wanted, started, baseline, calibration, watcher)?;
     let finals = &selection.finals;
     Ok(finals.proved().first().map(|at| finals.over_baseline(*at)))
 }
@@ -75,9 +75,9 @@ mod tests {
         // The screening and the proof.
         assert_eq!(heard.0.iter().filter(|line| line.starts_with("measuring ")).count(), 2, "{:?}", heard.0);
         let climber = Climber { step: &step, setting: &setting, lists: Lists::AllVersion1 };
-        let kernels = |list: &PassList| climber.warm(list).unwrap().0.kernels();
+        let kernels = |list: &PassList| climber.warm(list).unwrap().kernels();
         assert_eq!(kernels(&PassList::all()), kernels(&PassList::none()));
         let as_named = Climber { lists: Lists::AsNamed, ..climber };
-        assert!(as_named.warm(&PassList::all()).unwrap().0.kernels() < kernels(&PassList::none()));
+        assert!(as_named.warm(&PassList::all()).unwrap().kernels() < kernels(&PassList::none()));
     }
 }

@@ -32,7 +32,7 @@ struct Entry {
     list: PassList,
     program: Program,
     memory: usize,
-    /// Losses of the first steps.
+    /// Losses of the first steps, as many as one of its models has taken.
     curve: Vec<f32>,
     /// Seconds of each call; empty if its steps were not recorded.
     calls: Vec<f64>,
@@ -110,8 +110,8 @@ impl<'a> Finals<'a> {
     }
 
     /// Adds a warm model of a list that is entered.
-    pub fn hold(&mut self, at: usize, bench: Bench, curve: Vec<f32>) {
-        self.entries[at].curve = curve;
+    pub fn hold(&mut self, at: usize, bench: Bench) {
+        self.note_curve(at, &bench);
         self.warm.insert(at, bench);
     }
 
@@ -134,13 +134,24 @@ impl<'a> Finals<'a> {
         if let Some(bench) = self.warm.remove(&at) {
             return Ok(bench);
         }
-        let (bench, curve) = self.climber.warm(&self.entries[at].list)?;
-        self.entries[at].curve = curve;
-        Ok(bench)
+        self.climber.warm(&self.entries[at].list)
+    }
+
+    fn note_curve(&mut self, at: usize, bench: &Bench) {
+        let known = &mut self.entries[at].curve;
+        if bench.curve().len() > known.len() {
+            *known = bench.curve().to_vec();
+        }
+    }
+
+    /// Losses of a list's first steps, as far as its models have gone.
+    pub fn curve(&self, at: usize) -> &[f32] {
+        &self.entries[at].curve
     }
 
     /// Keeps a model for its next turn, if all that are kept fit.
     fn put_back(&mut self, at: usize, bench: Bench) {
+        self.note_curve(at, &bench);
         let held: usize = self.warm.keys().map(|at| self.entries[*at].memory).sum();
         if self.room.is_none_or(|room| held + self.entries[at].memory <= room) {
             self.warm.insert(at, bench);
@@ -223,8 +234,11 @@ impl<'a> Finals<'a> {
                 benches.push((at, self.take_warm(at)?));
             }
             race(&mut self.rounds, &mut benches, patience, until, &mut |rounds| settled(rounds, watcher))?;
-            for (at, bench) in benches.into_iter().filter(|_| groups.len() == 1) {
-                self.put_back(at, bench);
+            for (at, bench) in benches {
+                match groups.len() {
+                    1 => self.put_back(at, bench),
+                    _ => self.note_curve(at, &bench),
+                }
             }
         }
         Ok(())
