@@ -69,7 +69,7 @@ pub struct Arguments {
     own: OwnArguments,
     /// Time limit, in seconds or as `5m`: what does not fit into it is not tried, or stays undecided. For a script it holds for
     /// everything [default: 5m]; for headroom's own model it holds for finding the best list, and gates, reference points and
-    /// precisions take as long again [default: 60s]
+    /// precisions take as long again [default: 60s, and 40s more where other programs use the machine]
     #[arg(long, help_heading = BOTH, value_name = "TIME", alias = "time", value_parser = duration)]
     time_limit: Option<Duration>,
     /// Also keep what changes losses by more than rounding: `precision` (bf16 in a script, proven precisions of headroom's own model)
@@ -117,6 +117,9 @@ impl Arguments {
 
 const SCRIPT_TIME: Duration = Duration::from_secs(300);
 const OWN_TIME: Duration = Duration::from_secs(60);
+
+/// In addition, where no time is asked for and other programs take part of the machine.
+const MORE_IF_BUSY: Duration = Duration::from_secs(40);
 
 /// An hour at most, whatever is requested, so that sums of times cannot overflow.
 const MOST_TIME: Duration = Duration::from_secs(3600);
@@ -189,6 +192,7 @@ fn run_own(arguments: &Arguments, entry: &mut Entry) -> anyhow::Result<ExitCode>
         curve_steps: usize::from(arguments.own.curve_steps),
         min_speedup: arguments.own.min_speedup,
         ablation: if arguments.own.ablation { Ablation::Yes } else { Ablation::No },
+        more_if_busy: if arguments.time_limit.is_some() { Duration::ZERO } else { MORE_IF_BUSY },
         rates: peaks.rates,
         room: room(arguments, &on)?,
     };

@@ -73,6 +73,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         curve_steps: 10,
         min_speedup: None,
         ablation: Ablation::No,
+        more_if_busy: Duration::ZERO,
         // Only names the order of the lists.
         rates: Rates { product_flops: 1e11, bytes: 1e10, call_seconds: 1e-6 },
         room: None,

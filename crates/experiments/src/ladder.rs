@@ -42,6 +42,8 @@ pub struct Wanted {
     /// Minimum speed-up of the kept list, if requested.
     pub min_speedup: Option<f64>,
     pub ablation: Ablation,
+    /// Time in addition to that of `patience`, for the proof on a machine that other programs use too.
+    pub more_if_busy: Duration,
     /// The machine's peaks.
     pub rates: Rates,
     /// Bytes that all models together may take, if known.
@@ -132,7 +134,7 @@ pub fn climb(
 
     let Selection { mut finals, mut checks, forecasts, order, screening } =
         select(&climber, wanted, started, baseline, calibration, watcher)?;
-    let (kept, list, validation) = first_that_passes(&finals, &climber, wanted, watcher)?;
+    let (kept, list, validation) = first_that_passes(&mut finals, &climber, wanted, watcher)?;
     let way = chain(&list, &order);
     finals.measure_way(&way, &screening, until(1.0), watcher)?;
     let shown = way.iter().cloned().chain([PassList::version_2(), PassList::all()]);
@@ -222,20 +224,22 @@ fn select<'a>(
     let screening = Patience { rounds: SCREENED_ROUNDS, most_rounds: 2 * wanted.patience.rounds, ..wanted.patience };
     finals.screen(&screening, until(SCREENED_UNTIL), watcher)?;
     let nominated = finals.enter(&search::helpful(&order, |list| finals.speed(list)))?;
-    finals.prove(&[nominated], &mut checks, until(PROVED_UNTIL), watcher)?;
-    finals.release();
+    let more = if finals.is_disturbed() { wanted.more_if_busy } else { Duration::ZERO };
+    finals.prove(&[nominated], &mut checks, until(PROVED_UNTIL) + more, watcher)?;
     Ok(Selection { finals, checks, forecasts, order, screening })
 }
 
 /// The proved list with the largest gain that passes every other gate too; Version 1 if there is none.
 fn first_that_passes(
-    finals: &Finals,
+    finals: &mut Finals,
     climber: &Climber,
     wanted: &Wanted,
     watcher: &mut dyn Watcher,
 ) -> Result<(usize, PassList, Validation), ExperimentError> {
     watcher.doing("checking the gates");
-    let validated = |at: usize| -> Result<(usize, PassList, Validation), ExperimentError> {
+    let proved = finals.proved();
+    let mut validated = |at: usize| -> Result<(usize, PassList, Validation), ExperimentError> {
+        finals.continue_curves(&[0, at], wanted.curve_steps)?;
         let (list, speedup) = (finals.list(at), finals.over_baseline(at));
         let variant = Variant::of(&list);
         let (step, setting) = (climber.step, climber.setting);
@@ -243,7 +247,7 @@ fn first_that_passes(
         let validation = validate(step, setting, &variant, curves, &speedup, wanted.min_speedup)?;
         Ok((at, list, validation))
     };
-    for at in finals.proved() {
+    for at in proved {
         let found = validated(at)?;
         if found.2.gates.iter().all(|gate| gate.passed() || gate.name == "throughput") {
             return Ok(found);

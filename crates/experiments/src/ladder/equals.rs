@@ -65,6 +65,7 @@ mod tests {
             curve_steps: 3,
             min_speedup: None,
             ablation: Ablation::No,
+            more_if_busy: Duration::ZERO,
             rates: Rates { product_flops: 1e11, bytes: 1e10, call_seconds: 1e-6 },
             room: None,
         };

@@ -126,8 +126,27 @@ impl<'a> Finals<'a> {
     }
 
     /// Frees the memory of all models.
-    pub fn release(&mut self) {
+    fn release(&mut self) {
         self.warm.clear();
+    }
+
+    /// Lets models of these lists take the steps that their curves lack, and frees the memory of all models.
+    pub fn continue_curves(&mut self, members: &[usize], steps: usize) -> Result<(), ExperimentError> {
+        for &at in members {
+            if self.entries[at].curve.len() >= steps {
+                continue;
+            }
+            let mut bench = self.take_warm(at)?;
+            bench.losses(steps.saturating_sub(bench.curve().len()))?;
+            self.note_curve(at, &bench);
+        }
+        self.release();
+        Ok(())
+    }
+
+    /// Whether other programs disturbed most rounds so far.
+    pub fn is_disturbed(&self) -> bool {
+        2 * self.rounds.disturbed() > self.rounds.count()
     }
 
     fn take_warm(&mut self, at: usize) -> Result<Bench, ExperimentError> {
@@ -208,6 +227,8 @@ impl<'a> Finals<'a> {
             (leads.low >= limit || leads.high < limit) && finalists.iter().filter(|at| **at != leader).all(is_known)
         };
         let members = self.finalists.clone();
+        // New models: one that was fast in the screening by where its memory lies would stay so.
+        members.iter().for_each(|at| drop(self.warm.remove(at)));
         self.race(&members, &patience, until, &mut settled, watcher)
     }
 
