@@ -32,6 +32,13 @@ const CHEAP: [&str; 9] = [
     "ddp-bucket-view",
 ];
 
+/// Remedies that leave the device's memory alone: what a process with them takes less is not theirs.
+const ON_THE_HOST: [&str; 5] = ["loader-pinning", "loader-workers", "non-blocking-copies", "gc-frozen", "threads"];
+
+pub fn acts_on_the_host(name: &str) -> bool {
+    ON_THE_HOST.contains(&name)
+}
+
 /// Predictions of at least this share of the step get processes of their own.
 pub const LARGE: f64 = 0.03;
 

@@ -16,7 +16,7 @@ mod finals;
 mod proofs;
 mod time;
 
-use crate::candidates::{Candidate, LARGE, PROMISING, Unit, units};
+use crate::candidates::{Candidate, LARGE, PROMISING, Unit, acts_on_the_host, units};
 use crate::gates::{correct, ended_alike, spread};
 use crate::note::Note;
 use crate::outcome::{Doubt, Outcome, Row};
@@ -229,6 +229,16 @@ impl<'a> Search<'a> {
         let verdict = self.verdict(own, doubt, promises);
         let speedup = self.speedup(own, self.best, MISSED);
         let mut found: Vec<Row> = working.into_iter().map(|one| self.row(one, own, &names)).collect();
+        if verdict == Outcome::KeptSmaller && names.iter().any(|name| acts_on_the_host(name)) {
+            let (idle, saving): (Vec<Row>, Vec<Row>) =
+                found.into_iter().partition(|row| acts_on_the_host(row.candidate.remedy.name));
+            rows.extend(idle.into_iter().map(|row| {
+                let outcome = Outcome::NoGainTogether(others(&names, row.candidate.remedy.name));
+                Row { speedup: Some(speedup), outcome, ..row }
+            }));
+            rows.extend(self.attempt(saving.into_iter().map(|row| row.candidate).collect(), rest));
+            return rows;
+        }
         match (&mut found[..], verdict) {
             ([row], verdict) => {
                 row.speedup = Some(speedup);
@@ -338,6 +348,11 @@ impl<'a> Search<'a> {
 
     /// Less device memory, either allocated or reserved, and not more of the other.
     fn is_smaller(&self, own: usize) -> bool {
+        let before = self.kept().names();
+        let added = self.measured[own].variant.names().into_iter().filter(|name| !before.contains(name));
+        if added.into_iter().all(acts_on_the_host) {
+            return false;
+        }
         let most =
             |which: usize, read: fn(&Note) -> Option<u64>| self.measured[which].notes.iter().filter_map(read).max();
         let share = |read| Some(most(own, read)? as f64 / most(self.best, read)?.max(1) as f64);
@@ -464,6 +479,10 @@ mod ended_tests;
 #[cfg(test)]
 #[path = "search_epochs_tests.rs"]
 mod epochs_tests;
+
+#[cfg(test)]
+#[path = "search_memory_tests.rs"]
+mod memory_tests;
 
 #[cfg(test)]
 #[path = "search_simulated_tests.rs"]

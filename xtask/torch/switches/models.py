@@ -1,11 +1,17 @@
-"""Small models in training, each a recorded step for the shadow checks: `MODELS` by name."""
+"""Small models in training, each a recorded step for the shadow checks: `MODELS` by name.
+
+HEADROOM_TEST_DEVICE=cuda puts them on a GPU, where products round otherwise.
+"""
 import dataclasses
 import importlib.util
+import os
 import sys
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+DEVICE = os.environ.get("HEADROOM_TEST_DEVICE", "cpu")
 
 
 def hook(folder):
@@ -96,7 +102,7 @@ class Mixed(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(24, 48), nn.GELU(), nn.Linear(48, 48), nn.Tanh())
         self.head = nn.Linear(48, 5)
-        self.running = torch.zeros(48)
+        self.running = torch.zeros(48, device=DEVICE)
 
     def forward(self, x):
         features = self.layers(x)
@@ -119,6 +125,25 @@ class Multihead(nn.Module):
     def forward(self, x):
         mixed, _ = self.attention(x, x, x)
         return self.head(self.norm(x + mixed))
+
+
+class Diffusion(nn.Module):
+    """Draws times on the host and noise on the device in its forward pass, and returns the loss. The gradient of its last
+    bias, a single number, is a sum of errors whose mean is near zero."""
+
+    def __init__(self, widths=(1, 8, 16, 8)):
+        super().__init__()
+        parts = []
+        for narrow, wide in zip(widths, widths[1:]):
+            parts += [nn.Conv2d(narrow, wide, 5, padding=2), nn.BatchNorm2d(wide), nn.LeakyReLU()]
+        self.parts = nn.Sequential(*parts, nn.Conv2d(widths[-1], 1, 3, padding=1))
+        self.register_buffer("shares", torch.linspace(0.99, 0.01, 100))
+
+    def forward(self, x):
+        times = torch.randint(1, 100, (len(x),)).to(x.device)
+        noise = torch.randn_like(x)
+        share = self.shares[times, None, None, None]
+        return F.mse_loss(self.parts(share.sqrt() * x + (1 - share).sqrt() * noise), noise)
 
 
 class Recurrent(nn.Module):
@@ -164,12 +189,23 @@ def hugging_face(kind, **settings):
     return transformers.AutoModelForCausalLM.from_config(config)
 
 
+def bert(width=32, layers=2, dropout=0.0):
+    """Softmax cancels the bias of its keys, whose gradient is zero but for rounding."""
+    import transformers
+
+    config = transformers.BertConfig(
+        vocab_size=96, hidden_size=width, num_hidden_layers=layers, num_attention_heads=4, intermediate_size=2 * width,
+        max_position_embeddings=64, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+    )
+    return transformers.BertForMaskedLM(config)
+
+
 class Step:
     """A model after two steps, with the third recorded; `context` is as at that step's end."""
 
     def __init__(self, parts, make, batch, loss, optimizer=None, backend="aot_eager", scaler=None):
         torch.manual_seed(0)
-        self.parts, self.model, self.batch, self.loss = parts, make(), batch, loss
+        self.parts, self.model, self.batch, self.loss = parts, make().to(DEVICE), batch, loss
         self.optimizer = (optimizer or (lambda those: torch.optim.AdamW(those, lr=1e-3)))(self.model.parameters())
         self.context = parts.part("context").Context(
             [self.model], [self.optimizer], facts=dict, scalers=[scaler] if scaler else [], backend=backend
@@ -197,11 +233,11 @@ class Step:
 
 
 def tokens(count=96):
-    return lambda: torch.randint(count, (4, 16))
+    return lambda: torch.randint(count, (4, 16), device=DEVICE)
 
 
 def numbers(*shape):
-    return lambda: torch.randn(*shape)
+    return lambda: torch.randn(*shape, device=DEVICE)
 
 
 def language_loss(model, batch):
@@ -211,23 +247,27 @@ def language_loss(model, batch):
 
 def target_loss(model, batch):
     found = model(batch).flatten(0, -2)
-    return F.cross_entropy(found, torch.arange(len(found)) % 8)
+    return F.cross_entropy(found, torch.arange(len(found), device=DEVICE) % 8)
 
 
 def answer_loss(model, batch):
     found = model(batch)
-    return F.cross_entropy(found.logits, torch.arange(len(batch)) % 5) + 0.01 * found.features.pow(2).mean()
+    return F.cross_entropy(found.logits, torch.arange(len(batch), device=DEVICE) % 5) + 0.01 * found.features.pow(2).mean()
 
 
 def own_loss(model, batch):
     return model(input_ids=batch, labels=batch).loss
 
 
+def direct_loss(model, batch):
+    return model(batch)
+
+
 def in_bf16(loss):
     """The script's own autocast."""
 
     def inside(model, batch):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
             return loss(model, batch)
 
     return inside
@@ -245,6 +285,10 @@ MODELS = {
     "llama of bf16 weights": (lambda: hugging_face("llama").bfloat16(), tokens(), own_loss),
     "multihead": (Multihead, numbers(4, 10, 32), target_loss),
     "multihead with dropout": (lambda: Multihead(0.1), numbers(4, 10, 32), target_loss),
+    "diffusion": (Diffusion, numbers(8, 1, 12, 12), direct_loss),
+    "bert": (bert, tokens(), own_loss),
+    "bert with dropout": (lambda: bert(dropout=0.1), tokens(), own_loss),
+    "bert in bf16": (bert, tokens(), in_bf16(own_loss)),
     "recurrent": (Recurrent, tokens(50), language_loss),
     "recurrent with dropout": (lambda: Recurrent(0.2), tokens(50), language_loss),
     "checkpointed": (lambda: Checkpointed(False), numbers(4, 10, 24), target_loss),

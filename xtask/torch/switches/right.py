@@ -44,7 +44,10 @@ def cases():
     for model in ("mixed", "images with dropout", "recurrent"):
         yield "compile", model, {}
     yield "compile-blocks", "language with dropout", {}
-    yield "compile", "mixed with dropout", {"backend": "inductor"}
+    for model in ("mixed with dropout", "bert with dropout"):
+        yield "compile", model, {"backend": "inductor"}
+    for model in ("diffusion", "bert in bf16", "images with stochastic depth", "multihead with dropout"):
+        yield "compile", model, {}
 
 
 # Rewrites by hand that give the same.

@@ -36,8 +36,18 @@ pub fn summary(record: &ScriptRecord) -> Vec<String> {
         )),
         _ => {}
     }
+    let is_for_memory = |row: &&RemedyRow| row.kept && row.outcome.contains("in less memory");
+    let for_memory = record.remedies.iter().filter(is_for_memory).count();
     lines.push(match record.kept.is_empty() {
         true => nothing_kept(record, &now),
+        false if for_memory == record.kept.len() => format!(
+            "As fast, in less memory of the device: {} ({:.2} to {:.2}, 95%, {} of each), by {}.",
+            times(record.speedup),
+            record.ci95_low,
+            record.ci95_high,
+            processes(record.rounds),
+            listed(&record.kept)
+        ),
         false => format!(
             "{} as fast ({:.2} to {:.2}, 95%, {} of each{}): {now} → {} per step, by {}.",
             times(record.speedup),

@@ -119,6 +119,19 @@ fn the_terminal_has_findings_remedies_gates_and_the_answer() {
 }
 
 #[test]
+fn what_is_kept_for_memory_alone_is_not_called_faster() {
+    let mut record = ScriptRecord { speedup: 1.02, ci95_low: 0.99, ci95_high: 1.06, ..record() };
+    record
+        .remedies
+        .iter_mut()
+        .filter(|row| row.kept)
+        .for_each(|row| row.outcome = "kept: as fast, in less memory".into());
+    let shown = terminal(&record);
+    assert!(shown.contains("As fast, in less memory of the device: 1.02× (0.99 to 1.06, 95%"), "{shown}");
+    assert!(!shown.contains("1.02× as fast"), "{shown}");
+}
+
+#[test]
 fn the_headline_is_the_patchs_own_figure_where_there_is_a_patch() {
     let shown = terminal(&ScriptRecord { proved_as: Some("patch".into()), ..record() });
     assert!(shown.contains("(1.45 to 1.55, 95%, 4 processes of each, patched and unchanged in turns)"), "{shown}");

@@ -40,6 +40,8 @@ class Batches:
         self.most_digests = most_digests
         # A proof is not timed: every batch is looked at.
         self.is_proof = REREADING.IS_ON
+        # Its workers are ended at the script's exit.
+        self.ends_workers = self.is_proof
         self.clear()
 
     def clear(self):
@@ -139,7 +141,7 @@ class Batches:
             return batch
 
         iterator.__init__, iterator.__next__, iterator._next_index = init, following, index
-        if self.is_proof:
+        if self.ends_workers:
             # Older versions wait five seconds at the exit for each worker that stays and pins, in turn: 80 s for sixteen.
             module._MultiProcessingDataLoaderIter._clean_up_worker = staticmethod(end_at_once)
 

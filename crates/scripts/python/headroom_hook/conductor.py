@@ -282,6 +282,7 @@ def begin():
     moments.install(os.environ.get("HEADROOM_REMEDIES", ""))
     batches = SHARED.part("batches").Batches(0)
     batches.is_digesting = False
+    batches.ends_workers = True
     conductor = Conductor(moments, batches)
     moments.at_training_call.append(conductor.saw_inputs)
     moments.watch()

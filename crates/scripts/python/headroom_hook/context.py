@@ -26,8 +26,8 @@ class Context:
         self.active = {}
         # Kept by switches while they are off.
         self.store = {}
-        # Compiled code draws random numbers as uncompiled code does.
-        self.fallback_random = False
+        # Compiled code reads its random numbers here in place of drawing them (`shadow_draws.py`).
+        self.draws = None
         self.graphs_run = 0
         # The most compiled graphs that ran per step, by combination of switches.
         self.graphs_per_step = {}
@@ -43,7 +43,7 @@ class Context:
     def combination(self):
         """The states of all switches that guards of compiled code see."""
         names = sorted(name for name, (switch, _) in self.active.items() if switch.is_guarded)
-        return (*names, "fallback_random") if self.fallback_random else tuple(names)
+        return (*names, "taped") if self.draws is not None else tuple(names)
 
     # Recording of one step.
 

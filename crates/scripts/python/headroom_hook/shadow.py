@@ -81,7 +81,7 @@ class Shadow:
                 yield
         finally:
             self.switch.off(self.context)
-            self.context.fallback_random = False
+            self.context.draws = None
         self.is_under_remedy = False
 
     def compare(self):
@@ -104,8 +104,7 @@ class Shadow:
             why_not = no_update
         failed = [row for row in self.rows if row["excess"] > 1]
         if failed:
-            worst = max(failed, key=lambda row: row["excess"])
-            return self.answer("differs", SHARED.part("shadow_compare").sentence(worst, len(failed), len(self.rows)))
+            return self.answer("differs", SHARED.part("shadow_compare").sentence(failed, len(self.rows)))
         if why_not is not None:
             return self.answer("not_possible", why_not)
         return self.answer("same", f"{len(self.rows)} values agree")
@@ -148,7 +147,7 @@ class Shadow:
 
     def references(self, call):
         """The script's own replay, and how far one rounding moves each value; computed once for all switches alike."""
-        key = (self.context.combination(), self.switch.random == "other", self.unit)
+        key = (self.context.combination(), self.switch.random != "same", self.unit)
         if key not in call.replays:
             how = How()
             reference = self.reference(call, how)
@@ -158,7 +157,7 @@ class Shadow:
             apart = reference.distance(again)
             if apart > REPEATABLE:
                 raise RuntimeError(f"replayed twice, the script's own pass differs by {apart:.1e}")
-            if self.switch.random == "other" and reference.draws:
+            if self.switch.random != "same" and reference.draws:
                 how = How(draws=SHARED.part("shadow_draws"))
                 reference = self.reference(call, how)
             others = ([again] if how.draws is None else []) + [self.reference(call, how, number) for number in (-1, -2)]
@@ -171,12 +170,12 @@ class Shadow:
         return self.replay(call, how, number, is_reference=True)
 
     def candidate(self, call, how, number=0):
-        if self.switch.random == "compiled" and call_draws(call):
-            self.context.fallback_random = True
         before = self.context.graphs_run
         result = self.replay(call, how, number, is_reference=False)
         if self.switch.counts_graphs and self.context.graphs_run == before:
             raise SHARED.part("switches").NothingToSwitch("the module runs uncompiled under it")
+        if result.unread:
+            raise RuntimeError(result.unread)
         return result
 
     def replay(self, call, how, number, is_reference):
@@ -185,6 +184,8 @@ class Shadow:
         if how.draws is None:
             return replayed(call, how, number, self.unit, contextlib.nullcontext, remedy)
         # The first replay writes its random numbers, the others read them.
+        if self.switch.random == "compiled" and not is_reference:
+            return self.compiled_replay(call, how, number)
         draws = how.draws.draws_mode(how.tape)
         result = replayed(call, how, number, self.unit, lambda: draws, remedy)
         result.tally = sorted(draws.tally)
@@ -194,6 +195,16 @@ class Shadow:
             if is_reference:
                 raise RuntimeError(draws.missed)
             raise Different(draws.missed)
+        return result
+
+    def compiled_replay(self, call, how, number):
+        """Compiled code draws in another order and from other generators, so it reads the tape too."""
+        draws = self.context.draws = how.draws.draws_mode(how.tape)
+        result = replayed(call, how, number, self.unit, lambda: draws, self.remedy)
+        result.tally = sorted(draws.tally)
+        result.unread = draws.why_not or draws.missed
+        if result.tally != how.tally:
+            result.unread = result.unread or "some of its dropout is outside the compiled code"
         return result
 
 
@@ -219,20 +230,21 @@ def unit_of(context, call, switch):
     found = [switch.unit, *(other.unit for other, _ in context.active.values())]
     found += [units.get(dtype, 0.0) for _, is_enabled, dtype in call.autocast if is_enabled]
     found += [units.get(one.dtype, 0.0) for one in call.module.parameters()]
-    if any(one.is_cuda for one in call.module.parameters()) and uses_tf32():
+    if any(one.is_cuda for one in call.module.parameters()) and uses_tf32(call.module):
         found.append(TF32)
     return max(found)
 
 
-def uses_tf32():
+def uses_tf32(module):
     import torch
 
-    # Convolutions may use it unless they are told not to.
-    return SHARED.part("facts").uses_tf32() or bool(SHARED.part("facts").attempt(lambda: torch.backends.cudnn.allow_tf32))
-
-
-def call_draws(call):
-    return any(reference.draws for reference, _ in call.replays.values())
+    facts = SHARED.part("facts")
+    if facts.uses_tf32():
+        return True
+    # cuDNN may use it unless it is told not to.
+    kinds = (torch.nn.modules.conv._ConvNd, torch.nn.RNNBase)
+    is_of_cudnn = any(isinstance(one, kinds) for one in module.modules())
+    return is_of_cudnn and bool(facts.attempt(lambda: torch.backends.cudnn.allow_tf32))
 
 
 class Replay:
@@ -242,6 +254,8 @@ class Replay:
         self.outputs, self.gradients, self.buffers, self.how = outputs, gradients, buffers, how
         self.draws = False
         self.tally = None
+        # Why the draws of compiled code could not be put in place.
+        self.unread = None
 
     def values(self):
         return {**self.outputs, **self.gradients, **self.buffers}

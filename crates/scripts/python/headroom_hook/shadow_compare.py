@@ -4,7 +4,9 @@ Each value is compared by size, |c - r| / |r|, and by its projection on the refe
 point anywhere, so that a wrong factor of 1% in one layer shows in the projection when it hides in the size. Where a
 projection is not clear, it is averaged over replays with moved weights.
 
-A gradient that is zero but for rounding, as of a bias before batch norm, is judged against the gradients of its layer.
+A gradient that is zero but for rounding, as of a bias before batch norm or of the bias of an attention's keys, is judged
+against the gradients of its layer. It moves by much of its size with each rounding, or by some of it and is no larger than
+the roundings of its layer.
 """
 import math
 
@@ -19,6 +21,8 @@ PARTS, LEAST_PART = 32, 16
 SINGLE, FEWER_BITS = 1e-3, 5e-3
 # A value that moves by this share is nothing but rounding.
 NOTHING = 0.3
+# So is one that moves by this share and is at most so many roundings of its layer's gradients, or `LEAST_SIZE` of them.
+UNCLEAR, ROUNDINGS_OF_LAYER = 0.03, 4
 # A projection counts as off from this many standard errors.
 ERRORS = 4
 LEAST_PAIRS = 6
@@ -35,8 +39,14 @@ class Rows:
         # Rows by name; an output's name has a space, a parameter's has none.
         self.measured = {name: [] for name in reference.values()}
         self.noise = noise
-        self.layers = layer_scales(reference, {name for name, noise in self.noise.items() if noise > NOTHING})
         self.counts = {name: 0 if one is None else one.numel() for name, one in reference.values().items()}
+        sizes = sizes_of(reference)
+        self.nothing = {name for name, noise in self.noise.items() if noise > NOTHING}
+        unclear = {name for name, noise in self.noise.items() if noise > UNCLEAR and name in sizes} - self.nothing
+        scales = layer_scales(sizes, unclear, self.nothing | unclear)
+        most = max(LEAST_SIZE, ROUNDINGS_OF_LAYER * unit)
+        self.nothing |= {name for name, scale in scales.items() if sizes[name] <= most * scale}
+        self.layers = layer_scales(sizes, self.nothing, self.nothing)
 
     def add(self, reference, candidate):
         missing = set(reference.values()) - set(candidate.values())
@@ -46,7 +56,12 @@ class Rows:
             self.measured[name].append(found)
 
     def is_nothing(self, name):
-        return self.noise[name] > NOTHING
+        return name in self.nothing
+
+    def is_short(self, name):
+        """A gradient of few values, over which rounding errors do not average out: its projection says no more than its
+        size."""
+        return self.counts[name] < LEAST_PART and " " not in name
 
     def limit(self, name):
         return min(max(self.size_limit, TIMES_MOVED * self.noise[name]), MOST_SIZE)
@@ -61,7 +76,7 @@ class Rows:
             return True
         for name in self.measured:
             first, limit = abs(self.measured[name][0].projection), self.along_limit(name)
-            if self.is_nothing(name) or first <= limit / 2 or first > limit + TIMES_MOVED * self.noise[name]:
+            if self.is_nothing(name) or self.is_short(name) or first <= limit / 2 or first > limit + TIMES_MOVED * self.noise[name]:
                 continue
             mean, error = self.projection(name)
             is_clear = abs(mean) + 2 * error <= limit or abs(mean) - ERRORS * error > limit
@@ -89,7 +104,7 @@ class Rows:
         return max(ratio(found.size, limit), ratio(found.part, TIMES_PART * limit))
 
     def projection_excess(self, name):
-        if self.is_nothing(name):
+        if self.is_nothing(name) or self.is_short(name):
             return 0.0
         mean, error = self.projection(name)
         excess = ratio(abs(mean), self.along_limit(name))
@@ -158,19 +173,23 @@ def figures(first, second):
     return torch.stack([length, torch.linalg.vector_norm(difference), along, part]).cpu()
 
 
-def layer_scales(reference, nothing):
-    """For gradients that are nothing but rounding: the largest root mean square of a gradient in the same module, or in the
-    nearest one around it that has any."""
-    sizes = {}
-    for name, one in reference.gradients.items():
-        if one is not None and name not in nothing and one.numel():
-            sizes[name] = float(one.norm()) / math.sqrt(one.numel())
+def sizes_of(reference):
+    """The root mean square of each gradient."""
+    given = {name: one for name, one in reference.gradients.items() if one is not None and one.numel()}
+    return {name: float(one.norm()) / math.sqrt(one.numel()) for name, one in given.items()}
+
+
+def layer_scales(sizes, names, left_out):
+    """For each name the largest size of a gradient in the same module, or in the nearest one around it that has any that is
+    not left out."""
     found = {}
-    for name in nothing:
+    for name in names:
         around = name
         while around and name not in found:
             around = around.rpartition(".")[0]
-            inside = [size for other, size in sizes.items() if not around or other.startswith(around + ".")]
+            inside = [
+                size for other, size in sizes.items() if other not in left_out and (not around or other.startswith(around + "."))
+            ]
             if inside:
                 found[name] = max(inside)
     return found
@@ -182,9 +201,11 @@ def ratio(value, limit):
     return value / limit if limit > 0.0 else math.inf
 
 
-def sentence(row, failed, rows):
+def sentence(failed, rows):
+    row, *others = sorted(failed, key=lambda row: -row["excess"])
     which = row["name"] if row["what"] in ("output", "buffer") else f"the {row['what']} {row['name']}"
+    then = ", then " + " and ".join(other["name"] for other in others[:2]) if others else ""
     return (
-        f"{failed} of {rows} values differ, most of all {which}: by {row['size']:.1e} in size (allowed {row['limit']:.1e}), "
-        f"by {row['projection']:+.1e} along the reference"
+        f"{len(failed)} of {rows} values differ, most of all {which}: by {row['size']:.1e} in size (allowed {row['limit']:.1e}), "
+        f"by {row['projection']:+.1e} along the reference{then}"
     )

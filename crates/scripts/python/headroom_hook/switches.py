@@ -6,7 +6,7 @@ everything as it was. It may also have
   EXCLUDES  names of remedies that cannot be on at the same time
   GUARDED   compiled code was compiled for one state of it [False]
   UNIT      relative size of one rounding [that of fp32]
-  RANDOM    "same" random numbers as without it, "other" ones, or "compiled" code's own ["same"]
+  RANDOM    "same" random numbers as without it, "other" ones, or those of "compiled" code ["same"]
   ACTS_ON   "forward", "gradients" (how they are cleared) or "optimizer" ["forward"]
   follow(context)  of compiled code: another switch has changed while it is on
 Every other remedy acts when the script starts, and is compared by fresh processes.

@@ -96,8 +96,11 @@ class Versions:
         key = self.context.combination()
         if key not in self.by_combination:
             self.by_combination[key] = self.made(len(self.by_combination))
+        run = self.by_combination[key]
+        if self.context.draws is not None:
+            run = SHARED.part("shadow_draws").outside_of_modes(run)
         for module in self.modules:
-            module._compiled_call_impl = functools.partial(self.by_combination[key], module)
+            module._compiled_call_impl = functools.partial(run, module)
 
     def made(self, number):
         import torch
@@ -115,18 +118,22 @@ class Versions:
 
         context = self.context
         if context.backend == "inductor":
-            options = {"fallback_random": True} if context.fallback_random else None
-            inner = torch._TorchCompileInductorWrapper(None, options, None)
+            inner = torch._TorchCompileInductorWrapper(None, None, None)
         else:
             from torch._dynamo.backends.registry import lookup_backend
 
             inner = lookup_backend(context.backend)
 
         def backend(graph, inputs):
+            taped = None
+            if context.draws is not None:
+                taped, graph, inputs = SHARED.part("shadow_draws").taped_graph(graph, inputs)
             compiled = inner(graph, inputs)
 
             def run(*arguments):
                 context.graphs_run += 1
+                if taped is not None:
+                    arguments = (*arguments, *context.draws.read_for(taped))
                 return compiled(*arguments)
 
             return run
