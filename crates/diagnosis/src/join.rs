@@ -10,8 +10,7 @@ use headroom_lint::{CallsPerStep, Input, Measured, Projects, SourceFinding as Su
 
 /// Gives trace findings their lines and the source findings that agree with them.
 pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Input], projects: &Projects) {
-    let suspicions: Vec<&Suspicion> =
-        report.findings.iter().chain(&report.candidates).chain(&report.held_back).collect();
+    let suspicions: Vec<&Suspicion> = report.findings.iter().chain(&report.held_back).collect();
     let mut taken = vec![false; suspicions.len()];
     let mut sources = Sources { inputs, projects, scripts: HashMap::new() };
     match_by_function(findings, &suspicions, &mut taken, &mut sources);
@@ -41,7 +40,7 @@ pub fn join(findings: &mut [TraceFinding], report: &SourceReport, inputs: &[Inpu
 }
 
 /// Gives source findings the measurements of the trace findings they were joined with. Measured ones come first, the
-/// largest share first. Findings that only a trace could decide are added if it confirmed them.
+/// largest share first. Pedantic ones are added if it confirmed them.
 pub fn measure(report: &mut SourceReport, findings: &[TraceFinding]) {
     for finding in findings {
         let mut lines: Vec<_> = finding.sources.iter().map(|source| (&source.place.file, source.place.line)).collect();
@@ -49,8 +48,8 @@ pub fn measure(report: &mut SourceReport, findings: &[TraceFinding]) {
         lines.dedup();
         for source in &finding.sources {
             let is_it = |suspicion: &&mut Suspicion| suspicion.code == source.code && suspicion.place == source.place;
-            let SourceReport { findings: shown, candidates, held_back, .. } = &mut *report;
-            let Some(suspicion) = shown.iter_mut().chain(candidates).chain(held_back).find(is_it) else {
+            let SourceReport { findings: shown, held_back, .. } = &mut *report;
+            let Some(suspicion) = shown.iter_mut().chain(held_back).find(is_it) else {
                 continue;
             };
             if let (Some(share), 1) = (finding.share_of_step, lines.len()) {
@@ -65,9 +64,6 @@ pub fn measure(report: &mut SourceReport, findings: &[TraceFinding]) {
             });
         }
     }
-    let (decided, open) = std::mem::take(&mut report.candidates).into_iter().partition(|one| one.measured.is_some());
-    report.candidates = open;
-    report.findings.extend::<Vec<Suspicion>>(decided);
     let (measured, held) = std::mem::take(&mut report.held_back).into_iter().partition(|one| one.measured.is_some());
     report.held_back = held;
     report.findings.extend::<Vec<Suspicion>>(measured);

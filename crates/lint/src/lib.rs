@@ -86,8 +86,6 @@ pub struct Input {
 pub struct SourceReport {
     pub files: usize,
     pub findings: Vec<SourceFinding>,
-    /// Findings of rules that are shown only if a trace confirms them.
-    pub candidates: Vec<SourceFinding>,
     /// Pedantic findings that were not requested. See `SourceFinding::pedantic`.
     pub held_back: Vec<SourceFinding>,
     /// Files that did not parse completely or were not read, and why.
@@ -117,7 +115,7 @@ pub fn lint_within(inputs: &[Input], projects: &Projects, selection: &Selection)
 
 /// Converts an island's findings to the file numbers of the whole input and, in notebooks, to cells.
 fn number(report: &mut SourceReport, island: &[FileId], files: &[SourceFile]) {
-    for finding in report.findings.iter_mut().chain(&mut report.candidates).chain(&mut report.held_back) {
+    for finding in report.findings.iter_mut().chain(&mut report.held_back) {
         cells::show(&files[finding.file], finding);
         finding.file = island[finding.file];
     }
@@ -131,14 +129,12 @@ fn gather(map: &Map, projects: &Projects, reports: Vec<SourceReport>) -> SourceR
         SourceReport { files: asked.clone().count(), problems: problems.collect(), ..SourceReport::default() };
     for report in reports {
         all.findings.extend(report.findings);
-        all.candidates.extend(report.candidates);
         all.held_back.extend(report.held_back);
         all.suppressed += report.suppressed;
         all.coverage.add(report.coverage);
     }
     let key = |finding: &SourceFinding| (finding.file, finding.range.start(), finding.code);
     all.findings.sort_by_key(key);
-    all.candidates.sort_by_key(key);
     all.held_back.sort_by_key(key);
     all
 }
@@ -159,12 +155,11 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
     for finding in &mut findings {
         finding.fix.preview = repair::preview(&files[finding.file], &finding.fix);
     }
-    let (candidates, findings): (Vec<_>, Vec<_>) = findings.into_iter().partition(|finding| finding.needs_trace);
     let is_held_back =
         |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code, &finding.place.file);
     let (held_back, findings) = findings.into_iter().partition(is_held_back);
     let coverage = coverage::of(&program, |file| files[file].asked);
-    SourceReport { findings, candidates, held_back, suppressed, coverage, ..SourceReport::default() }
+    SourceReport { findings, held_back, suppressed, coverage, ..SourceReport::default() }
 }
 
 fn understand(files: &[SourceFile]) -> Program<'_> {

@@ -47,8 +47,6 @@ pub struct SourceFinding {
     pub calls_per_step: CallsPerStep,
     /// True, but rarely worth a change: shown only on request. See `Notice`.
     pub pedantic: bool,
-    /// Shown only where a trace confirms it: see the rule's page.
-    pub needs_trace: bool,
     /// The finding of a trace of the script, where one was given and confirms this.
     pub measured: Option<Measured>,
     pub fix: Fix,
@@ -169,7 +167,6 @@ impl<'p, 'a> Check<'p, 'a> {
             operators: rule.operators,
             calls_per_step: calls_per_step(self.program, context),
             pedantic: is_pedantic,
-            needs_trace: false,
             measured: None,
             fix,
             file,

@@ -1,9 +1,11 @@
 //! All source rules. A new one needs its file, its page and two lines here; tests find it on their own.
 
 mod accumulate_without_no_sync;
+mod attention_weights_unread;
 mod average_speed_only;
 mod blocking_copy;
 mod collective_for_logging;
+mod constant_batch_size;
 mod constant_rebuilt;
 mod conv_autotune_off;
 mod conv_bias_before_norm;
@@ -51,7 +53,7 @@ use super::fix::Edit;
 use super::program::{Call, Callee, Loader, Loop, Program};
 use super::readers::{Phase, evaluates, feeds_training, named, only_measures, phase_of};
 use super::rule::{Notice, SourceRule};
-use super::symbols::{FileId, FunctionId};
+use super::symbols::{ClassId, FileId, FunctionId};
 use super::topics::Topic;
 use super::value::{Origin, Placement, Value};
 use super::vocabulary::{self, Role};
@@ -87,6 +89,7 @@ pub const RULES: &[SourceRule] = &[
     not_channels_last::RULE,
     python_loop_in_forward::RULE,
     separate_projections::RULE,
+    attention_weights_unread::RULE,
     zero_not_none::RULE,
     single_tensor_optimizer::RULE,
     accumulate_without_no_sync::RULE,
@@ -99,6 +102,7 @@ pub const RULES: &[SourceRule] = &[
     small_eval_batch::RULE,
     no_gradient_clipping::RULE,
     average_speed_only::RULE,
+    constant_batch_size::RULE,
 ];
 
 /// The rule with that code or name.
@@ -350,4 +354,15 @@ fn first_backward<'p, 'a>(program: &'p Program<'a>) -> Vec<&'p Call<'a>> {
         }
     }
     found
+}
+
+/// The call assigned to `self.name` in the class's `__init__`.
+fn made_as<'a>(program: &Program<'a>, class: ClassId, name: &str) -> Option<(ContextId, &'a ExprCall)> {
+    program.calls_in(program.sources.symbols.classes[class].file).find_map(|call| {
+        let Stmt::Assign(assign) = call.statement else { return None };
+        let is_it = program.function_of(call.context).class == Some(class)
+            && matches!(assign.targets.as_slice(), [Expr::Attribute(target)] if target.attr.as_str() == name)
+            && matches!(&*assign.value, Expr::Call(value) if std::ptr::eq(value, call.node));
+        is_it.then_some((call.context, call.node))
+    })
 }

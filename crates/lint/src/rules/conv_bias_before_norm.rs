@@ -39,7 +39,7 @@ fn check(check: &mut Check) {
         // `self.bn1(self.conv1(x))`, both constructed in the same class.
         if let Some((norm, convolution, class)) = applied_to_each_other(program, call)
             && let (Some((_, norm)), Some((context, convolution))) =
-                (made_as(program, class, norm), made_as(program, class, convolution))
+                (super::made_as(program, class, norm), super::made_as(program, class, convolution))
             && is_biased_convolution(convolution)
             && is_batch_norm(norm)
         {
@@ -106,15 +106,4 @@ fn applied_to_each_other<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<(
         _ => None,
     };
     Some((attribute(&call.node.func)?, attribute(&inner.func)?, class))
-}
-
-/// The call assigned to `self.name` in the class's `__init__`.
-fn made_as<'a>(program: &Program<'a>, class: ClassId, name: &str) -> Option<(ContextId, &'a ExprCall)> {
-    program.calls_in(program.sources.symbols.classes[class].file).find_map(|call| {
-        let ruff_python_ast::Stmt::Assign(assign) = call.statement else { return None };
-        let is_it = program.function_of(call.context).class == Some(class)
-            && matches!(assign.targets.as_slice(), [Expr::Attribute(target)] if target.attr.as_str() == name)
-            && matches!(&*assign.value, Expr::Call(value) if std::ptr::eq(value, call.node));
-        is_it.then_some((call.context, call.node))
-    })
 }

@@ -1,8 +1,8 @@
-//! TP404: a launch-bound step without compilation. Shown only where a trace confirms it.
+//! TP404: a step without compilation, which matters where a trace shows that it is launch-bound.
 
 use crate::finding::{Cause, Confidence, Effort, Severity};
 use crate::fix::Fix;
-use crate::rule::{Check, SourceRule};
+use crate::rule::{Check, Notice, SourceRule};
 use crate::topics::Topic;
 
 pub const RULE: SourceRule = SourceRule {
@@ -23,11 +23,8 @@ fn check(check: &mut Check) {
         if program.groups.mentions(program.file_of(call.context), Topic::Compiled) {
             continue;
         }
-        let message = "the step consists of many small kernels, and nothing is compiled";
+        let message = "nothing is compiled: every operation of the step is launched by itself";
         let fix = Fix::shown("try `model = torch.compile(model)` and measure");
-        check.report(call.context, call.node, message, fix);
-    }
-    for finding in &mut check.found {
-        finding.needs_trace = true;
+        check.report_as(Notice::Pedantic, call.context, call.node, message, fix);
     }
 }

@@ -97,9 +97,6 @@ fn show_rest(out: &mut String, report: &SourceReport) {
     for finding in &by_hand {
         let _ = writeln!(out, "- `{}` {}: by hand, {}", finding.place.shown(), finding.code, finding.fix.title);
     }
-    for finding in &report.candidates {
-        let _ = writeln!(out, "- `{}` {}: only a trace can tell", finding.place.shown(), finding.code);
-    }
     for (path, problem) in &report.problems {
         let _ = writeln!(out, "- `{}` not fully read: {}", problem.place(path), problem.message);
     }
@@ -110,7 +107,7 @@ fn show_rest(out: &mut String, report: &SourceReport) {
     if report.suppressed > 0 {
         let _ = writeln!(out, "- {} silenced by comments", counted(report.suppressed, "finding"));
     }
-    if by_hand.is_empty() && report.candidates.is_empty() && report.problems.is_empty() && report.suppressed == 0 {
+    if by_hand.is_empty() && report.problems.is_empty() && report.suppressed == 0 {
         out.push_str("Nothing that the rules know about.\n");
     }
     out.push('\n');

@@ -7,6 +7,6 @@ def train(model, loader, optimizer, amp=False):
     for batch in loader:
         with torch.autocast("cuda", enabled=amp):
             loss = model(batch.cuda()).mean()
-        scaler.scale(loss).backward()  # <- TP402
+        scaler.scale(loss).backward()  # <- TP402 TP404
         scaler.step(optimizer)
         scaler.update()

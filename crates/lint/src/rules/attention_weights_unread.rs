@@ -1,0 +1,74 @@
+//! TP411: `nn.MultiheadAttention` also returns its weights, and nothing reads them.
+
+use ruff_python_ast::{Expr, Stmt};
+use ruff_text_size::Ranged;
+
+use crate::edits::set_keyword;
+use crate::finding::{Cause, Confidence, Effort, Severity};
+use crate::fix::Fix;
+use crate::program::{Call, Program};
+use crate::rule::{Check, Notice, SourceRule};
+use crate::settings::literal;
+use crate::uses::uses_of;
+
+pub const RULE: SourceRule = SourceRule {
+    code: "TP411",
+    name: "attention-weights-unread",
+    cause: Cause::AttentionMaterialised,
+    severity: Severity::Medium,
+    effort: Effort::Low,
+    confidence: Confidence::High,
+    operators: &["aten::bmm", "aten::_softmax", "aten::baddbmm"],
+    page: include_str!("attention_weights_unread.md"),
+    check,
+};
+
+fn check(check: &mut Check) {
+    let program = check.program;
+    for call in program.notes.calls.iter().filter(|call| program.is_hot(call.context)) {
+        let arguments = &call.node.arguments;
+        let is_said = arguments.find_argument_value("need_weights", 4).is_some()
+            || arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
+        if is_said || !is_multihead(program, call) || reads_weights(program, call) {
+            continue;
+        }
+        let message = "`nn.MultiheadAttention` returns its weights by default, which are of sequence length squared and \
+                       which nothing reads: it cannot use a fused kernel";
+        let edit = set_keyword(program.source(call.context), call.node, "need_weights", "False");
+        check.report_as(
+            Notice::Pedantic,
+            call.context,
+            call.node,
+            message,
+            Fix::unsafe_("`need_weights=False`", vec![edit]),
+        );
+    }
+}
+
+/// `self.attention(…)` of a class that assigns `nn.MultiheadAttention(…)` to it.
+fn is_multihead(program: &Program, call: &Call) -> bool {
+    let Expr::Attribute(attribute) = &*call.node.func else { return false };
+    let is_own = matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self");
+    let Some(class) = program.function_of(call.context).class.filter(|_| is_own) else { return false };
+    let made = super::made_as(program, class, attribute.attr.as_str());
+    made.is_some_and(|(_, made)| super::called_name(made) == "MultiheadAttention")
+}
+
+/// Whether anything but the first of the two results is used, as far as the function shows.
+fn reads_weights(program: &Program, call: &Call) -> bool {
+    let function = program.function_at(call.context);
+    let is_it = |expression: &Expr| expression.range() == call.node.range();
+    if let Stmt::Assign(assign) = call.statement
+        && is_it(&assign.value)
+    {
+        let [Expr::Tuple(pair)] = assign.targets.as_slice() else { return true };
+        return match pair.elts.as_slice() {
+            [_, Expr::Name(weights)] => uses_of(program, function, weights.id.as_str()).iter().any(|one| !one.is_store),
+            _ => true,
+        };
+    }
+    // `self.attention(x, x, x)[0]`
+    !program
+        .subscripts_in(program.file_of(call.context))
+        .any(|subscript| is_it(&subscript.node.value) && literal(&subscript.node.slice).known_integer() == Some(0))
+}
