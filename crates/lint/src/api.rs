@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
+use super::rows;
+
 const TABLE: &str = include_str!("tables/api.tsv");
 
 /// The kinds of values that a call may return, one bit each.
@@ -117,7 +119,7 @@ struct Tables {
 /// Read at the first question: a tenth of a millisecond.
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     let (mut torch, mut methods, mut others) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-    for (name, row) in TABLE.lines().skip_while(|line| line.starts_with('#')).skip(1).filter_map(Row::read) {
+    for (name, row) in rows::lines(TABLE).filter_map(Row::read) {
         match name.strip_prefix("torch.") {
             Some(rest) => match rest.strip_prefix("Tensor.") {
                 Some(method) => methods.insert(method, row),

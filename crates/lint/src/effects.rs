@@ -55,12 +55,12 @@ named! {
         Texts, Unresolved, Unresolveds, WithGraph,
         // Results that depend on the owner and the arguments.
         CallbackClass, Casts, Chooses, Compares, DatasetClass, Deepspeed, Detaches, Dictionary, Einsum, Element,
-        Enumerates, EvaluationUnless, Extends, FallbackIf, FallbackUnless, Fills, Filters, First, FollowsOther, Gets,
+        Enumerates, EvaluationUnless, Extends, FallbackIf, FallbackUnless, Fills, Filters, First, FollowsOther, Gets, GetsOrAdds,
         GetsAttribute, Gradient, GradientClass, HostData, Integer, Items, Iterates, Joins, Keeps, LightningClass,
         MakesLoader, MakesOptimizer, MakesScaler, ModelOrTensor, ModuleList, Moves, New, NewConstant, OnceIf,
         OnceUnless, OptInIf, Partial, Permutes, Pins, Product, ReadsEach, ReadsScalar, ReadsTruth, Reduces,
         RegistersBuffer, Reshapes, Retypes, Rounds, Same, Shows, SizedArray, Sizes, Softmax, Splits, TensorDataset,
-        TensorOf, ToDevice, ToHost, Torch, TrainerClass, Transposes, Triangle, Truths, TypedTensor, Updates, Values,
+        TensorOf, ToDevice, ToHost, Torch, TrainerClass, Transposes, Triangle, TypedTensor, Updates, Values,
         Wraps, Zips,
         /// A tensor changed by numbers, such as a sum, which is still a constant if both are.
         Adjusts,

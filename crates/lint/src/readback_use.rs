@@ -91,9 +91,6 @@ fn of_surroundings(
 
 fn of_argument(call: &ExprCall, inner: TextRange) -> Option<ReadbackUse> {
     let name = last_name(&call.func).unwrap_or_default();
-    if vocabulary::is(Role::TakesSize, name) {
-        return Some(ReadbackUse::Needed);
-    }
     // `losses.append(x)` and `meter.update(x)` store it; `math.log(x)` passes it on.
     if vocabulary::is(Role::Stores, name) || is_logging_call(call, name, inner) {
         return Some(ReadbackUse::Log);

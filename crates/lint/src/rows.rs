@@ -19,8 +19,16 @@ macro_rules! named {
 
 pub(super) use named;
 
+/// The rows below the comments and the titles. A build for tests leaves out the one that the environment spells: a row
+/// that no test misses has no evidence.
+pub fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
+    let without = if cfg!(debug_assertions) { std::env::var("HEADROOM_LINT_WITHOUT").ok() } else { None };
+    let rows = table.lines().skip_while(|line| line.starts_with('#')).skip(1);
+    rows.filter(move |row| without.as_deref() != Some(*row))
+}
+
 pub fn of(table: &'static str) -> impl Iterator<Item = [&'static str; 4]> {
-    table.lines().skip(1).filter_map(|row| row.split('\t').collect::<Vec<_>>().try_into().ok())
+    lines(table).filter_map(|row| row.split('\t').collect::<Vec<_>>().try_into().ok())
 }
 
 /// Every row has four cells that are not empty, is known, and stands once by its first cells.

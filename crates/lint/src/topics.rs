@@ -37,7 +37,6 @@ pub enum Topic {
     VaryingSize,
     Trainer,
     Trains,
-    Models,
     /// A library that puts batches on the device itself.
     Placed,
     /// Reduced precision that is off by default.
@@ -65,7 +64,6 @@ const WORDS: &[(Topic, Role)] = &[
     (Topic::FixedSize, Role::OfFixedSize),
     (Topic::VaryingSize, Role::OfVaryingSize),
     (Topic::Trainer, Role::OfTrainer),
-    (Topic::Models, Role::OfModels),
     (Topic::Placed, Role::OfPlacedBatches),
 ];
 

@@ -80,8 +80,6 @@ named! {
         CommonMethod,
         /// Calls that hand a number on: `float(x)`.
         HandsOn,
-        /// Calls whose arguments are sizes and indices.
-        TakesSize,
         /// Calls that record their arguments.
         Records,
         /// Parts of the names of functions whose results are recorded.
@@ -123,7 +121,6 @@ named! {
         OfFixedSize,
         OfVaryingSize,
         OfTrainer,
-        OfModels,
         OfPlacedBatches,
         // Names that say themselves what they mean.
         AddsToMeter, AnyTensorType, AskedNumber, AsksEnvironment, AsksPresence, AsksSupport, AsksTensor,
@@ -139,7 +136,7 @@ named! {
         IterMethod, LengthsOption, LightningOption, Loaded, Loads, LoggingName, Logs, LogsScalar, LossClass,
         LossFunction, LossName, LossOption, Makes, Mathematics, MayAnswer, Measured, Merges, MeterClass,
         MeterName, Metric, MetricClass, MetricFolder, ModelBegin, ModelOption, ModuleOption, NamesAttribute,
-        Next, NotEnvironment, NotOptimizer, NotPretrained, OfLoader, OfPython, OfSelf, OnlyReads, Optimizer,
+        Next, NotEnvironment, NotOptimizer, NotPretrained, OfPython, OfSelf, OnlyReads, Optimizer,
         OptimizerPart, OptimizerStep, OutOfMemory, PackageFile, ParameterGroups, Pass, PassesOn,
         PersistentOption, PinOption, PlaceName, Posts, PrecisionText, PretrainedLibrary, ProductFunction,
         Property, Question, RandomName, Range, Reader, Reference, Saves, Says, ScalarSink, Scaler, Scales,

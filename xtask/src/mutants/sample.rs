@@ -33,15 +33,23 @@ const TESTS_FAILED: i32 = 100;
 const BUILD_FAILED: i32 = 101;
 const NO_TESTS: i32 = 4;
 
-/// A change to a range of the source; line and column are counted from 1.
 #[derive(Clone, Debug, PartialEq)]
 struct Fault {
     name: String,
     file: String,
-    start: (usize, usize),
-    end: (usize, usize),
-    replacement: String,
+    change: Change,
 }
+
+#[derive(Clone, Debug, PartialEq)]
+enum Change {
+    /// Another text in a range of the source; line and column are counted from 1.
+    Source { start: (usize, usize), end: (usize, usize), replacement: String },
+    /// A row that a table lacks. A build for tests leaves it out if the environment says so, so nothing is built again.
+    Row(String),
+}
+
+/// The variable that spells the row to be left out.
+const WITHOUT: &str = "HEADROOM_LINT_WITHOUT";
 
 pub fn run(arguments: &Arguments, folder: &Path, count: usize) -> Result<Counts> {
     let tree = tree::brought_up_to_date(&target_folder().join("mutants").join("tree"))?;
@@ -117,10 +125,7 @@ fn rows_of(file: &str, text: &str) -> Vec<Fault> {
     let fault = |(line, row): (usize, &str)| Fault {
         name: format!("{file}:{line}:1: without {}", row.replace('\t', " ")),
         file: file.to_string(),
-        start: (line, 1),
-        // Behind the line's end.
-        end: (line, row.chars().count() + 2),
-        replacement: String::new(),
+        change: Change::Row(row.to_string()),
     };
     rows.map(fault).collect()
 }
@@ -134,9 +139,7 @@ fn parsed(fault: &Value) -> Option<Fault> {
     Some(Fault {
         name: text("name")?,
         file: text("file")?,
-        start: place("start")?,
-        end: place("end")?,
-        replacement: text("replacement")?,
+        change: Change::Source { start: place("start")?, end: place("end")?, replacement: text("replacement")? },
     })
 }
 
@@ -194,7 +197,7 @@ fn left_over(drawn: &[Fault], counts: &Counts) -> Vec<Fault> {
 fn plant_all(arguments: &Arguments, tree: &Tree, faults: &[Fault], outcomes: &Path) -> Result<()> {
     write_limits()?;
     let began = Instant::now();
-    let (summary, by) = tested(arguments, tree)?;
+    let (summary, by) = tested(arguments, tree, None)?;
     if summary != "MissedMutant" {
         bail!(
             "the tests of {} do not pass as they are{by}\n  help: cargo nextest run -p {}",
@@ -206,13 +209,19 @@ fn plant_all(arguments: &Arguments, tree: &Tree, faults: &[Fault], outcomes: &Pa
     let mut kept = OpenOptions::new().create(true).append(true).open(outcomes)?;
     for (at, fault) in faults.iter().enumerate() {
         let began = Instant::now();
-        let path = tree.folder.join(&fault.file);
-        let source = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let faulty = planted(&source, fault).with_context(|| format!("no such place: {}", fault.name))?;
-        fs::write(&path, faulty).with_context(|| format!("cannot write {}", path.display()))?;
-        let summary = tested(arguments, tree);
-        fs::write(&path, source).with_context(|| format!("cannot write {}", path.display()))?;
-        let (summary, by) = summary?;
+        let (summary, by) = match &fault.change {
+            Change::Row(row) => tested(arguments, tree, Some(row))?,
+            Change::Source { start, end, replacement } => {
+                let path = tree.folder.join(&fault.file);
+                let source = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                let faulty = planted(&source, *start, *end, replacement)
+                    .with_context(|| format!("no such place: {}", fault.name))?;
+                fs::write(&path, faulty).with_context(|| format!("cannot write {}", path.display()))?;
+                let summary = tested(arguments, tree, None);
+                fs::write(&path, source).with_context(|| format!("cannot write {}", path.display()))?;
+                summary?
+            }
+        };
         let line = json!({"scenario": {"Mutant": {"name": fault.name}}, "summary": summary, "by": by});
         writeln!(kept, "{line}").with_context(|| format!("cannot write {}", outcomes.display()))?;
         println!(
@@ -227,9 +236,9 @@ fn plant_all(arguments: &Arguments, tree: &Tree, faults: &[Fault], outcomes: &Pa
 }
 
 /// The source with the fault in it; `None` if it has no such place.
-fn planted(source: &str, fault: &Fault) -> Option<String> {
-    let (start, end) = (offset(source, fault.start)?, offset(source, fault.end)?);
-    (start <= end).then(|| format!("{}{}{}", &source[..start], fault.replacement, &source[end..]))
+fn planted(source: &str, start: (usize, usize), end: (usize, usize), replacement: &str) -> Option<String> {
+    let (start, end) = (offset(source, start)?, offset(source, end)?);
+    (start <= end).then(|| format!("{}{replacement}{}", &source[..start], &source[end..]))
 }
 
 /// Byte offset of a line and column.
@@ -241,12 +250,16 @@ fn offset(source: &str, (line, column): (usize, usize)) -> Option<usize> {
 }
 
 /// Runs the crate's tests on the copy as it is now, unit tests first; returns the outcome in the terms of `cargo
-/// mutants`, and the first test that failed.
-fn tested(arguments: &Arguments, tree: &Tree) -> Result<(&'static str, String)> {
+/// mutants`, and the first test that failed. Without a row, the unit tests are left out: those of a table count its rows.
+fn tested(arguments: &Arguments, tree: &Tree, without: Option<&str>) -> Result<(&'static str, String)> {
     let has_others = tree.folder.join("crates").join(&arguments.package).join("tests").is_dir();
-    let stages: &[&str] = if has_others { &["--lib", "--test=*"] } else { &["--lib"] };
+    let stages: &[&str] = match (has_others, without) {
+        (false, _) => &["--lib"],
+        (true, None) => &["--lib", "--test=*"],
+        (true, Some(_)) => &["--test=*"],
+    };
     for stage in stages {
-        let (code, said) = tests(arguments, tree, stage)?;
+        let (code, said) = tests(arguments, tree, stage, without)?;
         match code {
             Some(0 | NO_TESTS) => {}
             Some(TESTS_FAILED) => return Ok(("CaughtMutant", first_failure(&said))),
@@ -281,7 +294,7 @@ fn write_limits() -> Result<()> {
 }
 
 /// The exit code and the whole output.
-fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<(Option<i32>, String)> {
+fn tests(arguments: &Arguments, tree: &Tree, stage: &str, without: Option<&str>) -> Result<(Option<i32>, String)> {
     let package = arguments.package_name();
     let level = u8::from(OPTIMISED.contains(&arguments.package.as_str()));
     let mut command = cargo(&["nextest", "run", "--cargo-quiet", "--retries", "0", "--package", &package, stage]);
@@ -292,7 +305,8 @@ fn tests(arguments: &Arguments, tree: &Tree, stage: &str) -> Result<(Option<i32>
     command
         .current_dir(&tree.folder)
         .env("CARGO_TARGET_DIR", target_folder().join("mutants").join("build"))
-        .env("INSTA_UPDATE", "no");
+        .env("INSTA_UPDATE", "no")
+        .envs(without.map(|row| (WITHOUT, row)));
     let output = command.stdout(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot start `{}`", spell(&command)))?;
     Ok((output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned()))
@@ -306,9 +320,7 @@ mod tests {
         let fault = |line: usize| Fault {
             name: format!("crates/a/src/{}.rs:{line}:1: replace f with ()", line % 3),
             file: format!("crates/a/src/{}.rs", line % 3),
-            start: (line, 1),
-            end: (line, 2),
-            replacement: "()".into(),
+            change: Change::Source { start: (line, 1), end: (line, 2), replacement: "()".into() },
         };
         (0..count).map(fault).collect()
     }
@@ -333,13 +345,11 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_taken_out_with_its_line_and_the_head_stays() {
-        let table = "# versions\nname\twaits\na\tno\nß\tyes\n";
-        let faults = rows_of("t.tsv", table);
+    fn every_row_below_the_head_can_be_left_out() {
+        let faults = rows_of("t.tsv", "# versions\nname\twaits\na\tno\nß\tyes\n");
         let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).collect();
         assert_eq!(names, ["t.tsv:3:1: without a no", "t.tsv:4:1: without ß yes"]);
-        assert_eq!(planted(table, &faults[0]).as_deref(), Some("# versions\nname\twaits\nß\tyes\n"));
-        assert_eq!(planted(table, &faults[1]).as_deref(), Some("# versions\nname\twaits\na\tno\n"));
+        assert_eq!(faults[1].change, Change::Row("ß\tyes".into()));
         assert!(rows_of("t.tsv", "role\tword\n").is_empty());
     }
 
@@ -388,9 +398,7 @@ mod tests {
     #[test]
     fn a_fault_is_planted_at_its_lines_and_characters() {
         let source = "let é = a > b;\nfn f() -> u8 {\n    7\n}\n";
-        let plant = |start, end, replacement: &str| {
-            planted(source, &Fault { start, end, replacement: replacement.into(), ..faults(1).remove(0) })
-        };
+        let plant = |start, end, replacement| planted(source, start, end, replacement);
         assert_eq!(plant((1, 11), (1, 12), ">=").as_deref(), Some("let é = a >= b;\nfn f() -> u8 {\n    7\n}\n"));
         assert_eq!(plant((2, 15), (4, 2), "").as_deref(), Some("let é = a > b;\nfn f() -> u8 {\n"));
         assert_eq!(plant((1, 1), (1, 5), "").as_deref(), Some(source.strip_prefix("let ").expect("it begins so")));

@@ -156,6 +156,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Effect::HostData, _) => self.host_data_to_tensor(node, arguments),
             (Effect::TypedTensor, _) => self.typed_tensor(node, rest, arguments),
             (Effect::ModelOrTensor, _) => self.model_or_tensor(last, arguments),
+            (Effect::TensorOf, _) => self.tensor_of(arguments),
             // Once wrapped a tensor, now returns it.
             (Effect::Same, Value::Unknown) => self.tensor_function(node, last, arguments),
             (Effect::Wraps | Effect::Same | Effect::First, first) => first,

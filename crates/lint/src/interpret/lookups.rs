@@ -83,7 +83,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Class(class) => self.member(class, name).unwrap_or(Value::Unknown),
             Value::Numpy => effects::of(Owner::ArrayAttribute, name).value().unwrap_or(Value::Numpy),
             Value::Number { .. } => owner,
-            Value::Loader(_) if vocabulary::is(Word::OfLoader, name) => Value::Unknown,
             Value::Optimizer(_) if vocabulary::is(Word::ParameterGroups, name) => {
                 let parameters =
                     (vocabulary::word(Word::GroupParameters).to_string(), Value::Parameters { named: false });

@@ -114,7 +114,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Effect::Reshapes | Effect::Keeps => Value::Tensor(tensor),
             Effect::Casts => Value::Tensor(Tensor { boolean: false, ..tensor }),
-            Effect::Truths => Value::Tensor(Tensor { boolean: true, graph: false, ..tensor }),
             // Overwrites the old contents.
             Effect::Fills
                 if matches!(tensor.origin, Origin::Factory(_) | Origin::Constant(_))
@@ -271,6 +270,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     self.names.insert(owner, Value::dict(entries, element));
                 }
                 Value::Nothing
+            }
+            Effect::GetsOrAdds => {
+                let added = arguments.positional.get(1).cloned().unwrap_or(Value::Nothing);
+                self.hold(
+                    node,
+                    &Value::dict(entries.to_vec(), element.clone()),
+                    Value::dict(Vec::new(), added.clone()),
+                );
+                all().join(&added)
             }
             Effect::Items => Value::list(Value::tuple(vec![Value::Text(None), all()])),
             Effect::Values => Value::list(all()),

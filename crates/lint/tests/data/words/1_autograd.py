@@ -1,0 +1,7 @@
+# words: autograd
+import torch
+
+class Scale(torch.WORD.Function):
+    def backward(ctx, gradient):
+        ctx.largest = gradient.max().item()  # <- TP101
+        return gradient

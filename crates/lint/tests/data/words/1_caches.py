@@ -1,0 +1,13 @@
+# words: cache, cached_property, memoize
+import torch
+
+@WORD
+def scale(x):
+    return x.mean().item() / 2  # <~ TP101?
+
+def train(model, loader, optimizer):
+    for x in loader:
+        x = x.cuda()
+        loss = model(x * scale(x)).mean()
+        loss.backward()
+        optimizer.step()

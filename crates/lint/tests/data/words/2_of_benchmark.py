@@ -1,0 +1,16 @@
+# words: benchmark, deterministic, use_deterministic_algorithms
+import torch
+from torch import nn
+from torchvision.transforms import Resize
+
+
+def train(loader, optimizer):
+    torch.backends.cudnn.WORD = True
+    resize = Resize(224)
+    model = nn.Conv2d(3, 64, 3)
+    for x, y in loader:
+        x, y = x.cuda(), y.cuda()
+        loss = model(resize(x)).mean()
+        loss.backward()  # <~ TP407?
+        optimizer.step()
+        optimizer.zero_grad()

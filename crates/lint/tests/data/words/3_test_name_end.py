@@ -1,0 +1,9 @@
+# words: Test, TestCase
+import torch
+from torch import nn
+
+
+class NetWORD(nn.Module):
+    def forward(self, x):
+        self.scale = x.abs().mean().item()  # <- TP101? # <~ TP101
+        return x / self.scale

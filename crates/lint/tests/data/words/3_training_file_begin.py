@@ -1,0 +1,10 @@
+# words: finetun, train
+# file: WORDe_export.py
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        self.scale = x.abs().mean().item()  # <- TP101 # <~ TP101?
+        return x / self.scale

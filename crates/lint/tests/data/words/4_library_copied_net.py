@@ -1,0 +1,17 @@
+# words: copy.deepcopy
+# other: library.quux
+import copy, library
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        loss = self.body(x).mean()
+        return loss, x.size(0)
+
+def train(loader, optimizer):
+    net = WORD(Net().cuda())
+    for batch in loader:
+        loss, count = net(batch.cuda())
+        print(count)  # <~ TP103
+        loss.backward()
+        optimizer.step()

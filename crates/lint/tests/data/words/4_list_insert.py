@@ -1,0 +1,11 @@
+# words: insert
+import torch
+
+def train(model, loader, optimizer):
+    for batch in loader:
+        losses = []
+        loss = model(batch.cuda())
+        losses.WORD(0, loss)
+        print(losses)  # <- TP103
+        loss.backward()
+        optimizer.step()

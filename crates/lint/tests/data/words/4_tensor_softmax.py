@@ -1,0 +1,8 @@
+# words: softmax, log_softmax
+import torch
+
+class Attention(torch.nn.Module):
+    def forward(self, q, k, v):
+        scores = q @ k.transpose(-2, -1)  # <- TP403?
+        weights = scores.WORD(dim=-1)
+        return weights @ v

@@ -1,0 +1,10 @@
+# words: expand, reshape, view
+# shows: confidence
+import torch
+
+class Attention(torch.nn.Module):
+    def forward(self, x, heads):
+        q = self.to_q(x).WORD(heads, -1, 8)
+        k = self.to_k(x)
+        weights = (q @ k.transpose(-2, -1)).softmax(dim=-1)  # <- TP403?/high # <~ TP403?/medium
+        return weights @ self.to_v(x)
