@@ -1,8 +1,8 @@
 """Is the first finding of `headroom analyze` right? It is held against labels that were written from the events alone.
 
 Run `python3 bench/score_traces.py --headroom target/release/headroom --traces FOLDER`. The folder holds the files that
-docs/benchmarks/trace-labels.tsv lists, fetched from their repositories, each named by its first column (`.json` or
-`.json.gz`). The rules are those of docs/benchmarks/public-traces.md: a trace counts as right when its first finding is one
+docs/benchmarks/trace-labels.tsv lists (`--labels`: another list), fetched from their repositories, each named by its first
+column (`.json` or `.json.gz`). The rules are those of docs/benchmarks/public-traces.md: a trace counts as right when its first finding is one
 of the accepted ones; `none`: no finding above medium; `cold`: a finding or a note on trust says that the window holds a
 cold start, and nothing above medium stands before it; `stalled`: TR130.
 """
@@ -38,8 +38,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--headroom", required=True)
     parser.add_argument("--traces", required=True, type=Path)
+    parser.add_argument("--labels", default=LABELS, type=Path)
     options = parser.parse_args()
-    with open(LABELS, encoding="utf-8") as file:
+    with open(options.labels, encoding="utf-8") as file:
         rows = list(csv.DictReader((line for line in file if not line.startswith("#")), delimiter="\t", quoting=csv.QUOTE_NONE))
     counts, false, missing = {"yes": [], "no": []}, [], 0
     for row in rows:

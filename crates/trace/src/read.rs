@@ -22,6 +22,8 @@ use headroom_record::reading::{self, Refusal};
 use rayon::prelude::*;
 use thiserror::Error;
 
+use crate::category::Category;
+use crate::columns::NONE;
 use crate::trace::Trace;
 use events::{Events, MOST_BYTES_BESIDE_EVENTS};
 use fragment::Fragment;
@@ -173,9 +175,20 @@ fn read_text(source: impl io::Read + Send) -> Result<Trace, Problem> {
         }
         let mut trace = parsed.events.into_trace();
         trace.header = parsed.members.into_header();
+        link_by_external_ids(&mut trace);
         order::sort(&mut trace);
         Ok(trace)
     })
+}
+
+/// Where no work on a device has a `correlation` and the calls are ROCm's, the `External id` is what links the two.
+fn link_by_external_ids(trace: &mut Trace) {
+    let device = &mut trace.device;
+    let is_of_rocm = |at: usize| fragment::is_of_rocm(trace.names.get(trace.host.name[at]).as_bytes());
+    let calls = || (0..trace.host.len()).filter(|&at| trace.host.category[at] == Category::Runtime);
+    if device.correlation.iter().all(|id| *id == NONE) && calls().any(is_of_rocm) {
+        std::mem::swap(&mut device.correlation, &mut device.external);
+    }
 }
 
 struct Parsed {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use headroom_trace::{CallKind, Category, Trace, read, read_bytes, read_file};
+use headroom_trace::{CallKind, Category, NONE, Trace, read, read_bytes, read_file};
 
 fn names(trace: &Trace, category: Category) -> Vec<&str> {
     let host = (0..trace.host.len()).filter(|&at| trace.host.category[at] == category);
@@ -38,6 +38,24 @@ fn a_trace_of_jax_on_an_h200_ties_kernels_to_the_graphs_that_hold_them() {
     // 1.365 ms in total, as summed with Python's json module.
     let nanos: i64 = trace.device.duration.iter().sum();
     assert_eq!(nanos / 1000, 1365);
+}
+
+#[test]
+fn older_profilers_on_rocm_link_calls_and_work_by_external_ids() {
+    let links = |call: &str, of_call: &str, of_kernel: &str| {
+        let text = format!(
+            r#"{{"traceEvents":[
+            {{"ph":"X","cat":"cuda_runtime","name":"{call}","pid":1,"tid":1,"ts":2,"dur":3,"args":{{{of_call}}}}},
+            {{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":6,"dur":3,"args":{{{of_kernel}}}}}]}}"#
+        );
+        let trace = read_bytes(text.as_bytes()).expect("is a trace");
+        (trace.host.id[0], trace.device.correlation[0])
+    };
+    assert_eq!(links("hipLaunchKernel", r#""External id":3"#, r#""External id":3"#), (3, 3));
+    let both = r#""External id":3,"correlation":8"#;
+    assert_eq!(links("hipLaunchKernel", both, both), (8, 8));
+    // Elsewhere it is the number of the operator around the call.
+    assert_eq!(links("cudaLaunchKernel", r#""External id":3"#, r#""External id":3"#), (NONE, NONE));
 }
 
 #[test]

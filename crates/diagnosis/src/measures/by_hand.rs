@@ -4,12 +4,16 @@ use headroom_trace::{CallKind, Category, NONE};
 
 use super::copies::{Direction, direction};
 use super::intervals::{Span, covered, merged, total, without};
+use super::recorded::tells_what_the_host_did;
 use super::view::View;
 use crate::constants::by_hand::{LEAST_BYTES, LEAST_NANOS, LEAST_PREPARED_SHARE, MOST_IN_OPERATORS};
 
 /// The time from the start of each step, or from the end of the spans that `fetched` its data, to the first launch, if
-/// that copies a batch to the device. Empty if most steps have none.
+/// that copies a batch to the device. Empty if most steps have none, or if nothing tells what the host did meanwhile.
 pub fn prepared_by_hand(view: &View, fetched: &[Span]) -> Vec<Span> {
+    if !tells_what_the_host_did(view) {
+        return Vec::new();
+    }
     let (host, device) = (&view.trace.host, &view.trace.device);
     let named = |wanted: &dyn Fn(usize) -> bool| -> Vec<Span> {
         merged((0..host.len()).filter(|&at| wanted(at)).map(|at| view.host_span(at)).collect())
@@ -90,6 +94,19 @@ mod tests {
         let found = steps(10, 1 << 20, "Memcpy HtoD (Pageable -> Device)");
         assert_eq!(found.len(), 3);
         assert_eq!(found[1], Span { start: 10_050 * MICRO, end: 16_050 * MICRO });
+    }
+
+    #[test]
+    fn where_only_the_device_was_recorded_nothing_tells_what_the_host_did() {
+        let mut made = Fabricated::on("NVIDIA H200");
+        made.span("cuda_runtime", "cudaGetDevice", 1, 0, MICRO, r#""correlation":899"#);
+        let id = r#""correlation":900,"bytes":1048576"#;
+        made.span("cuda_runtime", "cudaMemcpyAsync", 1, 6_060 * MICRO, 6_100 * MICRO, id);
+        made.span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 7, 6_080 * MICRO, 6_140 * MICRO, id);
+        made.launch((6_200 * MICRO, 6_210 * MICRO), "k", (6_220 * MICRO, 9_000 * MICRO));
+        assert!(made.viewed(|view| prepared_by_hand(view, &[])).is_empty());
+        made.operator("aten::to", 6_050 * MICRO, 6_110 * MICRO);
+        assert!(!made.viewed(|view| prepared_by_hand(view, &[])).is_empty());
     }
 
     #[test]

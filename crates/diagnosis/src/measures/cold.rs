@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use headroom_trace::{CallKind, Category, NONE, NameId, Trace};
 
 use super::intervals::{Span, covered, merged, without};
+use super::recorded::is_for_a_device;
 use crate::constants::cold::{COLD_SHARE, FEWEST_LATER, LEAST_NANOS, TIMES_LATER};
 
 #[derive(Clone, Debug, Default)]
@@ -141,13 +142,16 @@ fn first_of_libraries(trace: &Trace, busy: &[Span]) -> Vec<usize> {
             .take_while(|&inner| host.track[inner] == host.track[at] && host.start[inner] < host.end(at));
         inside.into_iter().any(|inner| host.category[inner] == Category::Runtime)
     };
+    // Profilers before Kineto recorded no launches; a device's own operators tell that there were some.
+    let is_silent =
+        !host.category.contains(&Category::Runtime) && trace.names.iter().any(|(_, name)| is_for_a_device(name));
     let first_one = |calls: Vec<usize>| {
         let first = calls.iter().copied().min_by_key(|&at| host.start[at])?;
         let later = calls.iter().filter(|&&at| at != first).map(|&at| host.duration[at]).max()?;
         let span = Span { start: host.start[first], end: host.end(first) };
         let is_long = span.nanos() >= LEAST_NANOS.get().max(TIMES_LATER.get() * later);
         let is_idle = covered(busy, span) * 2 < span.nanos();
-        (calls.len() > FEWEST_LATER.get() && is_long && is_idle && launches(first)).then_some(first)
+        (calls.len() > FEWEST_LATER.get() && is_long && is_idle && (is_silent || launches(first))).then_some(first)
     };
     by_name.into_values().filter_map(first_one).collect()
 }
@@ -155,7 +159,7 @@ fn first_of_libraries(trace: &Trace, busy: &[Span]) -> Vec<usize> {
 /// Whether an operator works by a library that has a handle: for products, convolutions, transforms and solvers.
 fn calls_a_library(name: &str) -> bool {
     let Some(plain) = name.strip_prefix("aten::") else { return false };
-    ["mm", "conv", "matmul", "linear", "cudnn", "miopen", "fft", "linalg", "solve", "cholesky"]
+    ["mm", "conv", "matmul", "linear", "cudnn", "miopen", "fft", "linalg", "solve", "cholesky", "inverse"]
         .iter()
         .any(|word| plain.contains(word))
 }
@@ -208,6 +212,20 @@ mod tests {
             assert_eq!(analysis.findings[0].code, "TR129", "{:?}", analysis.findings);
         }
         view.cold.nanos_in(view.steps.range()) / MICRO
+    }
+
+    #[test]
+    fn where_no_launches_were_recorded_the_first_operator_of_a_library_is_known_by_its_time() {
+        let cold_micros = |name: &str| {
+            let mut made = Fabricated::default();
+            for (at, long) in [9_000, 300, 250, 400, 300].into_iter().enumerate() {
+                let start = at as i64 * 10_000 * MICRO;
+                made.operator(name, start, start + long * MICRO);
+            }
+            made.viewed(|view| view.cold.nanos_in(view.steps.range()) / MICRO)
+        };
+        assert_eq!(cold_micros("aten::cudnn_convolution"), 9_000);
+        assert_eq!(cold_micros("aten::mkldnn_convolution"), 0, "no device was used");
     }
 
     #[test]

@@ -10,6 +10,13 @@ use headroom_trace::{Category, HOST_MEMORY};
 
 use super::view::View;
 
+/// Whether the host's side says what it was doing: by operators, functions or annotations.
+pub fn tells_what_the_host_did(view: &View) -> bool {
+    let tells =
+        |category: &Category| matches!(category, Category::CpuOp | Category::PythonFunction | Category::UserAnnotation);
+    view.trace.host.category.iter().any(tells)
+}
+
 /// The evidence that a device worked, or may have, without being recorded.
 pub fn unrecorded_device(view: &View) -> Option<String> {
     let trace = view.trace;
@@ -41,7 +48,7 @@ pub fn used_device(view: &View) -> Option<String> {
 }
 
 /// Operators that only a GPU has, and PyTorch functions that only a run on a GPU calls.
-fn is_for_a_device(name: &str) -> bool {
+pub(super) fn is_for_a_device(name: &str) -> bool {
     let operator = name.strip_prefix("aten::");
     let of_gpu = |name: &str| {
         name.starts_with("cudnn_")

@@ -7,7 +7,7 @@ use super::cold::captures;
 use super::intervals::{Span, covered};
 use super::launches::median;
 use super::overhead::estimate;
-use super::recorded::unrecorded_device;
+use super::recorded::{tells_what_the_host_did, unrecorded_device};
 use super::view::View;
 use crate::constants::cold::COLD_SHARE;
 use crate::constants::trust::{MOSTLY_COLD, TOO_MUCH_PROFILER};
@@ -203,9 +203,7 @@ fn lost_work(view: &View, trust: &mut Trust) {
 
 /// Device events alone cannot be attributed to any operator.
 fn without_operators(view: &View, trust: &mut Trust) {
-    let tells =
-        |category: &Category| matches!(category, Category::CpuOp | Category::PythonFunction | Category::UserAnnotation);
-    if view.has_device_work() && !view.trace.host.category.iter().any(tells) {
+    if view.has_device_work() && !tells_what_the_host_did(view) {
         trust.limited(
             "no host operators or functions were recorded: device time is given by kernel and kind only (record \
              with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"

@@ -213,6 +213,7 @@ impl Fragment {
             spans.start.push(start);
             spans.duration.push(duration);
             spans.id.push(id(match category {
+                Category::Runtime if is_of_rocm(event.name.bytes) => arguments.correlation.or(arguments.external),
                 Category::Runtime => arguments.correlation,
                 _ => arguments.external,
             }));
@@ -418,6 +419,12 @@ fn intern(names: &mut Names, name: RawString) -> NameId {
 
 fn unsigned(value: Option<i64>) -> u64 {
     value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0)
+}
+
+/// Whether a call is one of ROCm's runtime. Older profilers there write the number that links it to its work as
+/// `External id`, and no `correlation`.
+pub fn is_of_rocm(call: &[u8]) -> bool {
+    call.starts_with(b"hip")
 }
 
 fn id(value: Option<i64>) -> u32 {
