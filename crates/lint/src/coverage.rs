@@ -30,7 +30,7 @@ impl Coverage {
 pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
     let file_of = |function: usize| program.symbol(function).file;
     let contexts = program.notes.contexts.iter();
-    let loops = contexts.filter(|(_, context)| context.is_step_loop() && is_asked(file_of(context.function)));
+    let loops = contexts.filter(|context| context.is_step_loop() && is_asked(file_of(context.function)));
     let of_kind = |is_forward: bool| {
         let functions = program.functions.iter().enumerate();
         functions

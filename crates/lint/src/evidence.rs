@@ -42,8 +42,7 @@ impl Program<'_> {
 
     /// The loops, guards and blocks around the context, up to the loop whose iterations are steps.
     pub fn within_step(&self, context: ContextId) -> impl Iterator<Item = &Context> {
-        let outwards = self.notes.contexts.outwards(context).map(|(_, around)| around);
-        outwards.take_while(|around| !around.is_step_loop())
+        self.outwards(context).map(|(_, around)| around).take_while(|around| !around.is_step_loop())
     }
 
     /// Whether the context is in a loop inside the step: over samples, layers, losses.
@@ -63,7 +62,7 @@ impl Program<'_> {
         if self.function_of(context).definition.is_some() || self.step_loop(context).is_none() {
             return false;
         }
-        let loops = self.notes.contexts.outwards(context).filter_map(|(id, _)| self.loop_at(id));
+        let loops = self.outwards(context).filter_map(|(id, _)| self.loop_at(id));
         let mut turns = loops.map(|around| self.turns_of(context, around.iterated?));
         let all = turns.try_fold(1_i64, |all, turns| all.checked_mul(turns?));
         all.is_some_and(|all| all <= MOST_TRIAL_STEPS)

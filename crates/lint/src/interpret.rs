@@ -80,8 +80,7 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
         Some(definition) => definition.range(),
         None => TextRange::default(),
     };
-    let body = Context { parent: None, frame: Frame::Body, function, range, trains: false, updates: false };
-    let context = program.notes.contexts.add(body);
+    let context = add_context(program, None, Frame::Body, function, range);
     let kind = program.functions[function].kind;
     let without_graph = usize::from(kind == FunctionKind::Evaluation || is_without_graph(program, function));
     let mut interpreter = Interpreter {
@@ -102,6 +101,17 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
     let statements: &'a [Stmt] = interpreter.program.symbol(function).body;
     interpreter.run_block(statements);
     Outcome { locals: interpreter.names, ..interpreter.outcome }
+}
+
+fn add_context(
+    program: &mut Program,
+    parent: Option<ContextId>,
+    frame: Frame,
+    function: FunctionId,
+    range: TextRange,
+) -> ContextId {
+    program.notes.contexts.push(Context { parent, frame, function, range, trains: false, updates: false });
+    program.notes.contexts.len() - 1
 }
 
 fn is_decorated(definition: &StmtFunctionDef, by: Role) -> bool {
@@ -213,9 +223,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Runs `inside` under one more frame.
     fn within<T>(&mut self, frame: Frame, range: TextRange, inside: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.context;
-        let context =
-            Context { parent: Some(outer), frame, function: self.function, range, trains: false, updates: false };
-        self.context = self.program.notes.contexts.add(context);
+        self.context = add_context(self.program, Some(outer), frame, self.function, range);
         let result = inside(self);
         self.context = outer;
         result

@@ -167,7 +167,7 @@ fn understand(files: &[SourceFile]) -> Program<'_> {
     interpret::interpret(&mut program);
     step_frequency::measure(&mut program);
     groups::gather(&mut program);
-    program.index_calls();
+    program.index();
     program
 }
 

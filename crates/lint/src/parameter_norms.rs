@@ -204,13 +204,12 @@ fn keep_largest(
     let mut guarded: Vec<TextRange> = Vec::new();
     for one in uses_of(program, function, top).iter().filter(|one| !one.is_store) {
         let context = one.context?;
-        let guard =
-            program.notes.contexts.outwards(context).find(|(_, around)| matches!(around.frame, Frame::Guard(_)))?;
+        let (_, guard) = program.outwards(context).find(|(_, around)| matches!(around.frame, Frame::Guard(_)))?;
         if program.is_hot(context) {
             return None;
         }
-        if !guarded.contains(&guard.1.range) {
-            guarded.push(guard.1.range);
+        if !guarded.contains(&guard.range) {
+            guarded.push(guard.range);
         }
     }
     for range in guarded {

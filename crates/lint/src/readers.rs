@@ -10,10 +10,9 @@ use super::vocabulary::{self, Role};
 
 /// Whether a loop over the loader trains; `None` where no loop over it is visible.
 pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
-    let is_it = |id: &LoaderId| std::ptr::eq(program.constructed.loaders[*id].node, loader.node);
-    let mut loops = program.notes.loops.iter().filter(|around| around.loaders.iter().any(is_it)).peekable();
+    let mut loops = program.notes.loops.iter().filter(|around| around.loaders.contains(&loader.id)).peekable();
     loops.peek()?;
-    Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
+    Some(loops.any(|around| program.trains_in(around)))
 }
 
 /// The name that the loader is bound to.
@@ -41,14 +40,11 @@ pub fn evaluates(program: &Program, loader: &Loader) -> bool {
         None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
     };
     let function = program.function_at(loader.context);
-    // `if train: … else: …`
-    let mut outwards = program.notes.contexts.outwards(loader.context);
-    let by_branch = outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::Evaluation));
-    let id = id_of(program, loader);
     program.functions[function].kind == FunctionKind::Evaluation
-        || by_name && !id.is_some_and(|id| is_zipped_into_steps(program, id))
-        || by_branch
-        || id.is_some_and(|id| is_read_by_evaluations(program, id))
+        || by_name && !is_zipped_into_steps(program, loader.id)
+        // `if train: … else: …`
+        || program.is_within(loader.context, |frame| frame == Frame::Guard(Guard::Evaluation))
+        || is_read_by_evaluations(program, loader.id)
 }
 
 /// Whether it feeds something other than training, although no name says evaluation.
@@ -58,11 +54,7 @@ pub fn only_measures(program: &Program, loader: &Loader) -> bool {
     }
     // Constructed after `model.eval()`, for an evaluation pass.
     let by_mode = program.is_evaluation(loader.context) && feeds_training(program, loader).is_none();
-    by_mode || id_of(program, loader).is_some_and(|id| is_read_beside_training(program, loader, id))
-}
-
-fn id_of(program: &Program, loader: &Loader) -> Option<LoaderId> {
-    program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node))
+    by_mode || is_read_beside_training(program, loader)
 }
 
 /// `zip(train_loader, valid_loader)` in a loop of steps: both feed the step.
@@ -70,22 +62,18 @@ fn is_zipped_into_steps(program: &Program, id: LoaderId) -> bool {
     program.notes.loops.iter().any(|around| {
         around.loaders.len() > 1
             && around.loaders.contains(&id)
-            && trains(program, around)
+            && program.trains_in(around)
             && around.iterated.is_some_and(|iterated| {
                 crate::names_in(iterated).iter().any(|name| effects::of(Owner::Builtin, name) == Effect::Zips)
             })
     })
 }
 
-fn trains(program: &Program, around: &Loop) -> bool {
-    program.notes.contexts.get(around.context).trains || program.is_hot(around.context)
-}
-
 /// Whether every loop over it is visible and none trains, while another loader of the same function feeds a loop that
 /// does: faces to verify with, queries and a gallery.
-fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> bool {
-    let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, id)).peekable();
-    if loops.peek().is_none() || loops.any(|around| trains(program, around)) {
+fn is_read_beside_training(program: &Program, loader: &Loader) -> bool {
+    let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, loader.id)).peekable();
+    if loops.peek().is_none() || loops.any(|around| program.trains_in(around)) {
         return false;
     }
     let leaves = |call: &Call| {
@@ -96,27 +84,22 @@ fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> 
             }
             _ => false,
         };
-        (!is_in_sight || draws(call)) && call.argument_values().any(|value| may_be(program, value, id))
+        (!is_in_sight || draws(call)) && call.argument_values().any(|value| may_be(program, value, loader.id))
     };
     if program.notes.calls.iter().any(leaves) {
         return false;
     }
     let function = |loader: &Loader| program.function_at(loader.context);
-    let is_beside =
-        |other: &LoaderId| *other != id && function(&program.constructed.loaders[*other]) == function(loader);
-    (0..program.constructed.loaders.len()).filter(is_beside).any(|other| {
-        program.notes.loops.iter().any(|around| trains(program, around) && is_over(program, around, other))
+    let is_beside = |other: &&Loader| other.id != loader.id && function(other) == function(loader);
+    program.constructed.loaders.iter().filter(is_beside).any(|other| {
+        program.notes.loops.iter().any(|around| program.trains_in(around) && is_over(program, around, other.id))
     })
 }
 
 /// Whether all visible loops over it belong to evaluations: a feature memory, test episodes.
 fn is_read_by_evaluations(program: &Program, id: LoaderId) -> bool {
     let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, id)).peekable();
-    let measures = |around: &Loop| {
-        program.is_evaluation(around.context)
-            && !program.notes.contexts.get(around.context).trains
-            && !program.is_hot(around.context)
-    };
+    let measures = |around: &Loop| program.is_evaluation(around.context) && !program.trains_in(around);
     let trains = |call: &Call| draws(call) && is_loader(program, call, id) && !program.is_evaluation(call.context);
     loops.peek().is_some() && loops.all(measures) && !program.notes.calls.iter().any(trains)
 }

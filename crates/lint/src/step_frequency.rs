@@ -5,10 +5,10 @@
 //! the training call itself does not make its branch cold.
 
 use super::classes::{ClassKind, is_left_open};
-use super::context::{ContextId, Frame, Guard, LoopKind, Part, StepFrequency};
+use super::context::{Context, ContextId, Frame, Guard, LoopKind, StepFrequency};
 use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Program};
-use super::symbols::FunctionId;
+use super::symbols::{ClassId, FunctionId};
 use super::value::Value;
 use super::vocabulary::{self, Role};
 
@@ -17,7 +17,7 @@ pub fn measure(program: &mut Program) {
     let passes = passes(program, &calls);
     let (training_calls, steps) = mark_training(program, &passes);
     cool_every_few_steps(program, &steps);
-    let trains = functions_that_train(program);
+    let trains = functions_with(program, |context| context.trains);
     for (function, facts) in program.functions.iter_mut().enumerate() {
         // An evaluation that only computes gradients (attributions, attacks) stays an evaluation.
         let is_training = match facts.kind {
@@ -36,14 +36,13 @@ pub fn measure(program: &mut Program) {
         entered = reached(program, &calls, &entries);
     }
     let evaluated = evaluated_functions(program);
-    let contexts: Vec<ContextId> = program.notes.contexts.iter().map(|(id, _)| id).collect();
-    let function_of = |id: ContextId| program.function_at(id);
+    let contexts = 0..program.notes.contexts.len();
     let steps: Vec<bool> = (0..entries.len()).map(|function| entries[function] && is_step(program, function)).collect();
     program.frequency = StepFrequency {
-        hot: contexts.iter().map(|id| is_hot(program, *id, entered[function_of(*id)])).collect(),
+        hot: contexts.clone().map(|id| is_hot(program, id, entered[program.function_at(id)])).collect(),
         driven: reached(program, &calls, &steps),
         steps: (0..steps.len()).filter(|function| steps[*function]).collect(),
-        evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
+        evaluation: contexts.map(|id| evaluated[program.function_at(id)] || holds_evaluation(program, id)).collect(),
         training_calls,
     };
 }
@@ -62,7 +61,7 @@ fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
     }
     for (function, facts) in program.functions.iter_mut().enumerate() {
         let symbol = &program.sources.symbols.functions[function];
-        let is_of_plain = |class: crate::symbols::ClassId| program.sources.classes[class].kind == ClassKind::Other;
+        let is_of_plain = |class: ClassId| program.sources.classes[class].kind == ClassKind::Other;
         let is_free = symbol.class.is_none_or(is_of_plain) && !runs_models[function];
         let name = symbol.name;
         // `eval_metrics(output, target)`: measures values the step already has, and runs no model.
@@ -92,18 +91,17 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
         |call: &&Call| is_training_call(call) || matches!(call.callee, Callee::Function(function) if steps[function]);
     let calls: Vec<(ContextId, &str)> =
         program.notes.calls.iter().filter(trains).map(|call| (call.context, call.name)).collect();
-    let contexts = &program.notes.contexts;
-    let is_within = |inner: ContextId, outer: ContextId| contexts.outwards(inner).any(|(id, _)| id == outer);
-    let seldom = |(id, guard): (ContextId, &super::context::Context)| {
+    let is_within = |inner: ContextId, outer: ContextId| program.outwards(inner).any(|(id, _)| id == outer);
+    let seldom = |(id, guard): (ContextId, &Context)| {
         if !matches!(guard.frame, Frame::Guard(Guard::Cadence | Guard::OptIn)) || !guard.trains {
             return None;
         }
         let is_around = |frame: Frame| matches!(frame, Frame::Loop(LoopKind::Plain) | Frame::Body);
-        let around = contexts.outwards(id).find(|(_, around)| is_around(around.frame))?.0;
+        let around = program.outwards(id).find(|(_, around)| is_around(around.frame))?.0;
         let is_backward = |name: &str| vocabulary::is(Role::BackwardName, name);
         let goes_back = calls.iter().any(|(call, name)| is_backward(name) && is_within(*call, id));
         let always_runs = |call: ContextId| {
-            let mut guards = contexts.outwards(call).filter(|(_, over)| matches!(over.frame, Frame::Guard(_)));
+            let mut guards = program.outwards(call).filter(|(_, over)| matches!(over.frame, Frame::Guard(_)));
             !is_within(call, id) && is_within(call, around) && guards.all(|(over, _)| is_within(id, over))
         };
         let mut beside = [false, false];
@@ -115,10 +113,33 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
         }
         (goes_back && beside == [true, true]).then_some(id)
     };
-    let found: Vec<ContextId> = contexts.iter().filter_map(seldom).collect();
+    let found: Vec<ContextId> = program.notes.contexts.iter().enumerate().filter_map(seldom).collect();
     for id in found {
-        program.notes.contexts.cool(id);
+        program.notes.contexts[id].trains = false;
     }
+}
+
+/// The half of a step that a training call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Backward,
+    /// An optimizer's step, or both halves.
+    Update,
+}
+
+/// Marks the contexts around a training call, up to the loop whose iteration is the step. Returns whether the function's
+/// own body was reached, so that calling the function is itself a step.
+fn mark_around(program: &mut Program, from: ContextId, part: Part) -> bool {
+    let around: Vec<ContextId> = program.outwards(from).map(|(id, _)| id).collect();
+    for id in around {
+        let context = &mut program.notes.contexts[id];
+        context.trains = true;
+        context.updates |= part == Part::Update;
+        if context.frame == Frame::Loop(LoopKind::Plain) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Marks the contexts of training calls, including calls of functions that train.
@@ -143,7 +164,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         }
         let function = program.function_at(context);
         let part = if goes_back(call) { Part::Backward } else { Part::Update };
-        if program.notes.contexts.mark_training(context, part) {
+        if mark_around(program, context, part) {
             steps[function] = true;
         }
     }
@@ -156,7 +177,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
             }
             let mut part = None;
             for callee in callees(program, call).filter(|callee| steps[*callee] && *callee != own) {
-                let only_looks = closures.contains(&callee) && is_called(call, callee);
+                let only_looks = closures.contains(&callee) && call.callee == Callee::Function(callee);
                 match passes[callee].update {
                     _ if only_looks => {}
                     true => part = Some(Part::Update),
@@ -169,7 +190,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         let mut changed = false;
         for (context, part) in reached {
             let function = program.function_at(context);
-            if program.notes.contexts.mark_training(context, part) && !steps[function] {
+            if mark_around(program, context, part) && !steps[function] {
                 steps[function] = true;
                 changed = true;
             }
@@ -193,18 +214,15 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
     };
     let found: Vec<ContextId> = program.notes.calls.iter().filter_map(moves).collect();
     for context in found {
-        let in_loop =
-            program.notes.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
-        if in_loop {
-            program.notes.contexts.mark_training(context, Part::Backward);
+        if program.is_in_loop(context) {
+            mark_around(program, context, Part::Backward);
         }
     }
 }
 
 /// Whether the context is under `torch.no_grad()`, within the function.
 fn is_without_gradients(program: &Program, id: ContextId) -> bool {
-    let mut outwards = program.notes.contexts.outwards(id);
-    outwards.any(|(_, around)| {
+    program.outwards(id).any(|(_, around)| {
         let source = &program.sources.files[program.symbol(around.function).file].text;
         let is_block =
             || source.get(usize::from(around.range.start())..).is_some_and(|text| vocabulary::is(Role::With, text));
@@ -217,10 +235,6 @@ fn closures(program: &Program) -> Vec<FunctionId> {
     let steps =
         program.notes.calls.iter().filter(|call| vocabulary::is(Role::StepMethod, call.name) && is_training_call(call));
     steps.flat_map(Call::argument_values).flat_map(Value::functions).copied().collect()
-}
-
-fn is_called(call: &Call, function: FunctionId) -> bool {
-    call.callee == Callee::Function(function)
 }
 
 /// Whether the function is one step, whoever calls it: backward pass and update, by itself or through its callees, with
@@ -287,21 +301,13 @@ fn clears_gradients(call: &Call) -> bool {
     vocabulary::is(Role::ClearsGradients, call.name) && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
 }
 
-/// Functions that contain a loop of steps: their other code runs once, even in a `forward`.
-fn functions_with_step_loops(program: &Program) -> Vec<bool> {
+/// Functions that have such a context.
+fn functions_with(program: &Program, is_meant: impl Fn(&Context) -> bool) -> Vec<bool> {
     let mut found = vec![false; program.functions.len()];
-    for (_, context) in program.notes.contexts.iter() {
-        found[context.function] |= context.is_step_loop();
+    for context in &program.notes.contexts {
+        found[context.function] |= is_meant(context);
     }
     found
-}
-
-fn functions_that_train(program: &Program) -> Vec<bool> {
-    let mut trains = vec![false; program.functions.len()];
-    for (_, context) in program.notes.contexts.iter() {
-        trains[context.function] |= context.trains;
-    }
-    trains
 }
 
 /// The functions a call may run: the callee, its overrides in derived classes, and functions passed as arguments.
@@ -310,7 +316,7 @@ fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = Fun
         Callee::Function(function) => Some(function),
         // Instantiating a plain class runs its `__init__`.
         Callee::Class(class) if program.sources.classes[class].kind == ClassKind::Other => {
-            program.sources.symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)).copied()
+            program.method(class, vocabulary::word(Role::Constructor))
         }
         _ => None,
     };
@@ -355,7 +361,8 @@ fn last_name(expression: &ruff_python_ast::Expr) -> Option<&str> {
 
 /// Functions that are entered once per step, whoever calls them.
 fn step_entries(program: &Program, steps: &[bool], passes: &[Passes]) -> Vec<bool> {
-    let loops = functions_with_step_loops(program);
+    // Their other code runs once, even in a `forward`.
+    let loops = functions_with(program, Context::is_step_loop);
     let is_entry = |(function, facts): (FunctionId, &FunctionFacts)| match facts.kind {
         FunctionKind::Step => !loops[function],
         FunctionKind::Plain => {
@@ -394,7 +401,7 @@ fn reached(program: &Program, calls: &[Vec<usize>], entries: &[bool]) -> Vec<boo
 /// Whether a context runs once per step, given whether its function is entered once per step.
 fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
     let (mut in_step_loop, mut updates) = (false, false);
-    for (_, context) in program.notes.contexts.outwards(id) {
+    for (_, context) in program.outwards(id) {
         match context.frame {
             Frame::Evaluation | Frame::Guard(Guard::Evaluation) if !context.trains && !in_step_loop => return false,
             // Parameters are updated under it, so some other model was frozen. Gradients alone belong to an evaluation.
@@ -417,7 +424,7 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
 }
 
 fn holds_evaluation(program: &Program, id: ContextId) -> bool {
-    program.notes.contexts.outwards(id).any(|(_, context)| {
+    program.outwards(id).any(|(_, context)| {
         matches!(context.frame, Frame::Evaluation | Frame::Guard(Guard::Evaluation)) && !context.trains
     })
 }

@@ -2,12 +2,12 @@
 
 use ruff_python_ast::{Expr, Operator, Parameters};
 
-use super::program::{FunctionKind, Program, Test};
+use super::program::{FunctionKind, Look, Program};
 use super::vocabulary::{self, Role};
 
 /// Whether the test needs a tensor's own truth. Parameters of a `forward` that are only guessed to be tensors do not
 /// count.
-pub fn asks_device(program: &Program, test: &Test) -> bool {
+pub fn asks_device(program: &Program, test: &Look) -> bool {
     if !test.value.is_surely_on_device() {
         return false;
     }

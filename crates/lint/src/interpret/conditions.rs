@@ -5,7 +5,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
 use crate::context::{Frame, Guard};
-use crate::program::Test;
+use crate::program::Look;
 use crate::value::Value;
 use crate::vocabulary::{self, Role};
 
@@ -21,7 +21,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => {
                 let value = self.evaluate(expression);
                 if let Some(statement) = self.noted() {
-                    let test = Test { expression, statement, context: self.context, value: value.clone() };
+                    let test = Look { expression, statement, context: self.context, value: value.clone() };
                     self.program.notes.tests.push(test);
                 }
                 value

@@ -6,7 +6,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::Interpreter;
 use crate::context::{Frame, LoopKind};
-use crate::program::{Loop, Product, Shown, Speed, Subscript};
+use crate::program::{Look, Loop, Product, Speed, Subscript};
 use crate::settings::literal;
 use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
 use crate::vocabulary::{self, Role as Word};
@@ -188,7 +188,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Records a value that becomes part of a text.
     pub(super) fn note_shown(&mut self, expression: &'a Expr, value: Value) {
         if let Some(statement) = self.noted() {
-            self.program.notes.shown.push(Shown { expression, statement, context: self.context, value });
+            self.program.notes.shown.push(Look { expression, statement, context: self.context, value });
         }
     }
 

@@ -10,12 +10,12 @@ use super::cadence::{
 };
 use super::conditions::asked_for_tensor;
 use crate::classes::dotted_name;
-use crate::context::{Frame, Guard, LoopKind};
+use crate::context::Guard;
 use crate::effects::{self, Effect, Owner};
 use crate::program::FunctionKind;
 use crate::settings::{is_settings_name, literal, text_of};
-use crate::symbols::ClassId;
-use crate::syntax::{called_name, last_name};
+use crate::symbols::FunctionId;
+use crate::syntax::{boolean, called_name, last_name};
 use crate::value::Value;
 use crate::vocabulary::{self, Role, lowered};
 
@@ -46,7 +46,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Classifies the branches of an `if` with this body by its test.
     pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
         let mut branches = self.classify_test(test);
-        let in_loop = self.is_in_plain_loop();
+        let in_loop = self.program.is_in_loop(self.context);
         if !branches.when_true.cools() && (fills_tested_cache(test, body, in_loop) || self.ends_the_run(body)) {
             branches.when_true = Guard::Once;
         }
@@ -340,40 +340,31 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `self.track` of a class constructed with `track=False`.
     fn is_off_when_made(&self, name: &str) -> bool {
-        let symbols = &self.program.sources.symbols;
         // Options of a module define the model.
-        let is_other = |class: &ClassId| !self.program.sources.classes[*class].kind.is_module();
-        let class = symbols.functions[self.function].class.filter(is_other);
-        let made = class.and_then(|class| symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)));
-        let definition = made.and_then(|made| symbols.functions[*made].definition);
-        let parameter = definition.and_then(|definition| definition.parameters.find(name));
-        parameter
-            .and_then(|parameter| parameter.default())
-            .is_some_and(|default| matches!(default, Expr::BooleanLiteral(literal) if !literal.value))
-            && !vocabulary::is(Role::LossName, name)
+        let class = self.program.symbol(self.function).class.filter(|class| !self.program.is_module(*class));
+        let made = class.and_then(|class| self.program.method(class, vocabulary::word(Role::Constructor)));
+        let default = made.and_then(|made| self.default_of(made, name));
+        default.and_then(boolean) == Some(false) && !vocabulary::is(Role::LossName, name)
     }
 
     fn parameter_default(&self, name: &str) -> Option<Value> {
-        let definition = self.program.symbol(self.function).definition?;
-        let parameter = definition.parameters.find(name)?;
-        parameter.default().map(literal)
+        self.default_of(self.function, name).map(literal)
+    }
+
+    /// The default of a function's parameter.
+    fn default_of(&self, function: FunctionId, name: &str) -> Option<&'a Expr> {
+        self.program.symbol(function).definition?.parameters.find(name)?.default()
     }
 
     /// Whether the body leaves the loop of steps or the program, so that it runs at most once.
     fn ends_the_run(&self, body: &[Stmt]) -> bool {
-        let in_loop = self.is_in_plain_loop();
         match body.last() {
             Some(Stmt::Raise(_)) => true,
-            Some(Stmt::Break(_) | Stmt::Return(_)) => in_loop,
+            Some(Stmt::Break(_) | Stmt::Return(_)) => self.program.is_in_loop(self.context),
             Some(Stmt::Expr(inner)) => matches!(&*inner.value, Expr::Call(call)
                 if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::Exits, &name))),
             _ => false,
         }
-    }
-
-    fn is_in_plain_loop(&self) -> bool {
-        let mut outwards = self.program.notes.contexts.outwards(self.context);
-        outwards.any(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain))
     }
 
     /// Evaluates without taking notes.

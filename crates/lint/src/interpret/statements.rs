@@ -315,15 +315,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.within(frame, with.range, |inside| inside.run_block(&with.body));
         self.without_graph -= off;
         if frame == Frame::Evaluation && !self.repeats_since(block) {
-            self.program.notes.contexts.reframe(block, Frame::WithoutGraph);
+            self.program.notes.contexts[block].frame = Frame::WithoutGraph;
         }
     }
 
     /// Whether a loop over data, or one that runs a model, was visited since context `first`.
     fn repeats_since(&self, first: usize) -> bool {
         let notes = &self.program.notes;
-        let is_loop = |id: usize| notes.contexts.get(id).frame == Frame::Loop(LoopKind::Plain);
-        if !(first..notes.contexts.len()).any(is_loop) {
+        if !notes.contexts[first..].iter().any(|context| context.frame == Frame::Loop(LoopKind::Plain)) {
             return false;
         }
         if self.noted().is_none() {
@@ -339,12 +338,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn runs_model(&self, call: &Call) -> bool {
-        let in_loop = self
-            .program
-            .notes
-            .contexts
-            .outwards(call.context)
-            .any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
         let is_model = match call.callee {
             Callee::Function(function) => {
                 let takes_model = call.argument_values().any(|value| matches!(value, Value::Model(_)));
@@ -353,7 +346,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Callee::Value => is_model_name(call.name),
             _ => false,
         };
-        in_loop && is_model
+        is_model && self.program.is_in_loop(call.context)
     }
 
     fn turns_gradients_off(&self, expression: &Expr) -> bool {
