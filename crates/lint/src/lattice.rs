@@ -7,7 +7,7 @@
 //! Code that follows one value takes a set by its [reading](Value::reading), a function of the whole set: it does not
 //! depend on the order in which paths met.
 
-use super::value::{Evidence, MOST_ENTRIES, Origin, Placement, Role, Tensor, Value};
+use super::value::{Evidence, MOST_ENTRIES, Origin, Placement, Stage, Tensor, Value};
 use super::{api, vocabulary};
 
 /// Sets with more members are not followed.
@@ -291,7 +291,7 @@ impl Tensor {
             graph: self.graph || other.graph,
             boolean: self.boolean && other.boolean,
             origin: self.origin.join(other.origin),
-            role: if self.role == other.role { self.role } else { Role::Plain },
+            stage: if self.stage == other.stage { self.stage } else { Stage::Plain },
             evidence: self.evidence.min(other.evidence),
         }
     }
@@ -349,7 +349,7 @@ mod tests {
             graph: draws.bool(),
             boolean: draws.bool(),
             origin: [Origin::Data, Origin::Constant(at), Origin::Factory(at), Origin::HostData(at)][draws.usize(..4)],
-            role: [Role::Plain, Role::Transposed, Role::Scores(at), Role::Weights(at), Role::Parameter]
+            stage: [Stage::Plain, Stage::Transposed, Stage::Scores(at), Stage::Weights(at), Stage::Parameter]
                 [draws.usize(..5)],
             evidence: if draws.bool() { Evidence::Seen } else { Evidence::Assumed },
         }

@@ -87,7 +87,7 @@ pub struct Tensor {
     pub graph: bool,
     pub boolean: bool,
     pub origin: Origin,
-    pub role: Role,
+    pub stage: Stage,
     pub evidence: Evidence,
 }
 
@@ -121,9 +121,9 @@ pub enum Origin {
     HostData(TextRange),
 }
 
-/// A tensor's role in hand-written attention.
+/// A tensor's stage of hand-written attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum Stage {
     Plain,
     Transposed,
     /// `q · kᵀ`, scaled or masked.
@@ -139,13 +139,13 @@ impl Tensor {
         graph: false,
         boolean: false,
         origin: Origin::Data,
-        role: Role::Plain,
+        stage: Stage::Plain,
         evidence: Evidence::Seen,
     };
     pub const WITH_GRAPH: Tensor = Tensor { graph: true, ..Tensor::ON_DEVICE };
     pub const ON_HOST: Tensor = Tensor { placement: Placement::Host, ..Tensor::ON_DEVICE };
     pub const GUESS: Tensor = Tensor { evidence: Evidence::Assumed, ..Tensor::WITH_GRAPH };
-    pub const PARAMETER: Tensor = Tensor { role: Role::Parameter, ..Tensor::WITH_GRAPH };
+    pub const PARAMETER: Tensor = Tensor { stage: Stage::Parameter, ..Tensor::WITH_GRAPH };
 
     pub fn is_assumed(&self) -> bool {
         self.evidence == Evidence::Assumed
@@ -300,7 +300,7 @@ impl Value {
                 Value::Tuple(vec![Value::Text(None), Value::Tensor(Tensor::PARAMETER)])
             }
             Value::Parameters { named: false } => Value::Tensor(Tensor::PARAMETER),
-            Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor.clone() }),
+            Value::Tensor(tensor) => Value::Tensor(Tensor { stage: Stage::Plain, ..tensor.clone() }),
             Value::Numpy => Value::Numpy,
             Value::Text(_) => Value::Text(None),
             _ => Value::Unknown,

@@ -1,11 +1,6 @@
 //! Facts that an annotation states about a value: `node: Node`, `nodes: List[Node]`, `masks: dict[str, Tensor]`.
 
-use ruff_python_ast::{Expr, Operator};
-
-use super::Interpreter;
-use crate::effects::{self, Effect, Owner};
-use crate::syntax::last_name;
-use crate::value::Value;
+use super::*;
 
 impl Interpreter<'_, '_> {
     /// The value an annotation describes, including classes of the given files and containers of them.
@@ -43,10 +38,7 @@ impl Interpreter<'_, '_> {
 
     fn of_class(&self, name: &str) -> Option<Value> {
         match self.global_value(self.file(), name) {
-            Value::Class(class) if self.program.sources.classes[class].kind.is_module() => {
-                Some(Value::Model(Some(class)))
-            }
-            Value::Class(class) => Some(Value::Instance(class)),
+            Value::Class(class) => Some(self.instance(class)),
             _ => None,
         }
     }

@@ -1,13 +1,6 @@
 //! Passes a call's arguments to the called function.
 
-use ruff_python_ast::{Expr, ExprCall};
-
-use super::Interpreter;
-use crate::program::FunctionKind;
-use crate::settings::literal;
-use crate::symbols::FunctionId;
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::*;
 
 /// The argument values of a call, in source order.
 pub(super) struct Arguments<'a> {

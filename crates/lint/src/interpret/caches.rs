@@ -1,12 +1,6 @@
 //! Branches that fill the cache they test: they run once, however often the test does.
 
-use ruff_python_ast::{CmpOp, Expr, ExprCall, Stmt, StmtIf, UnaryOp};
-
-use crate::classes::dotted_name;
-use crate::effects::{self, Effect, Owner};
-use crate::settings::{literal, text_of};
-use crate::syntax::{called_by, method_of};
-use crate::vocabulary::{self, Role};
+use super::*;
 
 /// A branch that fills the cache it tests: `if self.mask is None: self.mask = …`, `if first: first = False`. A local
 /// name is a cache only where a loop keeps it from one iteration to the next.

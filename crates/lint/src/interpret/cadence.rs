@@ -1,12 +1,6 @@
 //! Recognizes tests that are true at some steps only, or never during training, by how they are written.
 
-use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
-
-use super::names;
-use crate::classes::dotted_name;
-use crate::settings::{literal, text_of};
-use crate::syntax::{called_by, last_name};
-use crate::vocabulary::{self, Role};
+use super::*;
 
 /// `log_now`, `should_print`, `is_log_step`.
 pub(super) fn says_cadence(name: &str) -> bool {
@@ -63,7 +57,7 @@ pub(super) fn is_random_draw(expression: &Expr) -> bool {
 pub(super) fn mentions_version(expression: &Expr) -> bool {
     match expression {
         Expr::Name(_) | Expr::Attribute(_) => {
-            last_name(expression).is_some_and(|name| vocabulary::is(Role::Version, &vocabulary::lowered(name)))
+            last_name(expression).is_some_and(|name| vocabulary::is(Role::Version, &lowered(name)))
         }
         Expr::Call(call) => {
             let makes = |name: String| vocabulary::is(Role::VersionClass, &name);

@@ -1,22 +1,7 @@
 //! Calls: resolves the function, passes its arguments, returns its result.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
-use super::fixpoint::Fact;
-use super::names;
-use super::placement::{device_argument, placement_named};
-use crate::classes::lineage;
-use crate::context::{Frame, Guard, LoopKind};
-use crate::effects::{self, Effect, Owner};
-use crate::program::{Call, Callee, FunctionKind, Loader};
-use crate::symbols::ClassId;
-use crate::syntax::last_name;
+use super::*;
 use crate::topics;
-use crate::value::{Evidence, Origin, Placement, Tensor, Value};
-use crate::vocabulary::{self, Role};
 
 enum Target {
     /// A value that is called itself.
@@ -178,7 +163,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let name = last_name(&node.func).unwrap_or_default();
             let value = self.evaluate(&node.func);
             let value = match value {
-                Value::Unknown if names::is_criterion_name(name) || names::is_model_name(name) => Value::Model(None),
+                Value::Unknown if is_criterion_name(name) || is_model_name(name) => Value::Model(None),
                 value => value,
             };
             return (Target::Called(value), Value::Unknown, name);
@@ -204,9 +189,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None if self.program.sources.classes[*class].below.contains_key(name) => {
                     Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
                 }
-                _ if names::is_criterion_name(name)
-                    || (names::is_model_name(name) && !vocabulary::is(Role::Getter, name)) =>
-                {
+                _ if is_criterion_name(name) || (is_model_name(name) && !vocabulary::is(Role::Getter, name)) => {
                     Target::Called(Value::Model(None))
                 }
                 _ => Target::Method(receiver.clone()),
@@ -219,9 +202,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     false => Target::Called(Value::Functions(methods)),
                 }
             }
-            Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
-                Target::Called(Value::Model(None))
-            }
+            Value::Model(None) if is_model_name(name) || is_criterion_name(name) => Target::Called(Value::Model(None)),
             // An unknown module, and a method that only modules define.
             Value::Model(None) | Value::Unknown if self.own_methods(&receiver, name).is_some() => {
                 Target::Called(Value::Functions(self.own_methods(&receiver, name).unwrap_or_default()))
@@ -243,7 +224,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let is_super = matches!(&*call.func, Expr::Name(function) if vocabulary::is(Role::Super, function.id.as_str()));
         let class = self.program.symbol(self.function).class.filter(|_| is_super)?;
         let mut bases = lineage(&self.program.sources.classes, class).into_iter().skip(1);
-        bases.find_map(|base| self.program.sources.symbols.classes[base].methods.get(name).copied())
+        bases.find_map(|base| self.program.method(base, name))
     }
 
     /// The function's result in terms of its arguments, for the arguments of one call.
@@ -298,12 +279,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(Value::Function(function)) = self.member(class, vocabulary::word(Role::Constructor)) {
             self.pass(function, arguments, 1);
         }
-        use crate::classes::ClassKind;
         match self.program.sources.classes[class].kind {
-            ClassKind::Module | ClassKind::Lightning => Value::Model(Some(class)),
             ClassKind::Optimizer => Value::Optimizer(None),
             ClassKind::Loader => self.make_derived_loader(node, class, arguments),
-            _ => Value::Instance(class),
+            _ => self.instance(class),
         }
     }
 
@@ -326,7 +305,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// A library's module: dropout returns its input's kind, a softmax of scores makes weights.
     fn layer_call(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
         let made = match &*node.func {
-            Expr::Call(made) => crate::names_in(&made.func).first().copied().unwrap_or_default(),
+            Expr::Call(made) => names_in(&made.func).first().copied().unwrap_or_default(),
             _ => name,
         };
         let lower = made.to_ascii_lowercase();
@@ -347,18 +326,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return loader.clone();
         }
         // `exists(mask)`, `is_main_process()`: answered by the host.
-        if names::is_question(name) {
+        if is_question(name) {
             return Value::Bool(None);
         }
         if arguments.all().any(Value::holds_device) {
             let graph = arguments.all().any(Value::carries_graph);
             return self.tensor(Tensor { graph, ..Tensor::GUESS });
         }
-        if names::is_loss_function_name(name) && !name.is_empty() {
-            self.tensor(Tensor::WITH_GRAPH)
-        } else {
-            Value::Unknown
-        }
+        if is_loss_function_name(name) && !name.is_empty() { self.tensor(Tensor::WITH_GRAPH) } else { Value::Unknown }
     }
 
     pub(super) fn make_site(&mut self, node: &'a ExprCall) -> usize {
@@ -405,13 +380,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Tensor(tensor) if tensor.placement == Placement::Device => return LoopKind::WithinStep,
             _ => {}
         }
-        let names = crate::names_in(iterated);
-        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &vocabulary::lowered(name)));
+        let names = names_in(iterated);
+        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &lowered(name)));
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
             _ if is(Role::Range) && is(Role::TurnCount) => LoopKind::Plain,
-            _ if is(Role::FewThings) && !names.iter().any(|name| names::is_loader_name(name)) => LoopKind::WithinStep,
+            _ if is(Role::FewThings) && !names.iter().any(|name| is_loader_name(name)) => LoopKind::WithinStep,
             _ => LoopKind::Plain,
         }
     }

@@ -1,14 +1,6 @@
 //! Tensor construction: from sizes, from host data, by typed constructors.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
-use crate::api;
-use crate::syntax::last_name;
-use crate::value::{Origin, Placement, Tensor, Value};
-use crate::vocabulary::{self, Role};
+use super::*;
 
 /// Whether the function takes tensors as distribution parameters, and may also make a new tensor of numbers.
 fn draws_from(rest: &str) -> bool {
@@ -63,7 +55,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
         let keyword = node.arguments.find_keyword(vocabulary::word(Role::DeviceOption))?;
         let value = arguments.keyword(vocabulary::word(Role::DeviceOption));
-        Some(super::placement::placement_named(&keyword.value, value).unwrap_or(Placement::Device))
+        Some(placement_named(&keyword.value, value).unwrap_or(Placement::Device))
     }
 
     pub(super) fn factory(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
@@ -108,7 +100,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => {
                 let of_self = matches!(expression, Expr::Attribute(attribute)
                     if matches!(&*attribute.value, Expr::Name(owner) if vocabulary::is(Role::SelfName, owner.id.as_str()))
-                        && !super::names::counts_steps(attribute.attr.as_str())
+                        && !names::counts_steps(attribute.attr.as_str())
                         && !vocabulary::is(Role::EpochName, attribute.attr.as_str()));
                 let value = self.quietly(|quiet| quiet.evaluate(expression));
                 value.is_sized() || (of_self && value == Value::Unknown)

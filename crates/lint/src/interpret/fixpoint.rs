@@ -8,16 +8,10 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 
-use ruff_python_ast::Expr;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::FxBuildHasher;
 
-use super::statements::Names;
-use super::visit;
-use crate::program::{Notes, Program};
-use crate::symbols::{ClassId, FunctionId};
-use crate::syntax::{each_expression, last_name};
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::*;
+use crate::program::Notes;
 
 /// From this visit on a function's outcome only grows. Facts that take turns (a guess where nothing is known, and what
 /// the guess leads to) settle there.

@@ -1,23 +1,8 @@
 //! Estimates how often a branch runs, from its test.
 
-use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt, UnaryOp};
-
-use super::Interpreter;
 use super::caches::{fills_tested_cache, resets_own_counter};
-use super::cadence::{
-    counts_steps, first_text, holds_keys, is_decoding_name, is_one, is_random_draw, last_part, mentions_version,
-    modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
-};
-use super::conditions::asked_for_tensor;
-use crate::classes::dotted_name;
-use crate::context::Guard;
-use crate::effects::{self, Effect, Owner};
-use crate::program::FunctionKind;
-use crate::settings::{is_settings_name, literal, text_of};
-use crate::symbols::FunctionId;
-use crate::syntax::{boolean, called_name, last_name};
-use crate::value::Value;
-use crate::vocabulary::{self, Role, lowered};
+use super::cadence::*;
+use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Branches {

@@ -1,17 +1,9 @@
 //! Records loaders where they are constructed: torch's own, and classes that derive from it.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
-use super::fixpoint::Fact;
-use super::statements::{Names, join_names};
-use crate::program::{Loader, Options};
-use crate::settings::literal;
-use crate::symbols::ClassId;
-use crate::value::{LoaderId, Value};
-use crate::vocabulary::{Role, word};
+use super::statements::join_names;
+use super::*;
+use crate::program::Options;
+use crate::vocabulary::word;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn make_loader(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
@@ -170,7 +162,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if self.member(class, word(Role::IterMethod)).is_none() {
             return Vec::new();
         }
-        let lineage = crate::classes::lineage(&self.program.sources.classes, class);
+        let lineage = lineage(&self.program.sources.classes, class);
         let mut all: Vec<LoaderId> = lineage
             .into_iter()
             .flat_map(|class| self.program.sources.classes[class].attributes.values())

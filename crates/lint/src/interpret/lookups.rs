@@ -1,18 +1,9 @@
 //! Looks up the values of names and attributes.
 
-use ruff_python_ast::{Expr, ExprAttribute, Stmt};
-
-use super::Interpreter;
-use super::fixpoint::Fact;
-use super::names;
-use crate::api;
-use crate::classes::lineage;
-use crate::effects::{self, Effect, Owner};
+use super::*;
 use crate::resolve::{Symbol, look_up};
-use crate::settings::{is_loader_option, is_settings_name};
-use crate::syntax::last_name;
-use crate::value::{Evidence, Role, Tensor, Value, is_dtype_name};
-use crate::vocabulary::{self, Role as Word};
+use crate::settings::is_loader_option;
+use crate::value::is_dtype_name;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn name_value(&mut self, name: &str) -> Value {
@@ -83,10 +74,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Class(class) => self.member(class, name).unwrap_or(Value::Unknown),
             Value::Numpy => effects::of(Owner::ArrayAttribute, name).value().unwrap_or(Value::Numpy),
             Value::Number { .. } => owner,
-            Value::Loader(_) if vocabulary::is(Word::OfLoader, name) => Value::Unknown,
-            Value::Optimizer(_) if vocabulary::is(Word::ParameterGroups, name) => {
+            Value::Loader(_) if vocabulary::is(Role::OfLoader, name) => Value::Unknown,
+            Value::Optimizer(_) if vocabulary::is(Role::ParameterGroups, name) => {
                 let parameters =
-                    (vocabulary::word(Word::GroupParameters).to_string(), Value::Parameters { named: false });
+                    (vocabulary::word(Role::GroupParameters).to_string(), Value::Parameters { named: false });
                 Value::list(Value::dict(vec![parameters], Value::NUMBER))
             }
             Value::Optimizer(_) => Value::Unknown,
@@ -96,9 +87,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn attribute_of_class(&mut self, class: usize, name: &str) -> Value {
-        let is_model = self.program.sources.classes[class].kind.is_module();
+        let is_model = self.program.is_module(class);
         match self.member(class, name) {
-            Some(Value::Function(function)) if self.is_decorated(function, Word::Property) => self.property(function),
+            Some(Value::Function(function)) if self.is_decorated(function, Role::Property) => self.property(function),
             Some(value) if value != Value::Unknown => value,
             _ => self.field(class, name).unwrap_or_else(|| match effects::of(Owner::ModuleAttribute, name) {
                 Effect::Model if is_model => Value::Model(Some(class)),
@@ -131,9 +122,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     /// Whether the function has a decorator of this name.
-    pub(super) fn is_decorated(&self, function: usize, by: Word) -> bool {
-        let definition = self.program.symbol(function).definition;
-        definition.is_some_and(|definition| super::is_decorated(definition, by))
+    pub(super) fn is_decorated(&self, function: usize, by: Role) -> bool {
+        is_decorated(self.program, function, by)
     }
 
     /// Records a property read, which runs the property.
@@ -149,8 +139,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// An attribute or method of one of the given classes, including its bases.
     pub(super) fn member(&self, class: usize, name: &str) -> Option<Value> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
-            let method = self.program.sources.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
-            method.or_else(|| {
+            self.program.method(class, name).map(Value::Function).or_else(|| {
                 self.depends_on(Fact::attribute(class, name));
                 self.program.sources.classes[class].attributes.get(name).cloned()
             })
@@ -192,7 +181,7 @@ fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
     let effect = effects::of(Owner::TensorAttribute, name);
     effect.value().unwrap_or(Value::Tensor(match effect {
         Effect::Detaches => Tensor { graph: false, ..tensor },
-        Effect::Transposes => Tensor { role: Role::Transposed, ..tensor },
+        Effect::Transposes => Tensor { stage: Stage::Transposed, ..tensor },
         // `out.loss`, `out.logits`: models return tensors by name. Other attributes may be anything.
         Effect::Same => tensor,
         _ => Tensor { evidence: Evidence::Assumed, ..tensor },

@@ -1,19 +1,7 @@
 //! Methods of values: mainly tensors, then containers, modules, optimizers, loaders.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
-use super::names::{
-    is_boolean_operation, is_criterion_name, is_loss_function_name, is_model_name, is_question, may_be_tensor_method,
-};
-use super::placement::{device_argument, placement_named};
-use crate::api;
-use crate::effects::{self, Effect, Owner};
-use crate::syntax::last_name;
-use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
-use crate::vocabulary::{self, Role as Word, lowered};
+use super::names::may_be_tensor_method;
+use super::*;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn method_call(
@@ -26,7 +14,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if is_question(name) {
             return Value::Bool(None);
         }
-        if vocabulary::is(Word::Backward, name) {
+        if vocabulary::is(Role::Backward, name) {
             self.note_backward(node, receiver);
         }
         match receiver {
@@ -38,15 +26,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Model(class) => self.model_method(*class, name, receiver, arguments),
             Value::Parameters { .. } => receiver.clone(),
             Value::Numpy => effects::of(Owner::Array, name).value().unwrap_or(Value::Numpy),
-            Value::Optimizer(_) if vocabulary::is(Word::StepMethod, name) => Value::Unknown,
-            Value::Scaler(_) if vocabulary::is(Word::Scales, name) => arguments.first(),
+            Value::Optimizer(_) if vocabulary::is(Role::StepMethod, name) => Value::Unknown,
+            Value::Scaler(_) if vocabulary::is(Role::Scales, name) => arguments.first(),
             Value::Loader(_) => match effects::of(Owner::Loader, name) {
                 Effect::Same => receiver.clone(),
                 Effect::Element => self.element_of(receiver),
                 _ => Value::Unknown,
             },
             Value::Text(_) => {
-                if vocabulary::is(Word::Formats, name) {
+                if vocabulary::is(Role::Formats, name) {
                     self.note_format(node, arguments);
                 }
                 Value::Text(None)
@@ -88,7 +76,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
         let effect = effects::of(Owner::Tensor, name);
         // A value that is moved to a device, or has methods that only tensors have, is a tensor.
-        let is_known = vocabulary::is(Word::TensorMethod, name) || matches!(effect, Effect::Moves | Effect::ToDevice);
+        let is_known = vocabulary::is(Role::TensorMethod, name) || matches!(effect, Effect::Moves | Effect::ToDevice);
         let tensor = Tensor { evidence: if is_known { Evidence::Seen } else { tensor.evidence }, ..tensor };
         if let Some(value) = effect.value() {
             return value;
@@ -108,9 +96,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
                 Value::Tensor(Tensor { placement: tensor.placement, origin, ..Tensor::ON_DEVICE })
             }
-            // Shape changes keep the tensor's role.
-            Effect::Reshapes if tensor.role == Role::Transposed => {
-                Value::Tensor(Tensor { role: Role::Plain, ..tensor })
+            // Shape changes keep the tensor's stage.
+            Effect::Reshapes if tensor.stage == Stage::Transposed => {
+                Value::Tensor(Tensor { stage: Stage::Plain, ..tensor })
             }
             Effect::Reshapes | Effect::Keeps => Value::Tensor(tensor),
             Effect::Casts => Value::Tensor(Tensor { boolean: false, ..tensor }),
@@ -158,10 +146,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // Without an argument it returns the type's name, which tells where the tensor is: `.type(x.type())` moves
             // there.
             _ if is_asked && tensor.placement == Placement::Device => {
-                Value::External(vocabulary::word(Word::TypeOnDevice).to_string())
+                Value::External(vocabulary::word(Role::TypeOnDevice).to_string())
             }
             _ if is_asked => Value::Text(None),
-            Value::External(name) if vocabulary::is(Word::DeviceType, &name) => {
+            Value::External(name) if vocabulary::is(Role::DeviceType, &name) => {
                 Value::Tensor(Tensor { boolean: false, ..tensor.moved_to(Placement::Device) })
             }
             Value::External(name) if api::torch_name(&name).is_some_and(is_host_type) => {
@@ -185,7 +173,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 };
                 Value::Tensor(Tensor { origin, ..tensor })
             }
-            Effect::Transposes => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
+            Effect::Transposes => Value::Tensor(Tensor { stage: Stage::Transposed, ..tensor }),
             _ => self.softmax(tensor, node),
         }
     }
@@ -196,14 +184,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let graph = tensor.graph || arguments.all().any(Value::carries_graph);
         let placement = if device { Placement::Device } else { tensor.placement };
         let origin = if constant { tensor.origin } else { Origin::Data };
-        let role = if tensor.role == Role::Parameter { Role::Plain } else { tensor.role };
-        self.tensor(Tensor { placement, graph, origin, role, ..tensor })
+        let stage = if tensor.stage == Stage::Parameter { Stage::Plain } else { tensor.stage };
+        self.tensor(Tensor { placement, graph, origin, stage, ..tensor })
     }
 
     /// The result of any other method.
     fn computed(&mut self, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
         // An in-place operation on a mask gives a mask.
-        let keeps = vocabulary::is(Word::MaskToMask, name) || name.ends_with('_');
+        let keeps = vocabulary::is(Role::MaskToMask, name) || name.ends_with('_');
         let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
         let device = tensor.placement == Placement::Device || arguments.all().any(Value::is_on_device);
         // The result is new, and not pinned.
@@ -218,12 +206,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;
         let evidence = if may_be_tensor_method(name) { tensor.evidence } else { Evidence::Assumed };
-        self.tensor(Tensor { placement, graph, boolean, origin, role: Role::Plain, evidence })
+        self.tensor(Tensor { placement, graph, boolean, origin, stage: Stage::Plain, evidence })
     }
 
     /// Where `.to(…)` moves the tensor; `None` where it only changes the type.
     pub(super) fn moves_to(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
-        placement_named(device_argument(node)?, arguments.get(vocabulary::word(Word::DeviceOption), 0))
+        placement_named(device_argument(node)?, arguments.get(vocabulary::word(Role::DeviceOption), 0))
     }
 
     fn list_method(&mut self, node: &'a ExprCall, element: &Value, name: &str, arguments: &Arguments<'a>) -> Value {
@@ -299,7 +287,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     /// Like [`Self::hold`], for an attribute.
-    pub(super) fn hold_as(&mut self, attribute: &'a ruff_python_ast::ExprAttribute, added: Value) {
+    pub(super) fn hold_as(&mut self, attribute: &'a ExprAttribute, added: Value) {
         if let Value::Instance(class) | Value::Model(Some(class)) =
             self.quietly(|quiet| quiet.evaluate(&attribute.value))
         {
@@ -322,7 +310,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Effect::Other => {
                 let takes_tensors = || arguments.all().any(|value| value.holds_device() || value.tensor().is_some());
-                match vocabulary::is(Word::Metric, name) {
+                match vocabulary::is(Role::Metric, name) {
                     // `model.loss_and_metrics(batch)`: perhaps numbers besides the loss.
                     true => self.tensor(Tensor::GUESS),
                     false if takes_tensors() => self.tensor(Tensor::WITH_GRAPH),
@@ -389,7 +377,7 @@ fn is_host_type(rest: &str) -> bool {
 fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
     match (&*node.arguments.args, arguments.positional.as_slice()) {
         ([Expr::Name(other)], [Value::Unknown]) => {
-            node.arguments.keywords.is_empty() && !vocabulary::is(Word::TypeName, &lowered(other.id.as_str()))
+            node.arguments.keywords.is_empty() && !vocabulary::is(Role::TypeName, &lowered(other.id.as_str()))
         }
         _ => false,
     }
@@ -402,8 +390,8 @@ fn is_made_by_factory(node: &ExprCall) -> bool {
     let Some(name) = last_name(&made.func) else { return false };
     // `library.Model(options).to(device)`, but not a batch of tensors.
     if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-        return !vocabulary::is(Word::TensorContainer, name);
+        return !vocabulary::is(Role::TensorContainer, name);
     }
-    let made = vocabulary::rest_of(Word::Makes, name);
+    let made = vocabulary::rest_of(Role::Makes, name);
     made.is_some_and(|made| is_model_name(made) || is_criterion_name(made) || is_loss_function_name(made))
 }

@@ -1,14 +1,6 @@
 //! Finds where a block switches from training to evaluation: `model.eval()`.
 
-use ruff_python_ast::{Expr, ExprAttribute, ExprCall, Stmt};
-use ruff_text_size::{Ranged, TextRange};
-
-use super::Interpreter;
-use crate::classes::dotted_name;
-use crate::effects::{self, Effect, Owner};
-use crate::program::FunctionKind;
-use crate::syntax::{called_by, called_name, method_of};
-use crate::vocabulary::{self, Role};
+use super::*;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// `model.eval()` without a later `.train()` in the same block. Beside `student.train()` it freezes a teacher.
@@ -35,7 +27,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return false;
         }
         // Gradients without a loop over data: adversarial examples for the calling step.
-        if self.asks_for_gradients(rest) && !super::goes_over_data(rest) {
+        if self.asks_for_gradients(rest) && !goes_over_data(rest) {
             return false;
         }
         // Cleanup at the end of a step: nothing is evaluated any more.

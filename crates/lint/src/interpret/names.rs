@@ -1,9 +1,6 @@
 //! Guesses from names alone, where nothing better is known.
 
-use crate::api;
-use crate::settings::is_settings_name;
-use crate::value::Value;
-use crate::vocabulary::{self, Role, lowered};
+use super::*;
 
 /// The value a parameter of this name usually has.
 pub fn by_name(name: &str) -> Value {

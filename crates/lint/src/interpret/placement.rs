@@ -1,11 +1,6 @@
 //! Resolves where a `device` argument puts a tensor.
 
-use ruff_python_ast::{Expr, ExprCall};
-
-use crate::settings::text_of;
-use crate::syntax::last_name;
-use crate::value::{Placement, Value};
-use crate::vocabulary::{self, Role, lowered};
+use super::*;
 
 /// The argument of `.to(…)` that may name a device.
 pub(super) fn device_argument(node: &ExprCall) -> Option<&Expr> {

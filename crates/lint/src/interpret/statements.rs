@@ -1,19 +1,12 @@
 //! Runs statements in order.
 
-use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtAnnAssign, StmtAssign, StmtFor, StmtIf, StmtTry, StmtWith};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_python_ast::{ExceptHandler, StmtAnnAssign, StmtAssign, StmtTry, StmtWith};
 
-use super::Interpreter;
 use super::caches::returns_cache_filled_below;
-use super::conditions::asked_for_tensor;
 use super::guards::{Branches, ends_turn};
-use super::names::{is_data_name, is_model_name};
 use super::unpacking::{goes_over_keys, spread};
-use crate::context::{Frame, Guard, LoopKind};
-use crate::program::{Accumulation, Call, Callee, FunctionKind, Loop};
-use crate::syntax::last_name;
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::*;
+use crate::program::Accumulation;
 
 /// Loops nested deeper than this are visited once.
 const MOST_REPEATED: usize = 2;
@@ -167,7 +160,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.outcome.returns = Some(all);
     }
 
-    fn inner_function(&self, definition: &ruff_python_ast::StmtFunctionDef) -> Option<usize> {
+    fn inner_function(&self, definition: &StmtFunctionDef) -> Option<usize> {
         let functions = &self.program.sources.symbols.functions;
         // Functions are numbered in text order: an inner one comes after the one that contains it.
         let holds = |function: &crate::symbols::Function| {
@@ -329,7 +322,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return true;
         }
         let over_data = notes.loops.iter().rev().take_while(|around| around.context >= first).any(|around| {
-            let names = around.iterated.map(crate::names_in).unwrap_or_default();
+            let names = around.iterated.map(names_in).unwrap_or_default();
             matches!(around.value, Value::Loader(_))
                 || around.iterated.is_none()
                 || names.iter().any(|name| is_data_name(name))

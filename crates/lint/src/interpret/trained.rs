@@ -1,11 +1,6 @@
 //! Values a backward pass starts from: losses on the device, however they were computed.
 
-use ruff_python_ast::{Expr, ExprCall, Operator};
-
-use super::Interpreter;
-use super::fixpoint::Fact;
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::*;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss / n).backward()`: the loss is a tensor with
@@ -71,7 +66,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // `model, state, step = load(…)`: a step counter is a number, whatever it was packed with.
             Value::Tensor(_) if is_counter(name) => Value::NUMBER,
             Value::Unknown if self.program.functions[self.function].trained.contains(name) => Value::DEVICE_WITH_GRAPH,
-            Value::Unknown => match super::names::by_name(name) {
+            Value::Unknown => match names::by_name(name) {
                 Value::Number { .. } | Value::Unknown => value,
                 guess => guess,
             },

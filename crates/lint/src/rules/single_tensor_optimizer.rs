@@ -1,7 +1,7 @@
 //! TP502: an optimizer updates the parameters one by one.
 
 use super::*;
-use crate::value::Role;
+use crate::value::Stage;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP502",
@@ -40,7 +40,7 @@ fn check(check: &mut Check) {
     let message = "parameters are updated one by one in Python: several small kernels each, at every step";
     for call in program.hot_calls() {
         let updates = matches!(call.name, "add_" | "sub_" | "addcdiv_" | "copy_") && call.is_method();
-        let is_parameter = matches!(&call.receiver, Value::Tensor(tensor) if tensor.role == Role::Parameter);
+        let is_parameter = matches!(&call.receiver, Value::Tensor(tensor) if tensor.stage == Stage::Parameter);
         if updates
             && is_parameter
             && program.is_in_parameter_loop(call.context)
