@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use ruff_python_ast::{Expr, Stmt};
 
 use super::effects::{self, Effect, Owner};
-use super::resolve::{ModuleIndex, Symbol, look_up, look_up_dotted};
+use super::resolve::{ModuleIndex, Resolver, Symbol};
 use super::symbols::{ClassId, Function, FunctionId, Symbols};
 use super::value::Value;
 use super::vocabulary::{self, Role};
@@ -148,20 +148,21 @@ impl Base {
 fn bases_of(symbols: &Symbols, index: &ModuleIndex, class: ClassId) -> Vec<Base> {
     let definition = &symbols.classes[class];
     let Some(arguments) = &definition.definition.arguments else { return Vec::new() };
+    let resolver = Resolver::new(symbols, index);
     let resolve = |expression: &Expr| {
         let dotted = dotted_name(expression)?;
         let (first, rest) = dotted.split_once('.').unwrap_or((dotted.as_str(), ""));
-        let symbol = match look_up(symbols, index, definition.file, first) {
+        let symbol = match resolver.name(definition.file, first) {
             Some(Symbol::Class(found)) if rest.is_empty() && found != class => return Some(Base::Class(found)),
             Some(Symbol::External(name)) if rest.is_empty() => name,
             Some(Symbol::External(name)) => format!("{name}.{rest}"),
-            Some(Symbol::Module(file)) => match look_up(symbols, index, file, rest) {
+            Some(Symbol::Module(file)) => match resolver.name(file, rest) {
                 Some(Symbol::Class(found)) if found != class => return Some(Base::Class(found)),
                 _ => dotted,
             },
             _ => dotted,
         };
-        match look_up_dotted(symbols, index, definition.file, &symbol) {
+        match resolver.dotted(definition.file, &symbol) {
             Symbol::Class(found) if found != class => Some(Base::Class(found)),
             _ => Some(Base::External(symbol)),
         }
@@ -197,20 +198,9 @@ fn kind_by_name(dotted: &str) -> ClassKind {
 
 /// `a.b.c` as text, for names and attributes only.
 pub fn dotted_name(expression: &Expr) -> Option<String> {
-    let mut parts = Vec::new();
-    let mut at = expression;
-    loop {
-        match at {
-            Expr::Attribute(attribute) => {
-                parts.push(attribute.attr.as_str());
-                at = &attribute.value;
-            }
-            Expr::Name(name) => {
-                parts.push(name.id.as_str());
-                parts.reverse();
-                return Some(parts.join("."));
-            }
-            _ => return None,
-        }
+    match expression {
+        Expr::Attribute(attribute) => Some(format!("{}.{}", dotted_name(&attribute.value)?, attribute.attr.as_str())),
+        Expr::Name(name) => Some(name.id.to_string()),
+        _ => None,
     }
 }

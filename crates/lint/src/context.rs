@@ -145,10 +145,10 @@ pub struct StepFrequency {
 
 impl StepFrequency {
     pub fn is_hot(&self, context: ContextId) -> bool {
-        self.hot.get(context).copied().unwrap_or(false)
+        self.hot.get(context) == Some(&true)
     }
 
     pub fn is_evaluation(&self, context: ContextId) -> bool {
-        self.evaluation.get(context).copied().unwrap_or(false)
+        self.evaluation.get(context) == Some(&true)
     }
 }

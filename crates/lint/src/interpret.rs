@@ -34,16 +34,18 @@ use super::classes::{ClassKind, dotted_name, lineage};
 use super::context::{Context, ContextId, Frame, Guard, LoopKind};
 use super::effects::{self, Effect, Owner};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Loader, Look, Loop, Program};
-use super::settings::{is_settings_name, literal, text_of};
+use super::settings::{is_settings_name, literal, plain_name, text_of};
 use super::symbols::{ClassId, FunctionId};
-use super::syntax::{boolean, called_by, called_name, each_expression, last_name, method_of};
+use super::syntax::{
+    boolean, called_by, called_name, each_expression, keyword_of, last_name, method_of, name_of, range_of,
+};
 use super::value::{Evidence, LoaderId, Origin, Placement, Stage, Tensor, Value};
 use super::vocabulary::{self, Role, lowered};
 use super::{api, find_expression, names_in};
 use arguments::Arguments;
 use conditions::asked_for_tensor;
 use fixpoint::{Fact, Outcome};
-use names::{is_boolean_operation, is_criterion_name, is_data_name, is_loss_function_name, is_question};
+use names::{is_boolean_operation, is_criterion_name, is_data_name, is_loss_function_name};
 use placement::{device_argument, placement_named};
 use statements::Names;
 
@@ -122,7 +124,8 @@ fn add_context(
 }
 
 fn is_decorated(program: &Program, function: FunctionId, by: Role) -> bool {
-    let decorators = program.symbol(function).definition.map_or(&[][..], |definition| &definition.decorator_list);
+    let decorators =
+        program.symbol(function).definition.map_or(&[][..], |definition| definition.decorator_list.as_slice());
     let mut names = decorators.iter().filter_map(|decorator| called_name(&decorator.expression));
     names.any(|name| vocabulary::is(by, name))
 }
@@ -275,18 +278,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The default that `@click.option("--name", default=…)` gives a parameter.
     fn option_of(&self, name: &str) -> Option<Value> {
         let definition = self.program.symbol(self.function).definition?;
-        definition.decorator_list.iter().find_map(|decorator| {
-            let Expr::Call(call) = &decorator.expression else { return None };
-            let is_it = |argument: &Expr| {
-                let text = text_of(argument).unwrap_or_default();
-                text.trim_start_matches('-').replace('-', "_") == name
-            };
-            let default = call
-                .arguments
-                .find_keyword(vocabulary::word(Role::DefaultOption))
-                .filter(|_| call.arguments.args.iter().any(is_it))?;
-            Some(literal(&default.value))
-        })
+        let is_it = |argument: &Expr| text_of(argument).is_some_and(|text| plain_name(text) == name);
+        let calls = definition.decorator_list.iter().filter_map(|decorator| decorator.expression.as_call_expr());
+        let mut options = calls.filter(|call| call.arguments.args.iter().any(is_it));
+        options.find_map(|call| keyword_of(call, vocabulary::word(Role::DefaultOption))).map(literal)
     }
 
     /// `forward`, a loss, a training step: their arguments are on the device.
@@ -318,15 +313,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(guess) = annotated {
             return guess;
         }
-        if let Some(Value::Bool(_) | Value::Text(_)) = default {
-            return if matches!(default, Some(Value::Bool(_))) { Value::Bool(None) } else { Value::Text(None) };
-        }
-        let guess = names::by_name(name);
-        match (guess, default) {
+        match (by_name(name), default) {
+            (_, Some(Value::Bool(_))) => Value::Bool(None),
+            (_, Some(Value::Text(_))) => Value::Text(None),
             (Value::Unknown, _) if facts.trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
             (Value::Unknown, _) if self.is_tensor_code() && vocabulary::is(Role::BatchIndex, name) => Value::NUMBER,
-            (Value::Unknown, _) if self.is_tensor_code() && !names::is_settings_like(name) => {
+            (Value::Unknown, _)
+                if self.is_tensor_code() && !is_settings_name(name) && !vocabulary::is(Role::Option, name) =>
+            {
                 Value::Tensor(Tensor::GUESS)
             }
             (guess, _) => guess,

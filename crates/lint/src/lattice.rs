@@ -159,8 +159,10 @@ impl Value {
         let is_other = |member: &Value| !matches!(member, Value::Tensor(_) | Value::Unknown | Value::Nothing);
         let is_mixed = matches!(&self, Value::OneOf(members)
             if members.iter().any(is_other) && members.iter().any(|member| member.tensor().is_some()));
-        let reading = self.reading();
-        if is_mixed { reading.assumed() } else { reading }
+        match self.reading() {
+            Value::Tensor(tensor) if is_mixed => Value::Tensor(Tensor { evidence: Evidence::Assumed, ..tensor }),
+            reading => reading,
+        }
     }
 
     /// The value as it is known without saying which call it belongs to.

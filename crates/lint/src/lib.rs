@@ -184,7 +184,7 @@ fn collect(files: &[SourceFile]) -> Program<'_> {
         notes: program::Notes::default(),
         constructed: program::Constructed::default(),
         frequency: context::StepFrequency::default(),
-        groups: topics::Groups::none(),
+        groups: topics::Groups::default(),
         places: program::Places::default(),
         asked: asked::Asked::default(),
     }

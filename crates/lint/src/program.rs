@@ -37,7 +37,7 @@ pub struct Sources<'a> {
     pub classes: Vec<ClassFacts<'a>>,
     /// Methods that their name alone identifies.
     pub only_methods: FxHashMap<&'a str, OnlyMethods>,
-    pub settings: Settings<'a>,
+    pub settings: Settings,
 }
 
 /// Notes of the last visit of every function.

@@ -1,14 +1,15 @@
 //! Determines why the host reads a value back, and so whether the read could be deferred.
 
-use ruff_python_ast::{Expr, ExprCall, Number, Stmt};
+use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 pub use super::asked::ReadbackUse;
 use super::context::Frame;
 use super::program::{Call, Program};
 use super::reads::asks_for_type;
+use super::settings::literal;
 use super::symbols::FunctionId;
-use super::syntax::{around, called_by, last_name};
+use super::syntax::{around, called_by, keyword_of, last_name};
 use super::uses::uses_of;
 use super::vocabulary::{self, Role};
 
@@ -109,10 +110,8 @@ fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
         _ => "",
     };
     let is_mathematics = vocabulary::is(Role::Mathematics, owner);
-    let is_named = call
-        .arguments
-        .find_keyword(vocabulary::word(Role::LossOption))
-        .is_some_and(|keyword| keyword.value.range().contains_range(inner));
+    let loss = keyword_of(call, vocabulary::word(Role::LossOption));
+    let is_named = loss.is_some_and(|loss| loss.range().contains_range(inner));
     !is_mathematics && vocabulary::is(Role::Records, &lower) || is_named && vocabulary::is(Role::Posts, &lower)
 }
 
@@ -128,19 +127,12 @@ fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: 
             Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => ReadbackUse::Log,
             _ => ReadbackUse::Other,
         },
-        Expr::Attribute(attribute) => {
-            if counts(attribute.attr.as_str()) {
-                ReadbackUse::Needed
-            } else {
-                ReadbackUse::Log
-            }
+        Expr::Attribute(attribute) if counts(attribute.attr.as_str()) => ReadbackUse::Needed,
+        Expr::Attribute(_) => ReadbackUse::Log,
+        Expr::Tuple(tuple) => {
+            let uses = tuple.elts.iter().map(|target| of_target(program, function, statement, target, deep));
+            uses.max().unwrap_or(ReadbackUse::Other)
         }
-        Expr::Tuple(tuple) => tuple
-            .elts
-            .iter()
-            .map(|target| of_target(program, function, statement, target, deep))
-            .max()
-            .unwrap_or(ReadbackUse::Other),
         _ => ReadbackUse::Other,
     }
 }
@@ -160,13 +152,8 @@ fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str
     // `total += x` reads itself.
     let reads = reads
         .filter(|one| !matches!(one.statement, Stmt::AugAssign(sum) if sum.target.range() == one.expression.range()));
-    let mut worst = ReadbackUse::Finite;
-    let mut is_read = false;
-    for one in reads {
-        is_read = true;
-        worst = worst.max(of_part(program, function, one.statement, one.expression.range(), deep - 1));
-    }
-    if is_read { worst } else { ReadbackUse::Log }
+    let uses = reads.map(|one| of_part(program, function, one.statement, one.expression.range(), deep - 1));
+    uses.max().unwrap_or(ReadbackUse::Log)
 }
 
 /// The use of a number that a function returns: from its callers' use of it, else from the function's name.
@@ -249,10 +236,10 @@ fn asks_for_numbers(test: &Expr) -> bool {
 /// `mask.sum() > 0`, `count == 0`: guards against a division by zero.
 fn asks_whether_empty(test: &Expr) -> bool {
     match test {
-        Expr::Compare(compare) => compare.comparators.iter().any(|side| match side {
-            Expr::NumberLiteral(number) => matches!(&number.value, Number::Int(int) if int.as_i64() == Some(0)),
-            _ => false,
-        }),
+        Expr::Compare(compare) => {
+            let is_zero = |side: &Expr| side.is_number_literal_expr() && literal(side).known_integer() == Some(0);
+            compare.comparators.iter().any(is_zero)
+        }
         Expr::BoolOp(operation) => operation.values.iter().any(asks_whether_empty),
         Expr::UnaryOp(operation) => asks_whether_empty(&operation.operand),
         _ => false,

@@ -9,7 +9,7 @@ use super::effects::{self, Effect, Owner};
 use super::interpret::{by_name, is_model_name};
 use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
-use super::syntax::last_name;
+use super::syntax::{blocks_of, last_name};
 use super::value::{Placement, Value};
 use super::vocabulary::{self, Role};
 
@@ -54,25 +54,21 @@ fn copy_of_body(program: &Program, function: FunctionId, callers: &mut Vec<Funct
     let is_text = |statement: &&Stmt| matches!(statement, Stmt::Expr(inner) if inner.value.is_string_literal_expr());
     let (mut read, mut is_by_type) = (None, false);
     for statement in symbol.body.iter().filter(|statement| !is_text(statement)) {
-        match statement {
-            Stmt::Return(returned) => {
-                read = read_on_the_way(program, callers, parameters, returned.value.as_deref()?)?.or(read);
-            }
+        let bodies = match statement {
             Stmt::If(branch) if asks_for_type(&branch.test) => {
                 is_by_type = true;
-                let bodies = branch.elif_else_clauses.iter().map(|clause| &clause.body);
-                for body in std::iter::once(&branch.body).chain(bodies) {
-                    match body.as_slice() {
-                        [Stmt::Return(returned)] => {
-                            read = read_on_the_way(program, callers, parameters, returned.value.as_deref()?)?.or(read);
-                        }
-                        [Stmt::Raise(_)] => {}
-                        _ => return None,
-                    }
-                }
+                blocks_of(statement)
             }
-            Stmt::Raise(_) => {}
-            _ => return None,
+            plain => vec![std::slice::from_ref(plain)],
+        };
+        for body in bodies {
+            match body {
+                [Stmt::Return(returned)] => {
+                    read = read_on_the_way(program, callers, parameters, returned.value.as_deref()?)?.or(read);
+                }
+                [Stmt::Raise(_)] => {}
+                _ => return None,
+            }
         }
     }
     // A scalar read is fixed where it happens; one under a type test belongs to a utility.

@@ -59,7 +59,7 @@ use super::reads::{Read, read_in_tool, read_of, shows};
 use super::rule::{Check, Notice, SourceRule};
 use super::settings::literal;
 use super::symbols::{ClassId, FileId, FunctionId};
-use super::syntax::{attribute_of_self, boolean, keyword_of, last_name, name_of, statements_in};
+use super::syntax::{attribute_of_self, boolean, keyword_of, last_name, name_of, range_of, statements_in};
 use super::topics::Topic;
 use super::truth::asks_device;
 use super::uses::{is_changed_in_place, uses_of};
@@ -226,9 +226,8 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     };
     // A generator passes on what it reads.
     let hands_out = || {
-        let body = program.function_of(loader.context).body;
-        let range = body.first().zip(body.last()).map(|(first, last)| TextRange::new(first.start(), last.end()));
-        range.is_some_and(|range| program.source(loader.context).slice(range).contains("yield "))
+        let range = range_of(program.function_of(loader.context).body);
+        program.source(loader.context).slice(range).contains("yield ")
     };
     let is_returned = || uses_of(program, function, &name).iter().any(|one| matches!(one.statement, Stmt::Return(_)));
     let of_here = |around: &Loop| program.function_at(around.context) == function;

@@ -34,14 +34,12 @@ impl Program<'_> {
         if function.qualified.split('.').any(|part| vocabulary::is(Role::TestName, part)) {
             return Scope::Test;
         }
-        let of_names = function.qualified.split('.').find_map(|part| {
-            let scope = of_words(part)?;
-            matches!(scope, Scope::Benchmark).then_some(scope)
-        });
+        let is_benchmark = function.qualified.split('.').any(|part| of_words(part) == Some(Scope::Benchmark));
         let module = &self.source(context).module;
-        match of_names.or_else(|| of_module(module)) {
+        let known = if is_benchmark { Some(Scope::Benchmark) } else { of_module(module) };
+        match known {
             Some(scope @ (Scope::Test | Scope::Benchmark)) => scope,
-            _ if is_example(module) || is_copied_library(module) => Scope::Example,
+            _ if is_example(module) => Scope::Example,
             // Adapters are merged into weights when a model is saved or served.
             _ if vocabulary::is(Role::Merges, function.name) => Scope::DataPreparation,
             _ if self.is_of_metric(context) && !self.is_in_sight(context) => Scope::Inference,
@@ -51,32 +49,30 @@ impl Program<'_> {
             {
                 Scope::Training
             }
-            Some(scope) => scope,
-            None => Scope::Training,
+            scope => scope.unwrap_or(Scope::Training),
         }
     }
-}
 
-impl Program<'_> {
     /// Whether the code is in a metrics folder, or in a class that is a metric by name: computed at the end of an
     /// epoch.
     fn is_of_metric(&self, context: ContextId) -> bool {
-        let (_, folders) = self.source(context).module.split_last().unwrap_or((&String::new(), &[]));
-        folders.iter().any(|folder| vocabulary::is(Role::MetricFolder, &folder.to_ascii_lowercase()))
+        folders_of(&self.source(context).module)
+            .iter()
+            .any(|folder| vocabulary::is(Role::MetricFolder, &folder.to_ascii_lowercase()))
             || self.function_of(context).qualified.split('.').any(|part| vocabulary::is(Role::MetricClass, part))
     }
 }
 
-/// Whether the file is below a folder of examples or tutorials, or vendored.
-fn is_example(parts: &[String]) -> bool {
-    let folders = parts.len().saturating_sub(1);
-    parts[..folders].iter().any(|folder| vocabulary::is(Role::ExampleFolder, &folder.to_ascii_lowercase()))
+fn folders_of(module: &[String]) -> &[String] {
+    module.split_last().map_or(&[][..], |(_, folders)| folders)
 }
 
-/// A well-known library deep inside a package of another name: vendored, and rarely trained there.
-fn is_copied_library(parts: &[String]) -> bool {
-    let folders = parts.len().saturating_sub(1);
-    parts[..folders].iter().skip(2).any(|folder| vocabulary::is(Role::CopiedLibrary, folder))
+/// Whether the file is below a folder of examples or tutorials, or in a well-known library deep inside a package of
+/// another name: vendored, and rarely trained there.
+fn is_example(module: &[String]) -> bool {
+    let folders = folders_of(module);
+    folders.iter().any(|folder| vocabulary::is(Role::ExampleFolder, &folder.to_ascii_lowercase()))
+        || folders.iter().skip(2).any(|folder| vocabulary::is(Role::CopiedLibrary, folder))
 }
 
 /// The scope from the parts of the module's name: its folders and the file's own name.

@@ -4,11 +4,14 @@
 //! loop. Code that such a loop, a `forward` or a loss calls is hot too, and so is what that code calls. A guard around
 //! the training call itself does not make its branch cold.
 
+use ruff_python_ast::Expr;
+
 use super::classes::{ClassKind, is_left_open};
 use super::context::{Context, ContextId, Frame, Guard, LoopKind, StepFrequency};
 use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Program};
 use super::symbols::{ClassId, FunctionId};
+use super::syntax;
 use super::value::Value;
 use super::vocabulary::{self, Role};
 
@@ -348,14 +351,11 @@ pub fn is_training_call(call: &Call) -> bool {
 }
 
 /// The last name in `self.optimizers[0]`: `optimizers`.
-fn last_name(expression: &ruff_python_ast::Expr) -> Option<&str> {
-    use ruff_python_ast::Expr;
+fn last_name(expression: &Expr) -> Option<&str> {
     match expression {
-        Expr::Name(name) => Some(name.id.as_str()),
-        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
         Expr::Subscript(subscript) => last_name(&subscript.value),
         Expr::Call(call) => last_name(&call.func),
-        _ => None,
+        other => syntax::last_name(other),
     }
 }
 

@@ -111,6 +111,14 @@ pub fn statements_in(body: &[Stmt]) -> Vec<&Stmt> {
     found
 }
 
+/// From the first statement to the last.
+pub fn range_of(body: &[Stmt]) -> TextRange {
+    match body {
+        [] => TextRange::default(),
+        [first, ..] => TextRange::new(first.start(), body[body.len() - 1].end()),
+    }
+}
+
 /// The blocks directly inside a statement.
 pub fn blocks_of(statement: &Stmt) -> Vec<&[Stmt]> {
     match statement {

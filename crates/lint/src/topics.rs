@@ -10,65 +10,49 @@ use super::ids::FileId;
 use super::switches::Switches;
 use super::vocabulary::{self, Role};
 
-/// Facts a rule may ask about a file's surroundings, detected by keywords.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Topic {
-    /// A device other than the host.
-    Device,
-    /// `device` is mentioned, but not which one.
-    SomeDevice,
-    /// The host is named as the device.
-    Cpu,
-    ReducedPrecision,
-    TensorFloat,
-    Compiled,
-    Clipping,
-    Convolution,
-    MatrixProduct,
-    /// Products over sequences: a single perceptron layer does not count.
-    LargeProduct,
-    Benchmark,
-    Deterministic,
-    ChannelsLast,
-    NoSync,
-    Distributed,
-    FixedSize,
-    VaryingSize,
-    Trainer,
-    Trains,
-    Models,
-    /// A library that puts batches on the device itself.
-    Placed,
-    /// Reduced precision that is off by default.
-    PrecisionByChoice,
+/// Topics with the roles of the words that speak of them.
+macro_rules! topics {
+    ($($(#[$doc:meta])* $topic:ident: [$($role:ident)*],)*) => {
+        /// Facts a rule may ask about a file's surroundings, detected by keywords.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Topic { $($(#[$doc])* $topic,)* }
+
+        const TOPICS: &[(Topic, &[Role])] = &[$((Topic::$topic, &[$(Role::$role),*]),)*];
+    };
 }
 
-/// The words that speak of a topic.
-const WORDS: &[(Topic, Role)] = &[
-    (Topic::Device, Role::OfDevice),
-    (Topic::SomeDevice, Role::OfSomeDevice),
-    (Topic::ReducedPrecision, Role::OfReducedPrecision),
-    (Topic::TensorFloat, Role::OfTensorFloat),
-    (Topic::Compiled, Role::OfCompilation),
-    (Topic::Clipping, Role::OfClipping),
-    (Topic::Convolution, Role::OfConvolution),
-    (Topic::MatrixProduct, Role::OfProduct),
-    (Topic::MatrixProduct, Role::OfLargeProduct),
-    (Topic::LargeProduct, Role::OfLargeProduct),
-    (Topic::LargeProduct, Role::OfLargeModel),
-    (Topic::Benchmark, Role::OfBenchmark),
-    (Topic::Deterministic, Role::OfDeterminism),
-    (Topic::ChannelsLast, Role::OfChannelsLast),
-    (Topic::NoSync, Role::OfNoSync),
-    (Topic::Distributed, Role::OfDistribution),
-    (Topic::FixedSize, Role::OfFixedSize),
-    (Topic::VaryingSize, Role::OfVaryingSize),
-    (Topic::Trainer, Role::OfTrainer),
-    (Topic::Models, Role::OfModels),
-    (Topic::Placed, Role::OfPlacedBatches),
-];
+topics! {
+    /// A device other than the host.
+    Device: [OfDevice],
+    /// `device` is mentioned, but not which one.
+    SomeDevice: [OfSomeDevice],
+    /// The host is named as the device.
+    Cpu: [],
+    ReducedPrecision: [OfReducedPrecision],
+    TensorFloat: [OfTensorFloat],
+    Compiled: [OfCompilation],
+    Clipping: [OfClipping],
+    Convolution: [OfConvolution],
+    MatrixProduct: [OfProduct OfLargeProduct],
+    /// Products over sequences: a single perceptron layer does not count.
+    LargeProduct: [OfLargeProduct OfLargeModel],
+    Benchmark: [OfBenchmark],
+    Deterministic: [OfDeterminism],
+    ChannelsLast: [OfChannelsLast],
+    NoSync: [OfNoSync],
+    Distributed: [OfDistribution],
+    FixedSize: [OfFixedSize],
+    VaryingSize: [OfVaryingSize],
+    Trainer: [OfTrainer],
+    Trains: [],
+    Models: [OfModels],
+    /// A library that puts batches on the device itself.
+    Placed: [OfPlacedBatches],
+    /// Reduced precision that is off by default.
+    PrecisionByChoice: [],
+}
 
+#[derive(Default)]
 pub struct Groups {
     /// One bit per topic: the file itself, its imports and its importers.
     pub(super) masks: Vec<u64>,
@@ -80,25 +64,21 @@ pub struct Groups {
 }
 
 impl Groups {
-    pub fn none() -> Groups {
-        Groups { masks: Vec::new(), own: Vec::new(), programs: Vec::new(), imported: Vec::new() }
-    }
-
     pub fn mentions(&self, file: FileId, topic: Topic) -> bool {
-        self.masks.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+        self.masks.get(file).is_some_and(|mask| speak_of(*mask, topic))
     }
 
     pub fn is_of_program(&self, file: FileId) -> bool {
-        self.programs.get(file).copied().unwrap_or(false)
+        self.programs.get(file) == Some(&true)
     }
 
     pub fn is_imported(&self, file: FileId) -> bool {
-        self.imported.get(file).copied().unwrap_or(false)
+        self.imported.get(file) == Some(&true)
     }
 
     /// Whether the file itself mentions the topic, without its surroundings.
     pub fn mentions_itself(&self, file: FileId, topic: Topic) -> bool {
-        self.own.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+        self.own.get(file).is_some_and(|words| speak_of(*words, topic))
     }
 
     /// Whether the script puts anything on a device. Modules without a training loop are assumed to be used on one.
@@ -124,8 +104,8 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     static BITS: OnceLock<FxHashMap<&str, u64>> = OnceLock::new();
     let bits = BITS.get_or_init(|| {
         let mut bits: FxHashMap<&str, u64> = FxHashMap::default();
-        for (topic, role) in WORDS {
-            for word in vocabulary::names(*role) {
+        for (topic, roles) in TOPICS {
+            for word in roles.iter().flat_map(|role| vocabulary::names(*role)) {
                 *bits.entry(word).or_default() |= bit(*topic);
             }
         }
@@ -159,9 +139,9 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
             }
             TokenKind::String => {
                 let text = slice(token.range());
-                is_off |= switches.text(text.trim_matches(|quote| matches!(quote, '"' | '\'')));
+                let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
+                is_off |= switches.text(inner);
                 if text.len() < 40 {
-                    let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
                     if vocabulary::is(Role::DeviceText, inner) {
                         mask |= bit(Topic::Device);
                     } else if vocabulary::is(Role::HostDevice, inner) {

@@ -214,19 +214,6 @@ impl Value {
         self.may_be_on_device(Evidence::Seen)
     }
 
-    /// The same value, its tensors assumed only.
-    pub fn assumed(self) -> Value {
-        match self {
-            Value::Tensor(tensor) => Value::Tensor(Tensor { evidence: Evidence::Assumed, ..tensor }),
-            Value::Tuple(elements) => Value::Tuple(elements.into_iter().map(Value::assumed).collect()),
-            Value::List(element) => Value::List(Box::new(element.assumed())),
-            Value::OneOf(members) => {
-                members.into_iter().map(Value::assumed).reduce(|all, one| all.join(&one)).unwrap_or(Value::Unknown)
-            }
-            value => value,
-        }
-    }
-
     /// The values directly inside it: members, elements, entries.
     fn parts(&self) -> Vec<&Value> {
         match self {

@@ -65,10 +65,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Records what `callee` is called with; its first `bound` parameters are already bound (`self`).
     pub(super) fn pass(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
-        for at in 0..self.program.written_below(callee).len() {
-            self.note_call(self.program.written_below(callee)[at]);
-        }
-        self.note_call(callee);
+        self.run_by(callee).into_iter().for_each(|function| self.note_call(function));
         self.pass_values(callee, arguments, bound);
     }
 
@@ -85,10 +82,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Like [`Self::pass`], for a function that may be another's: it is not known to be called.
     pub(super) fn pass_values(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
-        for at in 0..self.program.written_below(callee).len() {
-            self.pass_to(self.program.written_below(callee)[at], arguments, bound);
-        }
-        self.pass_to(callee, arguments, bound);
+        self.run_by(callee).into_iter().for_each(|function| self.pass_to(function, arguments, bound));
+    }
+
+    /// The functions that a call may run: the callee, and overrides of one that only declares itself.
+    fn run_by(&self, callee: FunctionId) -> Vec<FunctionId> {
+        self.program.written_below(callee).iter().copied().chain([callee]).collect()
     }
 
     /// The argument for a parameter, by its position; `None` where the call leaves it out or hides it.

@@ -74,28 +74,23 @@ pub(super) fn resets_own_counter(test: &Expr, body: &[Stmt]) -> bool {
 
 /// Names that the test checks for absence, emptiness, size or truth.
 fn asked_names(test: &Expr) -> Vec<String> {
+    let named = |part: &Expr| match part {
+        Expr::Call(call) => has_attribute_of(call),
+        other => dotted_name(other),
+    };
     match test {
-        Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => match &*operation.operand {
-            Expr::Call(call) => has_attribute_of(call).into_iter().collect(),
-            inner => dotted_name(inner).into_iter().collect(),
-        },
+        Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => Vec::from_iter(named(&operation.operand)),
         Expr::BoolOp(operation) => operation.values.iter().flat_map(asked_names).collect(),
         Expr::Compare(compare) => match (&*compare.ops, &*compare.comparators) {
-            ([CmpOp::Is], [Expr::NoneLiteral(_)]) => match &*compare.left {
-                Expr::Call(call) => has_attribute_of(call).into_iter().collect(),
-                left => dotted_name(left).into_iter().collect(),
-            },
-            ([CmpOp::NotIn], [right]) => dotted_name(right).into_iter().collect(),
+            ([CmpOp::Is], [Expr::NoneLiteral(_)]) => Vec::from_iter(named(&compare.left)),
+            ([CmpOp::NotIn], [right]) => Vec::from_iter(dotted_name(right)),
             (_, [right]) => {
-                [size_owner(&compare.left), size_owner(right), cached_number(&compare.left), cached_number(right)]
-                    .into_iter()
-                    .flatten()
-                    .collect()
+                let sides = [&*compare.left, right].into_iter();
+                sides.flat_map(|side| [size_owner(side), cached_number(side)]).flatten().collect()
             }
             _ => Vec::new(),
         },
-        Expr::Name(_) | Expr::Attribute(_) => dotted_name(test).into_iter().collect(),
-        _ => Vec::new(),
+        _ => Vec::from_iter(dotted_name(test)),
     }
 }
 

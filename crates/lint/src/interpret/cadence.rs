@@ -81,11 +81,6 @@ pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
     says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
 }
 
-/// State that one decoder call leaves for the next. Training sees all tokens at once and passes none.
-pub(super) fn is_decoding_name(name: &str) -> bool {
-    vocabulary::is(Role::Decoding, name)
-}
-
 /// The last part of the called name, without its owner.
 pub(super) fn last_part(call: &ExprCall) -> &str {
     last_name(&call.func).unwrap_or_default()

@@ -111,9 +111,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 _ => self.bound_by(node, *function),
             };
-            match is_told {
-                true => self.pass_values(*function, arguments, bound),
-                false => self.pass(*function, arguments, bound),
+            if is_told {
+                self.pass_values(*function, arguments, bound)
+            } else {
+                self.pass(*function, arguments, bound)
             }
             results.push(self.returned(*function, arguments, bound));
         }
@@ -326,7 +327,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return loader.clone();
         }
         // `exists(mask)`, `is_main_process()`: answered by the host.
-        if is_question(name) {
+        if vocabulary::is(Role::Question, name) {
             return Value::Bool(None);
         }
         if arguments.all().any(Value::holds_device) {

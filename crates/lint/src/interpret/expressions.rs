@@ -264,18 +264,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn note_speed(&mut self, whole: &'a Expr, divisor: &'a Expr) {
-        let difference = match divisor {
-            Expr::BinOp(operation) if operation.op == Operator::Sub => Some(operation),
-            _ => None,
-        };
-        let start = match (difference, divisor) {
-            (Some(operation), _) => match &*operation.right {
-                Expr::Name(start) => Some(start.id.as_str()),
-                _ => None,
-            },
+        let start = match divisor {
+            Expr::BinOp(difference) if difference.op == Operator::Sub => name_of(&difference.right),
             // `elapsed = time.time() - start` earlier.
-            (None, Expr::Name(elapsed)) => self.elapsed_since.get(elapsed.id.as_str()).copied(),
-            _ => None,
+            elapsed => name_of(elapsed).and_then(|name| self.elapsed_since.get(name).copied()),
         };
         if let (Some(start), Some(_)) = (start, self.noted()) {
             let speed = Speed { expression: whole, context: self.context, start };
@@ -313,18 +305,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if left == Value::Numpy || rights.contains(&Value::Numpy) {
             return Value::Numpy;
         }
-        let branches = self.quietly(|quiet| quiet.classify_expression(compare));
-        branches.unwrap_or(Value::Bool(None))
-    }
-
-    /// `step % 10 == 0` bound to a name stays a cadence.
-    fn classify_expression(&mut self, compare: &'a ExprCompare) -> Option<Value> {
-        use crate::context::Guard;
-        let branches = self.classify_compare(compare);
+        let branches = self.quietly(|quiet| quiet.classify_compare(compare));
         match (branches.when_true, branches.when_false) {
-            (Guard::Cadence, _) => Some(Value::Cadence),
-            (_, Guard::Fallback) => Some(Value::Capability),
-            _ => None,
+            // `step % 10 == 0` bound to a name stays a cadence.
+            (Guard::Cadence, _) => Value::Cadence,
+            (_, Guard::Fallback) => Value::Capability,
+            _ => Value::Bool(None),
         }
     }
 

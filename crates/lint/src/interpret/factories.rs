@@ -2,14 +2,10 @@
 
 use super::*;
 
-/// Whether the function takes tensors as distribution parameters, and may also make a new tensor of numbers.
-fn draws_from(rest: &str) -> bool {
-    vocabulary::is(Role::DrawsFrom, rest)
-}
-
 /// Whether a function of torch makes a new tensor from sizes: `rest` is its name without `torch.`.
 pub(super) fn is_factory(rest: &str) -> bool {
-    draws_from(rest) || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
+    vocabulary::is(Role::DrawsFrom, rest)
+        || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -63,7 +59,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(placement) => placement,
             // Without `device=` the tensor is made on the host, unless it draws from a device tensor. Sizes do not
             // matter.
-            None if draws_from(rest) && arguments.all().any(Value::is_on_device) => Placement::Device,
+            None if vocabulary::is(Role::DrawsFrom, rest) && arguments.all().any(Value::is_on_device) => {
+                Placement::Device
+            }
             None => Placement::Host,
         };
         let is_random = api::torch_function(rest).is_some_and(|row| row.draws);

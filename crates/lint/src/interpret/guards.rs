@@ -32,10 +32,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
         let mut branches = self.classify_test(test);
         let in_loop = self.program.is_in_loop(self.context);
-        if !branches.when_true.cools() && (fills_tested_cache(test, body, in_loop) || self.ends_the_run(body)) {
-            branches.when_true = Guard::Once;
-        }
-        if !branches.when_true.cools() && speaks_of_trouble(test, body) {
+        let is_once =
+            || fills_tested_cache(test, body, in_loop) || self.ends_the_run(body) || speaks_of_trouble(test, body);
+        if !branches.when_true.cools() && is_once() {
             branches.when_true = Guard::Once;
         }
         if !branches.when_true.cools() && in_loop && resets_own_counter(test, body) {
@@ -141,7 +140,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if speaks_of_rank(&lower) || vocabulary::is(Role::DeviceFlag, &lower) {
             return TAKEN;
         }
-        if is_decoding_name(&lower) {
+        if vocabulary::is(Role::Decoding, &lower) {
             return when_true(Guard::Evaluation);
         }
         if vocabulary::is(Role::OutOfMemory, &lower) {
@@ -207,7 +206,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `cache is not None`, which only decoding or an option provides.
     fn classify_presence(&mut self, operator: CmpOp, left: &'a Expr) -> Branches {
-        let branches = match last_name(left).is_some_and(is_decoding_name) {
+        let branches = match last_name(left).is_some_and(|name| vocabulary::is(Role::Decoding, name)) {
             true => when_true(Guard::Evaluation),
             false if self.is_missing_unless_asked(left) => when_true(Guard::OptIn),
             false => OPEN,
@@ -272,20 +271,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         && passed.is_none_or(|passed| passed.known_bool() != Some(true))
                         && !(self.kind() == FunctionKind::Step && default == Value::Nothing);
                 }
-                match self.named(name) {
-                    Some(value) if value.known_bool() == Some(false) => return true,
-                    Some(value) if value.known_bool() == Some(true) => return false,
-                    Some(_) => {}
-                    None => {
-                        if let Some(constant) = self.program.sources.symbols.files[self.file()].constants.get(name) {
-                            return match literal(constant).known_bool() {
-                                Some(on) => !on,
-                                None => speaks_of_debugging(name),
-                            };
-                        }
-                    }
-                }
-                speaks_of_debugging(name)
+                let constants = &self.program.sources.symbols.files[self.file()].constants;
+                let known = match self.named(name) {
+                    Some(value) => value.known_bool(),
+                    None => constants.get(name).and_then(|constant| literal(constant).known_bool()),
+                };
+                known.map_or_else(|| speaks_of_debugging(name), |on| !on)
             }
             Expr::Attribute(attribute) => {
                 let name = attribute.attr.as_str();
@@ -368,26 +359,24 @@ pub fn ends_turn(body: &[Stmt]) -> bool {
 
 /// `and`: one cold operand makes the body cold, all together make the `else` cold. `or`: the reverse.
 fn combined(operator: BoolOp, parts: &[Branches]) -> Branches {
-    let any = |pick: fn(&Branches) -> Guard| parts.iter().map(pick).find(|guard| guard.cools());
-    let every =
-        |pick: fn(&Branches) -> Guard| if parts.iter().all(|part| pick(part).cools()) { any(pick) } else { None };
-    let (taken, other): (fn(&Branches) -> Guard, fn(&Branches) -> Guard) =
-        (|part| part.when_true, |part| part.when_false);
-    let (when_true, when_false) = match operator {
-        BoolOp::And => (any(taken), every(other)),
-        // `step % 100 == 0 or is_last`: still now and then.
-        BoolOp::Or if parts.iter().any(|part| part.when_true == Guard::Cadence) => (Some(Guard::Cadence), any(other)),
-        BoolOp::Or => (every(taken), any(other)),
-    };
-    let is_taken = |pick: fn(&Branches) -> Guard, one_suffices: bool| match one_suffices {
-        true => parts.iter().any(|part| pick(part) == Guard::Taken),
-        false => parts.iter().all(|part| pick(part) == Guard::Taken),
-    };
+    let (taken, other): (Vec<Guard>, Vec<Guard>) = parts.iter().map(|part| (part.when_true, part.when_false)).unzip();
+    let is_taken = |guard: &Guard| *guard == Guard::Taken;
     let open = |is_taken: bool| if is_taken { Guard::Taken } else { Guard::Open };
-    let is_or = operator == BoolOp::Or;
-    Branches {
-        when_true: when_true.unwrap_or_else(|| open(is_taken(taken, is_or))),
-        when_false: when_false.unwrap_or_else(|| open(is_taken(other, !is_or))),
+    let one = |guards: &[Guard]| {
+        let cold = guards.iter().copied().find(|guard| guard.cools());
+        cold.unwrap_or_else(|| open(guards.iter().all(is_taken)))
+    };
+    let all = |guards: &[Guard]| match guards.iter().all(|guard| guard.cools()) {
+        true => guards[0],
+        false => open(guards.iter().any(is_taken)),
+    };
+    match operator {
+        BoolOp::And => Branches { when_true: one(&taken), when_false: all(&other) },
+        // `step % 100 == 0 or is_last`: still now and then.
+        BoolOp::Or if taken.contains(&Guard::Cadence) => {
+            Branches { when_true: Guard::Cadence, when_false: one(&other) }
+        }
+        BoolOp::Or => Branches { when_true: all(&taken), when_false: one(&other) },
     }
 }
 

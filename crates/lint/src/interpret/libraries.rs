@@ -118,7 +118,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let effect = effects::of(Owner::Torch, rest).or_else(|| effects::of(Owner::Torch, last));
         let answers = || api::torch_function(rest).is_some_and(|row| row.returns == api::Kinds::BOOL);
-        if effect == Effect::Other && (is_question(last) || answers()) {
+        if effect == Effect::Other && (vocabulary::is(Role::Question, last) || answers()) {
             return Value::Bool(None);
         }
         match (effect.or_else(|| effects::of_part(Owner::Torch, rest)), arguments.first()) {

@@ -1,7 +1,7 @@
 //! Looks up the values of names and attributes.
 
 use super::*;
-use crate::resolve::{Symbol, look_up};
+use crate::resolve::{Resolver, Symbol};
 use crate::settings::is_loader_option;
 use crate::value::is_dtype_name;
 
@@ -25,14 +25,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn global_value(&self, file: usize, name: &str) -> Value {
         let symbols = &self.program.sources.symbols;
         let is_assigned = || symbols.files[file].constants.contains_key(name);
-        match look_up(symbols, &self.program.sources.index, file, name) {
+        match Resolver::new(symbols, &self.program.sources.index).name(file, name) {
             Some(Symbol::Function(function)) => Value::Function(function),
             Some(Symbol::Class(class)) => Value::Class(class),
             // `import model`, then `model = model.Net()`.
             Some(Symbol::Module(module)) if is_assigned() => self.at_top(file, name).unwrap_or(Value::Module(module)),
             Some(Symbol::Module(module)) => Value::Module(module),
             // A star import does not hide Python's builtins: `from torch.distributed import *`.
-            Some(Symbol::External(dotted)) if names::is_builtin(name) && api::is_of_torch(&dotted) => {
+            Some(Symbol::External(dotted)) if vocabulary::is(Role::Builtin, name) && api::is_of_torch(&dotted) => {
                 Value::External(format!("builtins.{name}"))
             }
             Some(Symbol::External(dotted)) => {
@@ -40,7 +40,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if is_capability { Value::Capability } else { Value::External(dotted) }
             }
             Some(Symbol::Constant(owner, _)) => self.at_top(owner, name).unwrap_or(Value::Unknown),
-            None if names::is_builtin(name) => {
+            None if vocabulary::is(Role::Builtin, name) => {
                 self.at_top(file, name).unwrap_or_else(|| Value::External(format!("builtins.{name}")))
             }
             None => self.at_top(file, name).unwrap_or(Value::Unknown),
@@ -167,10 +167,9 @@ impl Interpreter<'_, '_> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
             let body = &self.program.sources.symbols.classes[class].definition.body;
             body.iter().find_map(|statement| match statement {
-                Stmt::AnnAssign(field) => match &*field.target {
-                    Expr::Name(target) if target.id.as_str() == name => self.annotated(Some(&field.annotation)),
-                    _ => None,
-                },
+                Stmt::AnnAssign(field) if name_of(&field.target) == Some(name) => {
+                    self.annotated(Some(&field.annotation))
+                }
                 _ => None,
             })
         })

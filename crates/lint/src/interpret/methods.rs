@@ -11,7 +11,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         name: &str,
         arguments: &Arguments<'a>,
     ) -> Value {
-        if is_question(name) {
+        if vocabulary::is(Role::Question, name) {
             return Value::Bool(None);
         }
         if vocabulary::is(Role::Backward, name) {
@@ -57,20 +57,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Marks a name whose `backward` is called as a tensor from here on.
     fn note_backward(&mut self, node: &'a ExprCall, receiver: &Value) {
-        let Expr::Attribute(method) = &*node.func else { return };
-        let Expr::Name(loss) = &*method.value else { return };
         // `engine.backward(loss)`: the gradients are those of its argument.
-        if !node.arguments.args.is_empty() {
-            return;
-        }
+        let Some(loss) = owner_of(node).filter(|_| node.arguments.args.is_empty()) else { return };
         let known = match receiver {
             Value::Tensor(tensor) if tensor.is_assumed() => {
                 Value::Tensor(Tensor { evidence: Evidence::Seen, ..tensor.clone() })
             }
-            Value::Unknown if self.names.contains_key(loss.id.as_str()) => Value::DEVICE,
+            Value::Unknown if self.names.contains_key(loss) => Value::DEVICE,
             _ => return,
         };
-        self.names.insert(loss.id.as_str(), known);
+        self.names.insert(loss, known);
     }
 
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
@@ -279,19 +275,23 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(owner) = owner_of(node) {
             let held = self.names.get(owner).unwrap_or(container).join(&added);
             self.names.insert(owner, held);
-            return;
+        } else if let Some((Expr::Attribute(attribute), _)) = method_of(node) {
+            self.hold_as(attribute, added);
         }
-        let Expr::Attribute(method) = &*node.func else { return };
-        let Expr::Attribute(attribute) = &*method.value else { return };
-        self.hold_as(attribute, added);
     }
 
     /// Like [`Self::hold`], for an attribute.
     pub(super) fn hold_as(&mut self, attribute: &'a ExprAttribute, added: Value) {
-        if let Value::Instance(class) | Value::Model(Some(class)) =
-            self.quietly(|quiet| quiet.evaluate(&attribute.value))
-        {
+        if let Some(class) = self.class_of(&attribute.value) {
             self.outcome.store(class, attribute.attr.as_str(), added);
+        }
+    }
+
+    /// The given class that the owner of an attribute is an instance of.
+    pub(super) fn class_of(&mut self, owner: &'a Expr) -> Option<ClassId> {
+        match self.quietly(|quiet| quiet.evaluate(owner)) {
+            Value::Instance(class) | Value::Model(Some(class)) => Some(class),
+            _ => None,
         }
     }
 
@@ -323,9 +323,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The attribute's name as a slice of the file's text, so that it lives as long as the tree.
     fn attribute_key(&self, class: usize, attribute: &str) -> Option<&'a str> {
-        let definition = self.program.sources.symbols.classes[class].definition;
-        let file = &self.program.sources.files[self.program.sources.symbols.classes[class].file];
-        let text: &'a str = file.slice(definition.range());
+        let symbol = &self.program.sources.symbols.classes[class];
+        let text: &'a str = self.program.sources.files[symbol.file].slice(symbol.definition.range());
         text.find(attribute).map(|at| &text[at..at + attribute.len()])
     }
 
@@ -356,11 +355,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 /// The name that a method is called on.
 fn owner_of(node: &ExprCall) -> Option<&str> {
-    let Expr::Attribute(method) = &*node.func else { return None };
-    match &*method.value {
-        Expr::Name(owner) => Some(owner.id.as_str()),
-        _ => None,
-    }
+    method_of(node).and_then(|(owner, _)| name_of(owner))
 }
 
 /// Whether a factory made the tensor on the host.
@@ -385,8 +380,7 @@ fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
 
 /// `build_loss(options).to(device)`: functions with such names make modules.
 fn is_made_by_factory(node: &ExprCall) -> bool {
-    let Expr::Attribute(method) = &*node.func else { return false };
-    let Expr::Call(made) = &*method.value else { return false };
+    let Some((Expr::Call(made), _)) = method_of(node) else { return false };
     let Some(name) = last_name(&made.func) else { return false };
     // `library.Model(options).to(device)`, but not a batch of tensors.
     if name.starts_with(|first: char| first.is_ascii_uppercase()) {

@@ -38,9 +38,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 impl Interpreter<'_, '_> {
     fn asks_for_gradients(&self, statements: &[Stmt]) -> bool {
-        let (Some(first), Some(last)) = (statements.first(), statements.last()) else { return false };
         let is_function = self.program.symbol(self.function).definition.is_some();
-        let text = self.program.sources.files[self.file()].slice(TextRange::new(first.start(), last.end()));
+        let text = self.program.sources.files[self.file()].slice(range_of(statements));
         is_function && vocabulary::is(Role::GradientText, text)
     }
 }

@@ -27,7 +27,8 @@ pub fn by_name(name: &str) -> Value {
 
 fn is_size_name(name: &str) -> bool {
     // `klen`, `tgtlen`; not the builtin.
-    let is_short_length = name.len() <= 6 && !is_builtin(name) && vocabulary::is(Role::ShortLength, name);
+    let is_short_length =
+        name.len() <= 6 && !vocabulary::is(Role::Builtin, name) && vocabulary::is(Role::ShortLength, name);
     vocabulary::is(Role::Size, name) || is_short_length
 }
 
@@ -91,11 +92,6 @@ pub fn is_drawing_name(name: &str) -> bool {
     !drawn.is_empty() && !is_evaluation_name(&others.join("_"))
 }
 
-/// Arguments of tensor code that are not tensors.
-pub fn is_settings_like(name: &str) -> bool {
-    is_settings_name(name) || vocabulary::is(Role::Option, name)
-}
-
 /// Functions that run only now and then, whoever calls them: savers, loaders of checkpoints and shards, warm-ups.
 pub fn is_seldom_name(name: &str) -> bool {
     let lower = lowered(name);
@@ -107,19 +103,9 @@ pub fn is_seldom_name(name: &str) -> bool {
     !trains && (loads || saves || vocabulary::is(Role::StateMethod, &lower))
 }
 
-/// `is_causal()`, `has_cache()`: functions that return a host bool.
-pub fn is_question(name: &str) -> bool {
-    vocabulary::is(Role::Question, name)
-}
-
 /// Loop variables and counters that count steps.
 pub fn counts_steps(name: &str) -> bool {
     vocabulary::is(Role::Counter, &lowered(name))
-}
-
-/// Python's builtin functions and types.
-pub(super) fn is_builtin(name: &str) -> bool {
-    vocabulary::is(Role::Builtin, name)
 }
 
 /// Whether the name may be a tensor method's: `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object may

@@ -23,9 +23,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Expr::Attribute(attribute) => {
-                if let Value::Instance(class) | Value::Model(Some(class)) =
-                    self.quietly(|quiet| quiet.evaluate(&attribute.value))
-                {
+                if let Some(class) = self.class_of(&attribute.value) {
                     let name = attribute.attr.as_str();
                     self.depends_on(Fact::attribute(class, name));
                     let known = self.program.sources.classes[class].attributes.get(name);

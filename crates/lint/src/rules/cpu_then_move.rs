@@ -17,10 +17,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
-        let moved = match moves_to_device(call) {
-            true => Some(&call.receiver),
-            false => handed_over(program, call),
-        };
+        let moved = if moves_to_device(call) { Some(&call.receiver) } else { handed_over(program, call) };
         let Some(Value::Tensor(tensor)) = moved else { continue };
         let (Placement::Host, Origin::Constant(made) | Origin::Factory(made)) = (tensor.placement, tensor.origin)
         else {
