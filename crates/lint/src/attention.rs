@@ -7,13 +7,13 @@ use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, ExprCall, Operator, Stmt, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::program::{Product, Program};
 use super::settings::literal;
 use super::symbols::FunctionId;
 use super::syntax::{each_expression, last_name, name_of};
 use super::uses::uses_of;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Whether queries and keys derive from the same input, position by position. Where they do not, the number of queries
 /// is unknown: one for a pooling layer, a few for a resampler.
@@ -54,7 +54,7 @@ fn operands<'a>(program: &Program<'a>, function: FunctionId, range: TextRange) -
 fn is_product(expression: &Expr) -> bool {
     match expression {
         Expr::BinOp(operation) => operation.op == Operator::MatMult,
-        Expr::Call(call) => last_name(&call.func).is_some_and(|name| vocabulary::is(Role::ProductFunction, name)),
+        Expr::Call(call) => last_name(&call.func).is_some_and(|name| Role::ProductFunction.fits(name)),
         _ => false,
     }
 }
@@ -99,7 +99,7 @@ impl<'a> Derivation<'a> {
                 let uses = uses_of(program, function, name).into_iter();
                 let stored = uses.filter(|one| one.is_store && one.expression.start() < value.start());
                 let values: Vec<&Expr> = stored.filter_map(|one| value_for(one.statement, name)).collect();
-                if definition.parameters.includes(name) && !vocabulary::is(Role::FirstParameter, name) {
+                if definition.parameters.includes(name) && !Role::FirstParameter.fits(name) {
                     derivation.inputs.insert(name);
                 }
                 derivation.is_bound |= !values.is_empty();
@@ -112,7 +112,7 @@ impl<'a> Derivation<'a> {
     fn look_at(&mut self, call: &ExprCall, is_operand: bool) {
         let Expr::Attribute(method) = &*call.func else { return };
         let arguments: Vec<Option<i64>> = call.arguments.args.iter().map(whole_number).collect();
-        match effects::of(Owner::Reshaping, method.attr.as_str()) {
+        match Owner::Reshaping.effect(method.attr.as_str()) {
             Effect::Transposes if !is_operand => {
                 self.is_odd |= matches!(*arguments, [Some(-2), Some(-1)] | [Some(-1), Some(-2)]);
                 self.is_moved = true;
@@ -155,9 +155,9 @@ fn value_for<'a>(statement: &'a Stmt, name: &str) -> Option<&'a Expr> {
 
 fn is_shape(value: &Expr) -> bool {
     match value {
-        Expr::Attribute(shape) => effects::of(Owner::TensorAttribute, shape.attr.as_str()) == Effect::SizeList,
+        Expr::Attribute(shape) => Owner::TensorAttribute.effect(shape.attr.as_str()) == Effect::SizeList,
         Expr::Call(call) => matches!(&*call.func, Expr::Attribute(method)
-            if effects::of(Owner::Tensor, method.attr.as_str()) == Effect::Sizes),
+            if Owner::Tensor.effect(method.attr.as_str()) == Effect::Sizes),
         Expr::Subscript(subscript) => is_shape(&subscript.value),
         _ => false,
     }
@@ -187,7 +187,7 @@ impl<'a> Visitor<'a> for Parts<'a> {
             Expr::Call(call) => {
                 self.calls.push(call);
                 if let Expr::Attribute(method) = &*call.func
-                    && vocabulary::is(Role::TakesAxes, method.attr.as_str())
+                    && Role::TakesAxes.fits(method.attr.as_str())
                 {
                     // Their arguments are sizes.
                     self.visit_expr(&method.value);

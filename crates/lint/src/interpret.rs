@@ -32,15 +32,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::classes::{ClassKind, dotted_name, lineage};
 use super::context::{Context, ContextId, Frame, Guard, LoopKind};
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Loader, Look, Loop, Program};
 use super::settings::{is_settings_name, literal, plain_name, text_of};
 use super::symbols::{ClassId, FunctionId};
 use super::syntax::{
-    boolean, called_by, called_name, each_expression, keyword_of, last_name, method_of, name_of, range_of,
+    attribute_of_self, boolean, called_by, called_name, each_expression, keyword_of, last_name, method_of, name_of,
+    range_of,
 };
 use super::value::{Evidence, LoaderId, Origin, Placement, Stage, Tensor, Value};
-use super::vocabulary::{self, Role, lowered};
+use super::vocabulary::{Role, lowered};
 use super::{api, find_expression, names_in};
 use arguments::Arguments;
 use conditions::asked_for_tensor;
@@ -127,7 +128,7 @@ fn is_decorated(program: &Program, function: FunctionId, by: Role) -> bool {
     let decorators =
         program.symbol(function).definition.map_or(&[][..], |definition| definition.decorator_list.as_slice());
     let mut names = decorators.iter().filter_map(|decorator| called_name(&decorator.expression));
-    names.any(|name| vocabulary::is(by, name))
+    names.any(|name| by.fits(name))
 }
 
 fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
@@ -143,14 +144,13 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     if is_decorated(program, id, Role::Caches) || names::is_seldom_name(function.name) || fills_global(function.body) {
         return FunctionKind::Kept;
     }
-    let by_class =
-        |role: Role| function.class.is_some_and(|id| vocabulary::is(role, program.sources.symbols.classes[id].name));
+    let by_class = |role: Role| function.class.is_some_and(|id| role.fits(program.sources.symbols.classes[id].name));
     // `class PostProcess`, `class BeamSearcher`: modules that decode outputs, which training never calls.
     if by_class(Role::DecodingClass) {
         return FunctionKind::Evaluation;
     }
     let name = function.name;
-    let is = |role: Role| vocabulary::is(role, name);
+    let is = |role: Role| role.fits(name);
     let (of_class, of_torch) = (function.class.is_some(), || imports_torch(program, function.file));
     // `class InfoNCELoss:` that is not a module but is called like one.
     let is_called_loss = || is(Role::CallMethod) && by_class(Role::LossClass) && of_torch();
@@ -195,7 +195,7 @@ fn goes_over_data(body: &[Stmt]) -> bool {
 
 /// Whether the annotation is `float`, which is also written for scalar tensors.
 fn is_float(annotation: Option<&Expr>) -> bool {
-    matches!(annotation, Some(Expr::Name(name)) if vocabulary::is(Role::FloatType, name.id.as_str()))
+    matches!(annotation, Some(Expr::Name(name)) if Role::FloatType.fits(name.id.as_str()))
 }
 
 fn imports_torch(program: &Program, file: usize) -> bool {
@@ -281,7 +281,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let is_it = |argument: &Expr| text_of(argument).is_some_and(|text| plain_name(text) == name);
         let calls = definition.decorator_list.iter().filter_map(|decorator| decorator.expression.as_call_expr());
         let mut options = calls.filter(|call| call.arguments.args.iter().any(is_it));
-        options.find_map(|call| keyword_of(call, vocabulary::word(Role::DefaultOption))).map(literal)
+        options.find_map(|call| keyword_of(call, Role::DefaultOption.word())).map(literal)
     }
 
     /// `forward`, a loss, a training step: their arguments are on the device.
@@ -318,10 +318,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (_, Some(Value::Text(_))) => Value::Text(None),
             (Value::Unknown, _) if facts.trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
-            (Value::Unknown, _) if self.is_tensor_code() && vocabulary::is(Role::BatchIndex, name) => Value::NUMBER,
-            (Value::Unknown, _)
-                if self.is_tensor_code() && !is_settings_name(name) && !vocabulary::is(Role::Option, name) =>
-            {
+            (Value::Unknown, _) if self.is_tensor_code() && Role::BatchIndex.fits(name) => Value::NUMBER,
+            (Value::Unknown, _) if self.is_tensor_code() && !is_settings_name(name) && !Role::Option.fits(name) => {
                 Value::Tensor(Tensor::GUESS)
             }
             (guess, _) => guess,

@@ -12,7 +12,7 @@ use super::file::{self, Depth, Problem, SourceFile};
 use super::mentions;
 use super::resolve::ModuleIndex;
 use super::symbols::{self, FileId};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 use super::{Input, Projects, STACK_BYTES};
 
 /// Up to this size, the trees of the first pass are kept for the second; beyond it files are parsed twice.
@@ -93,7 +93,7 @@ fn outline(file: &SourceFile) -> Outline {
         refused: file.refused,
         module: file.module.clone(),
         imports: imports.collect(),
-        concerns_torch: vocabulary::is(Role::TorchText, &file.text),
+        concerns_torch: Role::TorchText.fits(&file.text),
     }
 }
 

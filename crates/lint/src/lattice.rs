@@ -7,8 +7,9 @@
 //! Code that follows one value takes a set by its [reading](Value::reading), a function of the whole set: it does not
 //! depend on the order in which paths met.
 
+use super::api;
 use super::value::{Evidence, MOST_ENTRIES, Origin, Placement, Stage, Tensor, Value};
-use super::{api, vocabulary};
+use super::vocabulary::Role;
 
 /// Sets with more members are not followed.
 const MOST_MEMBERS: usize = 24;
@@ -329,7 +330,7 @@ impl Origin {
 fn same_on_device(one: &str, other: &str) -> Option<String> {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
     let is_same = last(one) == last(other) && api::is_of_torch(one) && api::is_of_torch(other);
-    let is_on_device = vocabulary::is(vocabulary::Role::DeviceType, one);
+    let is_on_device = Role::DeviceType.fits(one);
     is_same.then(|| if is_on_device { one.to_string() } else { other.to_string() })
 }
 

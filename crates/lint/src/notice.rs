@@ -11,7 +11,7 @@ use super::readback_use::{ReadbackUse, readback_use};
 use super::rule::Notice;
 use super::symbols::FunctionId;
 use super::truth::asks_device;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// A read that could be deferred, or that selects between two values, is worth changing anywhere. A read whose number
 /// the host needs is worth changing only where a loop inside the step repeats it, in the loop of steps or a trainer's
@@ -69,8 +69,7 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
             && asks_device(program, test)
             && readback_use(program, function, test.statement, test.expression.range()) == ReadbackUse::Finite
     });
-    let is_wait =
-        |call: &Call| vocabulary::is(Role::Synchronizes, call.name) && call.external().is_some_and(api::is_of_torch);
+    let is_wait = |call: &Call| Role::Synchronizes.fits(call.name) && call.external().is_some_and(api::is_of_torch);
     let synchronizes = || program.calls_of(function).any(|call| is_wait(call) && is_beside(call.context));
     asks || synchronizes()
 }

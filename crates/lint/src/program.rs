@@ -8,7 +8,7 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 use super::asked::Asked;
 use super::classes::{ClassFacts, OnlyMethods, is_left_open};
 use super::context::{self, Context, ContextId, Frame, LoopKind, Nested, StepFrequency};
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::file::SourceFile;
 use super::resolve::ModuleIndex;
 use super::settings::Settings;
@@ -16,7 +16,7 @@ use super::symbols::{ClassId, FileId, Function, FunctionId, Symbols};
 use super::syntax::keyword_of;
 use super::topics::Groups;
 use super::value::{LoaderId, SiteId, Value};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 pub struct Program<'a> {
     pub sources: Sources<'a>,
@@ -232,8 +232,8 @@ impl Loader<'_> {
             Some(value) if value.known_bool().is_some() => value.known_bool() == Some(true),
             Some(Value::Bool(None)) => true,
             Some(_) => {
-                let written = keyword_of(self.node, vocabulary::word(Role::PinOption));
-                let speaks = |name: &&str| vocabulary::is(Role::PlaceName, &name.to_ascii_lowercase());
+                let written = keyword_of(self.node, Role::PinOption.word());
+                let speaks = |name: &&str| Role::PlaceName.fits(&name.to_ascii_lowercase());
                 written.is_some_and(|written| crate::names_in(written).iter().any(speaks))
             }
             None => false,
@@ -345,14 +345,14 @@ impl<'a> Program<'a> {
         let callee = |call: &Call| match call.callee {
             Callee::Function(callee) => Some(callee),
             // Instantiating a class runs its `__init__`.
-            Callee::Class(class) => self.method(class, vocabulary::word(Role::Constructor)),
+            Callee::Class(class) => self.method(class, Role::Constructor.word()),
             _ => None,
         };
         let contexts = grouped(functions, self.notes.contexts.iter().map(|context| Some(context.function)));
         let nested = |ids: &Vec<ContextId>| Nested::of(ids.iter().map(|id| (*id, &self.notes.contexts[*id])));
         let file = |context: ContextId| Some(self.file_of(context));
         let place = |call: &Call, node: TextRange| (self.file_of(call.context), node);
-        let items = calls.iter().filter(|call| effects::of(Owner::Tensor, call.name) == Effect::Number);
+        let items = calls.iter().filter(|call| Owner::Tensor.effect(call.name) == Effect::Number);
         let receiver = |call: &Call| Some(place(call, call.receiver_expression()?.range()));
         self.places = Places {
             call_by_range: calls.iter().enumerate().map(|(at, call)| (place(call, call.node.range()), at)).collect(),
@@ -469,10 +469,6 @@ fn grouped(groups: usize, of_items: impl Iterator<Item = Option<usize>>) -> Vec<
 }
 
 impl<'a> Call<'a> {
-    pub fn is_external(&self, names: &[&str]) -> bool {
-        matches!(&self.callee, Callee::External(dotted) if names.contains(&dotted.as_str()))
-    }
-
     /// The dotted name of a library's function.
     pub fn external(&self) -> Option<&str> {
         match &self.callee {

@@ -11,7 +11,7 @@ use super::settings::literal;
 use super::symbols::FunctionId;
 use super::syntax::{around, called_by, keyword_of, last_name};
 use super::uses::uses_of;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Names are followed this deep through assignments and returns.
 const MOST_NAMES_DEEP: usize = 3;
@@ -92,14 +92,14 @@ fn of_surroundings(
 
 fn of_argument(call: &ExprCall, inner: TextRange) -> Option<ReadbackUse> {
     let name = last_name(&call.func).unwrap_or_default();
-    if vocabulary::is(Role::TakesSize, name) {
+    if Role::TakesSize.fits(name) {
         return Some(ReadbackUse::Needed);
     }
     // `losses.append(x)` and `meter.update(x)` store it; `math.log(x)` passes it on.
-    if vocabulary::is(Role::Stores, name) || is_logging_call(call, name, inner) {
+    if Role::Stores.fits(name) || is_logging_call(call, name, inner) {
         return Some(ReadbackUse::Log);
     }
-    if vocabulary::is(Role::HandsOn, name) { None } else { Some(ReadbackUse::Other) }
+    if Role::HandsOn.fits(name) { None } else { Some(ReadbackUse::Other) }
 }
 
 /// Whether the call records its arguments, by its name or its owner's.
@@ -109,10 +109,10 @@ fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
         Expr::Attribute(attribute) => super::names_in(&attribute.value).first().copied().unwrap_or_default(),
         _ => "",
     };
-    let is_mathematics = vocabulary::is(Role::Mathematics, owner);
-    let loss = keyword_of(call, vocabulary::word(Role::LossOption));
+    let is_mathematics = Role::Mathematics.fits(owner);
+    let loss = keyword_of(call, Role::LossOption.word());
     let is_named = loss.is_some_and(|loss| loss.range().contains_range(inner));
-    !is_mathematics && vocabulary::is(Role::Records, &lower) || is_named && vocabulary::is(Role::Posts, &lower)
+    !is_mathematics && Role::Records.fits(&lower) || is_named && Role::Posts.fits(&lower)
 }
 
 fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> ReadbackUse {
@@ -175,7 +175,7 @@ fn of_result(program: &Program, function: FunctionId, deep: usize) -> ReadbackUs
 
 fn by_name(name: &str) -> ReadbackUse {
     let lower = name.to_ascii_lowercase();
-    match lower.split('_').any(|word| vocabulary::is(Role::Result, word)) {
+    match lower.split('_').any(|word| Role::Result.fits(word)) {
         _ if counts(name) => ReadbackUse::Needed,
         true => ReadbackUse::Log,
         false => ReadbackUse::Other,
@@ -185,7 +185,7 @@ fn by_name(name: &str) -> ReadbackUse {
 /// `max_len`, `num_boxes`, `batch_index`: names of sizes and indices.
 pub fn counts(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    lower.split('_').any(|part| vocabulary::is(Role::Count, part.trim_end_matches('s')))
+    lower.split('_').any(|part| Role::Count.fits(part.trim_end_matches('s')))
 }
 
 fn of_branch(test: &Expr, body: &[Stmt]) -> ReadbackUse {
@@ -210,8 +210,7 @@ fn of_branch(test: &Expr, body: &[Stmt]) -> ReadbackUse {
 
 /// `x[mask] = 0`, `x = x.masked_fill(mask, 0)`, `total += x`: the device could do it regardless of the answer.
 fn writes_under_mask(statement: &Stmt) -> bool {
-    let masks =
-        |expression: &Expr| super::names_in(expression).iter().any(|name| vocabulary::is(Role::WritesUnderMask, name));
+    let masks = |expression: &Expr| super::names_in(expression).iter().any(|name| Role::WritesUnderMask.fits(name));
     match statement {
         Stmt::Assign(assign) => masks(&assign.value) || assign.targets.iter().all(Expr::is_subscript_expr),
         Stmt::AugAssign(_) => true,
@@ -230,7 +229,7 @@ fn sets_again(statement: &Stmt, asked: &[&str]) -> bool {
 
 /// `torch.isnan(loss)`, `not is_finite`.
 fn asks_for_numbers(test: &Expr) -> bool {
-    super::names_in(test).iter().any(|name| vocabulary::is(Role::Finite, &name.to_ascii_lowercase()))
+    super::names_in(test).iter().any(|name| Role::Finite.fits(&name.to_ascii_lowercase()))
 }
 
 /// `mask.sum() > 0`, `count == 0`: guards against a division by zero.
@@ -247,5 +246,5 @@ fn asks_whether_empty(test: &Expr) -> bool {
 }
 
 fn says_trouble(call: &ExprCall) -> bool {
-    super::names_in(&call.func).iter().any(|name| vocabulary::is(Role::Trouble, name))
+    super::names_in(&call.func).iter().any(|name| Role::Trouble.fits(name))
 }

@@ -3,10 +3,10 @@
 use ruff_python_ast::{Expr, Stmt};
 
 use super::context::{Frame, Guard};
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::program::{Call, Callee, FunctionKind, Loader, Loop, Program};
 use super::value::{LoaderId, Value};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Whether a loop over the loader trains; `None` where no loop over it is visible.
 pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
@@ -16,8 +16,8 @@ pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
 }
 
 /// The name that the loader is bound to.
-pub fn named(loader: &Loader) -> String {
-    let name = match loader.statement {
+pub fn named<'a>(loader: &Loader<'a>) -> &'a str {
+    match loader.statement {
         Stmt::Assign(assign) => match assign.targets.as_slice() {
             [Expr::Name(name)] => name.id.as_str(),
             [Expr::Attribute(target)] => target.attr.as_str(),
@@ -26,16 +26,15 @@ pub fn named(loader: &Loader) -> String {
             _ => "",
         },
         _ => "",
-    };
-    name.to_string()
+    }
 }
 
 /// Whether the loader is for evaluation, by its name, its dataset's name, or the function that constructs it.
 pub fn evaluates(program: &Program, loader: &Loader) -> bool {
     let name = named(loader);
-    let data = loader.node.arguments.find_argument_value(vocabulary::word(Role::DatasetOption), 0);
+    let data = loader.node.arguments.find_argument_value(Role::DatasetOption.word(), 0);
     let data = data.map(crate::names_in).unwrap_or_default();
-    let by_name = match phase_of(&name) {
+    let by_name = match phase_of(name) {
         Some(phase) => phase == Phase::Evaluation,
         None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
     };
@@ -49,7 +48,7 @@ pub fn evaluates(program: &Program, loader: &Loader) -> bool {
 
 /// Whether it feeds something other than training, although no name says evaluation.
 pub fn only_measures(program: &Program, loader: &Loader) -> bool {
-    if phase_of(&named(loader)) == Some(Phase::Training) {
+    if phase_of(named(loader)) == Some(Phase::Training) {
         return false;
     }
     // Constructed after `model.eval()`, for an evaluation pass.
@@ -64,7 +63,7 @@ fn is_zipped_into_steps(program: &Program, id: LoaderId) -> bool {
             && around.loaders.contains(&id)
             && program.trains_in(around)
             && around.iterated.is_some_and(|iterated| {
-                crate::names_in(iterated).iter().any(|name| effects::of(Owner::Builtin, name) == Effect::Zips)
+                crate::names_in(iterated).iter().any(|name| Owner::Builtin.effect(name) == Effect::Zips)
             })
     })
 }
@@ -80,7 +79,7 @@ fn is_read_beside_training(program: &Program, loader: &Loader) -> bool {
         let is_in_sight = match &call.callee {
             Callee::Function(_) | Callee::Class(_) => true,
             Callee::External(dotted) => {
-                matches!(effects::of_part(Owner::Library, dotted), Effect::Builtins | Effect::First)
+                matches!(Owner::Library.effect_of_part(dotted), Effect::Builtins | Effect::First)
             }
             _ => false,
         };
@@ -106,8 +105,8 @@ fn is_read_by_evaluations(program: &Program, id: LoaderId) -> bool {
 
 /// `batches = iter(loader)`, then `next(batches)`: draws without a loop.
 fn draws(call: &Call) -> bool {
-    call.external().is_some_and(|dotted| vocabulary::is(Role::OfPython, dotted))
-        && matches!(effects::of(Owner::Builtin, call.name), Effect::Iterates | Effect::Element)
+    call.external().is_some_and(|dotted| Role::OfPython.fits(dotted))
+        && matches!(Owner::Builtin.effect(call.name), Effect::Iterates | Effect::Element)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,15 +126,15 @@ pub fn phase_of(name: &str) -> Option<Phase> {
         }
         spread.push(letter.to_ascii_lowercase());
     }
-    let is_data = vocabulary::is(Role::DataKind, &spread);
+    let is_data = Role::DataKind.fits(&spread);
     // The first word that matches decides: `val_train_loader` is the part of the training data that an evaluation sees.
     for word in spread.split('_') {
-        let bare = vocabulary::without_end(Role::DataEnding, word);
-        if vocabulary::is(Role::TrainBegin, bare) {
+        let bare = Role::DataEnding.without_end(word);
+        if Role::TrainBegin.fits(bare) {
             return Some(Phase::Training);
         }
         // Cross-validation, if the name is about data.
-        if vocabulary::is(Role::EvaluationData, bare) || is_data && vocabulary::is(Role::CrossValidation, bare) {
+        if Role::EvaluationData.fits(bare) || is_data && Role::CrossValidation.fits(bare) {
             return Some(Phase::Evaluation);
         }
     }

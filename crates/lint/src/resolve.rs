@@ -6,7 +6,7 @@ use ruff_python_ast::Expr;
 
 use super::api;
 use super::symbols::{ClassId, FileId, FunctionId, Symbols};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Re-exports are followed this many hops.
 const MOST_HOPS: usize = 6;
@@ -46,7 +46,7 @@ impl ModuleIndex {
 
     /// The file that `import parts` in `from` means: its path ends with the name, and the nearest one wins.
     pub fn find(&self, from: FileId, parts: &[&str]) -> Option<FileId> {
-        if parts.first().is_none_or(|first| vocabulary::is(Role::Foreign, first)) {
+        if parts.first().is_none_or(|first| Role::Foreign.fits(first)) {
             return None;
         }
         let here = &self.modules[from];

@@ -64,7 +64,7 @@ use super::topics::Topic;
 use super::truth::asks_device;
 use super::uses::{is_changed_in_place, uses_of};
 use super::value::{Origin, Placement, Value};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 use super::{names_in, notice};
 
 /// Ordered by code.
@@ -158,7 +158,7 @@ fn only_moves(program: &Program, function: FunctionId) -> bool {
     takes_one
         && is_short
         && program.calls_of(function).any(moves)
-        && program.calls_of(function).all(|call| vocabulary::is(Role::OnTheWay, call.name))
+        && program.calls_of(function).all(|call| Role::OnTheWay.fits(call.name))
 }
 
 /// The host value that a call of such a function moves to the device.
@@ -229,7 +229,7 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
         let range = range_of(program.function_of(loader.context).body);
         program.source(loader.context).slice(range).contains("yield ")
     };
-    let is_returned = || uses_of(program, function, &name).iter().any(|one| matches!(one.statement, Stmt::Return(_)));
+    let is_returned = || uses_of(program, function, name).iter().any(|one| matches!(one.statement, Stmt::Return(_)));
     let of_here = |around: &Loop| program.function_at(around.context) == function;
     match is_script {
         true => !is_of_training && !loops.any(|around| program.trains_in(around)) && !is_handed_on(),
@@ -285,7 +285,7 @@ fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
         Some(feeds) => feeds,
         None => is_shuffled.unwrap_or_else(|| {
             let trains = program.groups.mentions_itself(program.file_of(loader.context), Topic::Trains);
-            trains || phase_of(&named(loader)) == Some(Phase::Training)
+            trains || phase_of(named(loader)) == Some(Phase::Training)
         }),
     };
     Notice::when(is_written && feeds && !evaluates(program, loader))

@@ -6,7 +6,7 @@
 use super::context::ContextId;
 use super::program::Program;
 use super::topics::Topic;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -31,7 +31,7 @@ impl Program<'_> {
     pub fn scope(&self, context: ContextId) -> Scope {
         let function = self.function_of(context);
         // `test_step`, `TestLoader`, `LoaderTest`: names that test runners collect.
-        if function.qualified.split('.').any(|part| vocabulary::is(Role::TestName, part)) {
+        if function.qualified.split('.').any(|part| Role::TestName.fits(part)) {
             return Scope::Test;
         }
         let is_benchmark = function.qualified.split('.').any(|part| of_words(part) == Some(Scope::Benchmark));
@@ -41,7 +41,7 @@ impl Program<'_> {
             Some(scope @ (Scope::Test | Scope::Benchmark)) => scope,
             _ if is_example(module) => Scope::Example,
             // Adapters are merged into weights when a model is saved or served.
-            _ if vocabulary::is(Role::Merges, function.name) => Scope::DataPreparation,
+            _ if Role::Merges.fits(function.name) => Scope::DataPreparation,
             _ if self.is_of_metric(context) && !self.is_in_sight(context) => Scope::Inference,
             // A script that trains is training code wherever it is; tests and benchmarks train for other purposes.
             Some(Scope::Inference | Scope::DataPreparation)
@@ -58,8 +58,8 @@ impl Program<'_> {
     fn is_of_metric(&self, context: ContextId) -> bool {
         folders_of(&self.source(context).module)
             .iter()
-            .any(|folder| vocabulary::is(Role::MetricFolder, &folder.to_ascii_lowercase()))
-            || self.function_of(context).qualified.split('.').any(|part| vocabulary::is(Role::MetricClass, part))
+            .any(|folder| Role::MetricFolder.fits(&folder.to_ascii_lowercase()))
+            || self.function_of(context).qualified.split('.').any(|part| Role::MetricClass.fits(part))
     }
 }
 
@@ -71,14 +71,14 @@ fn folders_of(module: &[String]) -> &[String] {
 /// another name: vendored, and rarely trained there.
 fn is_example(module: &[String]) -> bool {
     let folders = folders_of(module);
-    folders.iter().any(|folder| vocabulary::is(Role::ExampleFolder, &folder.to_ascii_lowercase()))
-        || folders.iter().skip(2).any(|folder| vocabulary::is(Role::CopiedLibrary, folder))
+    folders.iter().any(|folder| Role::ExampleFolder.fits(&folder.to_ascii_lowercase()))
+        || folders.iter().skip(2).any(|folder| Role::CopiedLibrary.fits(folder))
 }
 
 /// The scope from the parts of the module's name: its folders and the file's own name.
 fn of_module(parts: &[String]) -> Option<Scope> {
     let (stem, folders) = parts.split_last()?;
-    let by_name = if vocabulary::is(Role::TestScript, stem) { None } else { of_words(stem) };
+    let by_name = if Role::TestScript.fits(stem) { None } else { of_words(stem) };
     let known: Vec<Scope> = by_name.into_iter().chain(folders.iter().filter_map(|folder| of_words(folder))).collect();
     WORDS.iter().map(|(scope, _)| *scope).find(|scope| known.contains(scope))
 }
@@ -86,8 +86,8 @@ fn of_module(parts: &[String]) -> Option<Scope> {
 fn of_words(name: &str) -> Option<Scope> {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(['_', '-', '.']).filter(|word| !word.is_empty()).collect();
-    let trains = words.iter().any(|word| vocabulary::is(Role::TrainingFile, word));
-    let (scope, _) = WORDS.iter().find(|(_, role)| words.iter().any(|word| vocabulary::is(*role, word)))?;
+    let trains = words.iter().any(|word| Role::TrainingFile.fits(word));
+    let (scope, _) = WORDS.iter().find(|(_, role)| words.iter().any(|word| role.fits(word)))?;
     (!trains || *scope == Scope::Test).then_some(*scope)
 }
 

@@ -9,7 +9,7 @@ use super::file::SourceFile;
 use super::ids::FileId;
 use super::syntax::{called_name, keyword_of, last_name, method_of, name_of};
 use super::value::Value;
-use super::vocabulary::{self, Role, lowered};
+use super::vocabulary::{Role, lowered};
 
 /// Defaults by file and name. A name with two defaults in one file has none.
 pub struct Settings {
@@ -51,16 +51,16 @@ impl Settings {
 
 /// `args`, `cfg`, `self.config`: usual names of objects that hold settings.
 pub fn is_settings_name(name: &str) -> bool {
-    vocabulary::is(Role::Settings, name)
+    Role::Settings.fits(name)
 }
 
 /// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: loader options by their usual names.
 pub fn is_loader_option(name: &str) -> bool {
-    vocabulary::is(Role::LoaderOption, &lowered(name))
+    Role::LoaderOption.fits(&lowered(name))
 }
 
 fn is_settings_class(name: &str) -> bool {
-    vocabulary::is(Role::SettingsClass, &lowered(name))
+    Role::SettingsClass.fits(&lowered(name))
 }
 
 /// `cfg` in `cfg.DATALOADER.NUM_WORKERS`.
@@ -164,7 +164,7 @@ impl<'a> Visitor<'a> for Collector {
             }
             let is_made = name_of(&call.func).is_some_and(is_settings_class);
             // `HParams(epochs=500, fp16_run=False)`
-            let holds_all = last_name(&call.func).is_some_and(|name| vocabulary::is(Role::SettingsMaker, name));
+            let holds_all = last_name(&call.func).is_some_and(|name| Role::SettingsMaker.fits(name));
             for keyword in &call.arguments.keywords {
                 let Some(name) = &keyword.arg else { continue };
                 if is_made && is_loader_option(name.as_str()) {

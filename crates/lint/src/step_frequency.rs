@@ -13,7 +13,7 @@ use super::program::{Call, Callee, FunctionFacts, FunctionKind, Program};
 use super::symbols::{ClassId, FunctionId};
 use super::syntax;
 use super::value::Value;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 pub fn measure(program: &mut Program) {
     let calls = program.calls_by_function();
@@ -57,9 +57,8 @@ fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
     // `self.model(x)`, `model.eval()`
     let mut runs_models = vec![false; program.functions.len()];
     for call in &program.notes.calls {
-        let runs = vocabulary::is(Role::EvalMethod, call.name)
-            || matches!(call.receiver, Value::Model(_))
-            || is_model_name(call.name);
+        let runs =
+            Role::EvalMethod.fits(call.name) || matches!(call.receiver, Value::Model(_)) || is_model_name(call.name);
         runs_models[program.function_at(call.context)] |= runs;
     }
     for (function, facts) in program.functions.iter_mut().enumerate() {
@@ -75,8 +74,7 @@ fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
         let measures = is_free && is_handed_tensors() && !facts.passed.iter().any(runs_model);
         // `self._validate(emissions, mask)` in a `forward`: checks the step's inputs.
         let is_of_module = symbol.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
-        let checks =
-            is_of_module && !runs_models[function] && vocabulary::is(Role::Validates, name.trim_start_matches('_'));
+        let checks = is_of_module && !runs_models[function] && Role::Validates.fits(name.trim_start_matches('_'));
         let is_part = is_drawing_name(name) || measures || checks;
         if facts.kind == FunctionKind::Evaluation && entered[function] && is_part {
             facts.kind = FunctionKind::Plain;
@@ -101,7 +99,7 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
         }
         let is_around = |frame: Frame| matches!(frame, Frame::Loop(LoopKind::Plain) | Frame::Body);
         let around = program.outwards(id).find(|(_, around)| is_around(around.frame))?.0;
-        let is_backward = |name: &str| vocabulary::is(Role::BackwardName, name);
+        let is_backward = |name: &str| Role::BackwardName.fits(name);
         let goes_back = calls.iter().any(|(call, name)| is_backward(name) && is_within(*call, id));
         let always_runs = |call: ContextId| {
             let mut guards = program.outwards(call).filter(|(_, over)| matches!(over.frame, Frame::Guard(_)));
@@ -110,7 +108,7 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
         let mut beside = [false, false];
         for (_, name) in calls.iter().filter(|(call, _)| always_runs(*call)) {
             // A function that is a step by itself does both.
-            let is_whole = !is_backward(name) && !vocabulary::is(Role::UpdateCall, name);
+            let is_whole = !is_backward(name) && !Role::UpdateCall.fits(name);
             beside[0] |= is_backward(name) || is_whole;
             beside[1] |= !is_backward(name);
         }
@@ -154,14 +152,14 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         .symbols
         .functions
         .iter()
-        .map(|function| vocabulary::is(Role::TrainingStep, function.name) && is_left_open(function))
+        .map(|function| Role::TrainingStep.fits(function.name) && is_left_open(function))
         .collect();
     let closures = closures(program);
     for index in &is_training {
         let call = &program.notes.calls[*index];
         let context = call.context;
         // A step by name only, called for its result: `with torch.no_grad(): stats = model.train_step(x)`.
-        let is_named = !goes_back(call) && !vocabulary::is(Role::UpdateCall, call.name);
+        let is_named = !goes_back(call) && !Role::UpdateCall.fits(call.name);
         if is_named && is_without_gradients(program, context) {
             continue;
         }
@@ -211,9 +209,9 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
     let moves = |call: &Call| {
         let function = program.function_at(call.context);
         let name = call.receiver_expression().and_then(last_name)?.to_ascii_lowercase();
-        let is_environment = vocabulary::is(Role::Environment, &name) && !vocabulary::is(Role::NotEnvironment, &name);
+        let is_environment = Role::Environment.fits(&name) && !Role::NotEnvironment.fits(&name);
         let trains = passes[function].backward && passes[function].update;
-        (vocabulary::is(Role::StepMethod, call.name) && is_environment && trains).then_some(call.context)
+        (Role::StepMethod.fits(call.name) && is_environment && trains).then_some(call.context)
     };
     let found: Vec<ContextId> = program.notes.calls.iter().filter_map(moves).collect();
     for context in found {
@@ -227,16 +225,14 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
 fn is_without_gradients(program: &Program, id: ContextId) -> bool {
     program.outwards(id).any(|(_, around)| {
         let source = &program.sources.files[program.symbol(around.function).file].text;
-        let is_block =
-            || source.get(usize::from(around.range.start())..).is_some_and(|text| vocabulary::is(Role::With, text));
+        let is_block = || source.get(usize::from(around.range.start())..).is_some_and(|text| Role::With.fits(text));
         matches!(around.frame, Frame::WithoutGraph | Frame::Evaluation) && is_block()
     })
 }
 
 /// Functions passed to an optimizer to run in its step. Calls of them elsewhere only look at the result.
 fn closures(program: &Program) -> Vec<FunctionId> {
-    let steps =
-        program.notes.calls.iter().filter(|call| vocabulary::is(Role::StepMethod, call.name) && is_training_call(call));
+    let steps = program.notes.calls.iter().filter(|call| Role::StepMethod.fits(call.name) && is_training_call(call));
     steps.flat_map(Call::argument_values).flat_map(Value::functions).copied().collect()
 }
 
@@ -245,15 +241,14 @@ fn closures(program: &Program) -> Vec<FunctionId> {
 /// receiver.
 fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) -> bool {
     let symbol = program.symbol(function);
-    let is_step = symbol.definition.is_some()
-        && !program.functions[function].is_called
-        && !vocabulary::is(Role::TestBegin, symbol.name);
+    let is_step =
+        symbol.definition.is_some() && !program.functions[function].is_called && !Role::TestBegin.fits(symbol.name);
     is_step && passes[function].backward && passes[function].update
 }
 
 /// Whether an entry is a step by itself: a trainer's hook, or one whole step.
 fn is_step(program: &Program, function: FunctionId) -> bool {
-    let is_hook = !vocabulary::is(Role::Pass, program.symbol(function).name);
+    let is_hook = !Role::Pass.fits(program.symbol(function).name);
     is_hook && program.functions[function].kind != FunctionKind::Loss
 }
 
@@ -301,7 +296,7 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
 /// `optimizer.zero_grad()`: code that clears the gradients goes on to a step, perhaps elsewhere.
 fn clears_gradients(call: &Call) -> bool {
     let is_named = || call.receiver_expression().and_then(last_name).is_some_and(is_optimizer_name);
-    vocabulary::is(Role::ClearsGradients, call.name) && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
+    Role::ClearsGradients.fits(call.name) && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
 }
 
 /// Functions that have such a context.
@@ -319,7 +314,7 @@ fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = Fun
         Callee::Function(function) => Some(function),
         // Instantiating a plain class runs its `__init__`.
         Callee::Class(class) if program.sources.classes[class].kind == ClassKind::Other => {
-            program.method(class, vocabulary::word(Role::Constructor))
+            program.method(class, Role::Constructor.word())
         }
         _ => None,
     };
@@ -329,20 +324,20 @@ fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = Fun
 }
 
 fn goes_back(call: &Call) -> bool {
-    vocabulary::is(Role::BackwardName, call.name)
+    Role::BackwardName.fits(call.name)
 }
 
 pub fn is_training_call(call: &Call) -> bool {
-    let is = |role: Role| vocabulary::is(role, call.name);
+    let is = |role: Role| role.fits(call.name);
     let last_name = call.receiver_expression().and_then(last_name);
     match &call.callee {
         Callee::Function(_) | Callee::Class(_) => false,
-        Callee::External(dotted) if is(Role::Backward) => vocabulary::is(Role::AutogradCall, dotted),
+        Callee::External(dotted) if is(Role::Backward) => Role::AutogradCall.fits(dotted),
         _ if is(Role::BackwardCall) || is(Role::OptimizerStep) => true,
         _ if is(Role::StepMethod) => {
             matches!(call.receiver, Value::Optimizer(_) | Value::Scaler(_))
                 || call.receiver != Value::Scheduler
-                    && last_name.is_some_and(|name| is_optimizer_name(name) || vocabulary::is(Role::Scaler, name))
+                    && last_name.is_some_and(|name| is_optimizer_name(name) || Role::Scaler.fits(name))
         }
         Callee::Method | Callee::Value if is(Role::StepByName) => true,
         Callee::Value => is(Role::Scaler) && call.arguments.iter().any(|value| matches!(value, Value::Optimizer(_))),
@@ -366,7 +361,7 @@ fn step_entries(program: &Program, steps: &[bool], passes: &[Passes]) -> Vec<boo
     let is_entry = |(function, facts): (FunctionId, &FunctionFacts)| match facts.kind {
         FunctionKind::Step => !loops[function],
         FunctionKind::Plain => {
-            let is_named = || vocabulary::is(Role::TrainingStep, program.symbol(function).name);
+            let is_named = || Role::TrainingStep.fits(program.symbol(function).name);
             steps[function] && is_uncalled_step(program, function, passes)
                 || !facts.is_called && !loops[function] && is_named()
         }

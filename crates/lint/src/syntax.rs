@@ -4,7 +4,7 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// The name of `x`, the last part of `a.b.x`.
 pub fn last_name(expression: &Expr) -> Option<&str> {
@@ -38,7 +38,7 @@ pub fn boolean(expression: &Expr) -> Option<bool> {
 /// `name` in `self.name`.
 pub fn attribute_of_self(expression: &Expr) -> Option<&str> {
     let attribute = expression.as_attribute_expr()?;
-    let is_own = name_of(&attribute.value).is_some_and(|owner| vocabulary::is(Role::SelfName, owner));
+    let is_own = name_of(&attribute.value).is_some_and(|owner| Role::SelfName.fits(owner));
     is_own.then(|| attribute.attr.as_str())
 }
 

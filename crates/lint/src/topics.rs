@@ -8,7 +8,7 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::ids::FileId;
 use super::switches::Switches;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Topics with the roles of the words that speak of them.
 macro_rules! topics {
@@ -105,7 +105,7 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     let bits = BITS.get_or_init(|| {
         let mut bits: FxHashMap<&str, u64> = FxHashMap::default();
         for (topic, roles) in TOPICS {
-            for word in roles.iter().flat_map(|role| vocabulary::names(*role)) {
+            for word in roles.iter().flat_map(|role| role.names()) {
                 *bits.entry(word).or_default() |= bit(*topic);
             }
         }
@@ -122,18 +122,19 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                 let known = bits.get(word).copied().unwrap_or(0);
                 match before.last {
                     // A trainer defined in the file is not a library's.
-                    Some(TokenKind::Class) if vocabulary::is(Role::TrainerClass, word) => has_own_trainer = true,
-                    _ if vocabulary::is(Role::TrainerClass, word) => match before.imports_own() {
-                        true => has_own_trainer = true,
-                        false => of_trainer |= known,
+                    Some(TokenKind::Class) if Role::TrainerClass.fits(word) => has_own_trainer = true,
+                    // `from trainer import Trainer`, `from .train import Trainer`: the project's own.
+                    _ if Role::TrainerClass.fits(word) => match before.from_library {
+                        Some(false) => has_own_trainer = true,
+                        _ => of_trainer |= known,
                     },
                     // `half` of a width is not a precision.
-                    last if vocabulary::is(Role::HalfMethod, word) && last != Some(TokenKind::Dot) => {}
+                    last if Role::HalfMethod.fits(word) && last != Some(TokenKind::Dot) => {}
                     _ => mask |= known,
                 }
                 switches.name(word);
                 // `self._device`, `main_device`
-                if vocabulary::is(Role::DeviceWord, word) {
+                if Role::DeviceWord.fits(word) {
                     mask |= bit(Topic::SomeDevice);
                 }
             }
@@ -142,11 +143,11 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                 let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
                 is_off |= switches.text(inner);
                 if text.len() < 40 {
-                    if vocabulary::is(Role::DeviceText, inner) {
+                    if Role::DeviceText.fits(inner) {
                         mask |= bit(Topic::Device);
-                    } else if vocabulary::is(Role::HostDevice, inner) {
+                    } else if Role::HostDevice.fits(inner) {
                         mask |= before.means_of_cpu();
-                    } else if vocabulary::is(Role::PrecisionText, inner) {
+                    } else if Role::PrecisionText.fits(inner) {
                         mask |= bit(Topic::ReducedPrecision);
                     }
                 }
@@ -181,11 +182,6 @@ struct Before {
 }
 
 impl Before {
-    /// `from trainer import Trainer`, `from .train import Trainer`: the project's own.
-    fn imports_own(&self) -> bool {
-        self.from_library == Some(false)
-    }
-
     /// `torch.device("cpu")` and `device = "cpu"` select the host. A parameter's default leaves the choice to the
     /// caller, `x.to("cpu")` copies from elsewhere, and `device.type != "cpu"` is written where it may be another
     /// device.
@@ -217,13 +213,13 @@ impl Before {
             TokenKind::Newline => self.from_library = None,
             TokenKind::Dot if self.last == Some(TokenKind::From) => self.from_library = Some(false),
             TokenKind::Name if self.last == Some(TokenKind::From) => {
-                self.from_library = Some(vocabulary::is(Role::TrainerLibrary, text));
+                self.from_library = Some(Role::TrainerLibrary.fits(text));
             }
             _ => {}
         }
         let opens = matches!(self.last, Some(TokenKind::Lpar | TokenKind::Comma));
         match (kind, self.head) {
-            (TokenKind::Name, Some(1)) if opens => self.in_device_parameter = vocabulary::is(Role::DeviceOption, text),
+            (TokenKind::Name, Some(1)) if opens => self.in_device_parameter = Role::DeviceOption.fits(text),
             (TokenKind::Comma | TokenKind::Rpar, Some(1)) | (_, None) => self.in_device_parameter = false,
             _ => {}
         }
@@ -237,9 +233,9 @@ impl Before {
         };
         let fetches = kind == TokenKind::Lpar && self.after_dot_cpu;
         self.after_dot_cpu =
-            kind == TokenKind::Name && vocabulary::is(Role::HostDevice, text) && self.last == Some(TokenKind::Dot);
+            kind == TokenKind::Name && Role::HostDevice.fits(text) && self.last == Some(TokenKind::Dot);
         self.after_device = self.last_is_device;
-        self.last_is_device = kind == TokenKind::Name && vocabulary::is(Role::DeviceWord, text);
+        self.last_is_device = kind == TokenKind::Name && Role::DeviceWord.fits(text);
         self.last = Some(kind);
         match (is_default, fetches) {
             (true, _) => bit(Topic::Device),

@@ -4,7 +4,7 @@
 use ruff_text_size::TextRange;
 
 use super::ids::{ClassId, FileId, FunctionId};
-use super::vocabulary;
+use super::vocabulary::Role;
 
 /// Containers nest at most this deep; deeper contents are unknown.
 pub const MOST_NESTING: usize = 4;
@@ -334,11 +334,11 @@ impl Value {
 /// Library names for fixed values: `torch.float32`, `math.inf`.
 fn is_constant_name(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
-    vocabulary::is(vocabulary::Role::Constant, last) || is_dtype_name(last)
+    Role::Constant.fits(last) || is_dtype_name(last)
 }
 
 pub fn is_dtype_name(last: &str) -> bool {
-    vocabulary::is(vocabulary::Role::Dtype, last)
+    Role::Dtype.fits(last)
 }
 
 #[cfg(test)]

@@ -114,41 +114,43 @@ static WORDS: LazyLock<Vec<Words>> = LazyLock::new(|| {
     all
 });
 
-/// Whether a word of this role matches the name.
-pub fn is(role: Role, name: &str) -> bool {
-    let words = &WORDS[role as usize];
-    words.is.contains(name)
-        || words.begins.iter().any(|word| name.starts_with(word))
-        || words.ends.iter().any(|word| name.ends_with(word))
-        || words.within.iter().any(|word| name.contains(word))
-        || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
+impl Role {
+    /// Whether a word of this role matches the name.
+    pub fn fits(self, name: &str) -> bool {
+        let words = &WORDS[self as usize];
+        words.is.contains(name)
+            || words.begins.iter().any(|word| name.starts_with(word))
+            || words.ends.iter().any(|word| name.ends_with(word))
+            || words.within.iter().any(|word| name.contains(word))
+            || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
+    }
+
+    /// Its only word.
+    pub fn word(self) -> &'static str {
+        let words = &WORDS[self as usize];
+        words.is.iter().chain(&words.begins).next().copied().unwrap_or_default()
+    }
+
+    /// The rest after a word of this role at the begin of the name.
+    pub fn rest_of(self, name: &str) -> Option<&str> {
+        WORDS[self as usize].begins.iter().find_map(|word| name.strip_prefix(word))
+    }
+
+    /// The name without a word of this role at its end, unless nothing is left.
+    pub fn without_end(self, name: &str) -> &str {
+        let mut rests = WORDS[self as usize].ends.iter().filter_map(|word| name.strip_suffix(word));
+        rests.find(|rest| !rest.is_empty()).unwrap_or(name)
+    }
+
+    /// Its words that match whole names.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        WORDS[self as usize].is.iter().copied()
+    }
 }
 
 /// Lowercases a name. Called often, so names without capitals are not copied.
 pub fn lowered(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
-}
-
-/// The only word of a role.
-pub fn word(role: Role) -> &'static str {
-    let words = &WORDS[role as usize];
-    words.is.iter().chain(&words.begins).next().copied().unwrap_or_default()
-}
-
-/// The rest after a word of this role at the begin of the name.
-pub fn rest_of(role: Role, name: &str) -> Option<&str> {
-    WORDS[role as usize].begins.iter().find_map(|word| name.strip_prefix(word))
-}
-
-/// The name without a word of this role at its end, unless nothing is left.
-pub fn without_end(role: Role, name: &str) -> &str {
-    let mut rests = WORDS[role as usize].ends.iter().filter_map(|word| name.strip_suffix(word));
-    rests.find(|rest| !rest.is_empty()).unwrap_or(name)
-}
-
-/// The words of a role that match whole names.
-pub fn names(role: Role) -> impl Iterator<Item = &'static str> {
-    WORDS[role as usize].is.iter().copied()
 }
 
 #[cfg(test)]
@@ -166,9 +168,9 @@ mod tests {
 
     #[test]
     fn words_match_in_their_own_way() {
-        assert!(is(Role::Size, "seq_len") && is(Role::Size, "hidden_size") && !is(Role::Size, "sizes"));
-        assert!(is(Role::Rank, "local_rank") && !is(Role::Rank, "ranking"));
-        assert!(is(Role::Cadence, "should_print") && !is(Role::Cadence, "print_should"));
-        assert!(is(Role::Finite, "isnan") && !is(Role::Finite, "nancy"));
+        assert!(Role::Size.fits("seq_len") && Role::Size.fits("hidden_size") && !Role::Size.fits("sizes"));
+        assert!(Role::Rank.fits("local_rank") && !Role::Rank.fits("ranking"));
+        assert!(Role::Cadence.fits("should_print") && !Role::Cadence.fits("print_should"));
+        assert!(Role::Finite.fits("isnan") && !Role::Finite.fits("nancy"));
     }
 }

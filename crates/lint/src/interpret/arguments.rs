@@ -73,7 +73,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         // A file that does not train only tries out its definitions, which says nothing about other callers.
         let caller = self.program.symbol(self.function);
         let tries = caller.definition.is_none()
-            && !vocabulary::is(Role::TrainingText, &self.program.sources.files[caller.file].text)
+            && !Role::TrainingText.fits(&self.program.sources.files[caller.file].text)
             && self.program.functions[callee].kind == FunctionKind::Loss;
         if !tries {
             self.outcome.called.insert(callee);
@@ -112,27 +112,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let outcome = &mut self.outcome;
         let mut gather = |name: &'a str, value: Value| outcome.pass(callee, name, value);
         let parameters = &definition.parameters;
-        let by_position = parameters.posonlyargs.iter().chain(&parameters.args).skip(bound);
-        let mut taken: Vec<&str> = Vec::new();
-        for (parameter, value) in by_position.zip(&arguments.positional) {
+        let by_position = parameters.posonlyargs.len() + parameters.args.len();
+        for (at, parameter) in parameters.iter_non_variadic_params().enumerate().skip(bound) {
             let name = parameter.parameter.name.as_str();
-            taken.push(name);
-            gather(name, value.clone());
+            let positional = arguments.positional.get(at - bound).filter(|_| at < by_position);
+            match positional.or_else(|| arguments.get(name, usize::MAX)) {
+                Some(value) => gather(name, value.clone()),
+                None if arguments.has_unknown => gather(name, Value::Unknown),
+                None => parameter.default().into_iter().for_each(|default| gather(name, literal(default))),
+            }
         }
         let mut extra = Vec::new();
-        for parameter in parameters.iter_non_variadic_params().skip(bound) {
-            let name = parameter.parameter.name.as_str();
-            if taken.contains(&name) {
-                continue;
-            }
-            if let Some(value) = arguments.get(name, usize::MAX) {
-                gather(name, value.clone());
-            } else if arguments.has_unknown {
-                gather(name, Value::Unknown);
-            } else if let Some(default) = parameter.default().map(literal) {
-                gather(name, default);
-            }
-        }
         let mut element = Value::Unknown;
         for (keyword, value) in &arguments.keywords {
             match (keyword, value) {

@@ -43,11 +43,9 @@ pub(super) fn returns_cache_filled_below(branch: &StmtIf, rest: &[Stmt]) -> bool
             ([CmpOp::In], [cache]) => dotted_name(cache),
             _ => None,
         },
-        Expr::Call(call) => {
-            has_attribute_of(call).or_else(|| call.arguments.args.first().and_then(dotted_name)).filter(
-                |_| matches!(&*call.func, Expr::Name(name) if vocabulary::is(Role::AsksPresence, name.id.as_str())),
-            )
-        }
+        Expr::Call(call) => has_attribute_of(call)
+            .or_else(|| call.arguments.args.first().and_then(dotted_name))
+            .filter(|_| matches!(&*call.func, Expr::Name(name) if Role::AsksPresence.fits(name.id.as_str()))),
         _ => None,
     };
     let asked: Vec<String> = found.into_iter().filter_map(is_there).filter(|name| name.contains('.')).collect();
@@ -97,7 +95,7 @@ fn asked_names(test: &Expr) -> Vec<String> {
 /// `hasattr(self, "mask")`, `getattr(self, "mask", None)` as `self.mask`.
 fn has_attribute_of(call: &ExprCall) -> Option<String> {
     let (Expr::Name(name), [owner, attribute, ..]) = (&*call.func, &*call.arguments.args) else { return None };
-    if !vocabulary::is(Role::NamesAttribute, name.id.as_str()) {
+    if !Role::NamesAttribute.fits(name.id.as_str()) {
         return None;
     }
     Some(format!("{}.{}", dotted_name(owner)?, text_of(attribute)?))
@@ -107,14 +105,12 @@ fn has_attribute_of(call: &ExprCall) -> Option<String> {
 fn size_owner(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Subscript(subscript) => size_owner(&subscript.value),
-        Expr::Attribute(attribute) if vocabulary::is(Role::Described, attribute.attr.as_str()) => {
-            cached_number(&attribute.value)
-        }
+        Expr::Attribute(attribute) if Role::Described.fits(attribute.attr.as_str()) => cached_number(&attribute.value),
         Expr::Call(call) => match &*call.func {
-            Expr::Attribute(attribute) if vocabulary::is(Role::Measured, attribute.attr.as_str()) => {
+            Expr::Attribute(attribute) if Role::Measured.fits(attribute.attr.as_str()) => {
                 cached_number(&attribute.value)
             }
-            Expr::Name(name) if effects::of(Owner::Builtin, name.id.as_str()) == Effect::Size => {
+            Expr::Name(name) if Owner::Builtin.effect(name.id.as_str()) == Effect::Size => {
                 dotted_name(call.arguments.args.first()?)
             }
             _ => None,
@@ -125,7 +121,7 @@ fn size_owner(expression: &Expr) -> Option<String> {
 
 /// `self.max_seq_cached` in `seq_len > self.max_seq_cached`.
 fn cached_number(expression: &Expr) -> Option<String> {
-    dotted_name(expression).filter(|name| vocabulary::is(Role::OfSelf, name))
+    dotted_name(expression).filter(|name| Role::OfSelf.fits(name))
 }
 
 /// `first = False`.
@@ -152,7 +148,7 @@ fn stored_names(statement: &Stmt) -> Vec<String> {
         Stmt::AnnAssign(assign) => of_target(&assign.target).into_iter().collect(),
         Stmt::Expr(_) => {
             let registers = |call: &&ExprCall| {
-                method_of(call).is_some_and(|(_, name)| effects::of(Owner::Module, name) == Effect::RegistersBuffer)
+                method_of(call).is_some_and(|(_, name)| Owner::Module.effect(name) == Effect::RegistersBuffer)
             };
             let buffer = called_by(statement).filter(registers).and_then(|call| call.arguments.args.first());
             buffer.and_then(text_of).map(|name| format!("self.{name}")).into_iter().collect()

@@ -25,7 +25,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let Expr::Attribute(method) = &*node.func else { return None };
         let Expr::Name(owner) = &*method.value else { return None };
         let Some(Value::Argument { index, .. }) = self.names.get(owner.id.as_str()) else { return None };
-        let placed = match effects::of(Owner::Tensor, method.attr.as_str()) {
+        let placed = match Owner::Tensor.effect(method.attr.as_str()) {
             Effect::ToDevice => Placement::Device,
             Effect::ToHost => Placement::Host,
             Effect::Moves => placement_named(device_argument(node)?, None)?,
@@ -36,7 +36,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn run_call(&mut self, node: &'a ExprCall) -> Value {
         let (target, receiver, name) = self.target(node);
-        if vocabulary::is(Role::BackwardCall, name) {
+        if Role::BackwardCall.fits(name) {
             self.note_trained(node);
         }
         let arguments = self.arguments(node);
@@ -190,7 +190,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None if self.program.sources.classes[*class].below.contains_key(name) => {
                     Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
                 }
-                _ if is_criterion_name(name) || (is_model_name(name) && !vocabulary::is(Role::Getter, name)) => {
+                _ if is_criterion_name(name) || (is_model_name(name) && !Role::Getter.fits(name)) => {
                     Target::Called(Value::Model(None))
                 }
                 _ => Target::Method(receiver.clone()),
@@ -222,7 +222,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The method that `super().name` means.
     fn above(&self, receiver: &Expr, name: &str) -> Option<usize> {
         let Expr::Call(call) = receiver else { return None };
-        let is_super = matches!(&*call.func, Expr::Name(function) if vocabulary::is(Role::Super, function.id.as_str()));
+        let is_super = matches!(&*call.func, Expr::Name(function) if Role::Super.fits(function.id.as_str()));
         let class = self.program.symbol(self.function).class.filter(|_| is_super)?;
         let mut bases = lineage(&self.program.sources.classes, class).into_iter().skip(1);
         bases.find_map(|base| self.program.method(base, name))
@@ -277,7 +277,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn construct(&mut self, node: &'a ExprCall, class: ClassId, arguments: &Arguments<'a>) -> Value {
-        if let Some(Value::Function(function)) = self.member(class, vocabulary::word(Role::Constructor)) {
+        if let Some(Value::Function(function)) = self.member(class, Role::Constructor.word()) {
             self.pass(function, arguments, 1);
         }
         match self.program.sources.classes[class].kind {
@@ -288,7 +288,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn call_instance(&mut self, class: ClassId, method: Role, arguments: &Arguments<'a>) -> (Callee, Value) {
-        match self.member(class, vocabulary::word(method)) {
+        match self.member(class, method.word()) {
             Some(Value::Function(function)) => {
                 self.pass(function, arguments, 1);
                 let returned = self.summary(function, arguments, 1).reading();
@@ -311,8 +311,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let lower = made.to_ascii_lowercase();
         match arguments.first() {
-            Value::Tensor(tensor) if vocabulary::is(Role::DropLayer, &lower) => self.tensor(tensor),
-            Value::Tensor(tensor) if vocabulary::is(Role::SoftmaxLayer, &lower) => self.softmax(tensor, node),
+            Value::Tensor(tensor) if Role::DropLayer.fits(&lower) => self.tensor(tensor),
+            Value::Tensor(tensor) if Role::SoftmaxLayer.fits(&lower) => self.softmax(tensor, node),
             _ => self.tensor(Tensor::WITH_GRAPH),
         }
     }
@@ -321,13 +321,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
         // A class of another library makes an object, not a tensor.
         if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-            return if vocabulary::is(Role::MeterClass, name) { Value::Meter } else { Value::Unknown };
+            return if Role::MeterClass.fits(name) { Value::Meter } else { Value::Unknown };
         }
         if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
             return loader.clone();
         }
         // `exists(mask)`, `is_main_process()`: answered by the host.
-        if vocabulary::is(Role::Question, name) {
+        if Role::Question.fits(name) {
             return Value::Bool(None);
         }
         if arguments.all().any(Value::holds_device) {
@@ -382,7 +382,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => {}
         }
         let names = names_in(iterated);
-        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &lowered(name)));
+        let is = |role: Role| names.iter().any(|name| role.fits(&lowered(name)));
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
@@ -400,7 +400,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 /// `warnings.warn(…)`, `logger.error(…)`: called when something is wrong, not at every step.
 fn is_warning(node: &ExprCall) -> bool {
-    matches!(&*node.func, Expr::Attribute(attribute) if vocabulary::is(Role::Warns, attribute.attr.as_str()))
+    matches!(&*node.func, Expr::Attribute(attribute) if Role::Warns.fits(attribute.attr.as_str()))
 }
 
 fn is_generator(interpreter: &Interpreter, function: usize) -> bool {

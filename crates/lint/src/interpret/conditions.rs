@@ -62,11 +62,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let Some(Expr::Name(asked)) = call.arguments.args.first() else { return None };
-    let named =
-        |expression: &Expr| names_in(expression).first().is_some_and(|name| vocabulary::is(Role::TensorType, name));
+    let named = |expression: &Expr| names_in(expression).first().is_some_and(|name| Role::TensorType.fits(name));
     let is_asked = match (&*call.func, call.arguments.args.get(1)) {
-        (Expr::Name(function), Some(types)) => vocabulary::is(Role::AsksType, function.id.as_str()) && named(types),
-        (Expr::Attribute(function), None) => vocabulary::is(Role::AsksTensor, function.attr.as_str()),
+        (Expr::Name(function), Some(types)) => Role::AsksType.fits(function.id.as_str()) && named(types),
+        (Expr::Attribute(function), None) => Role::AsksTensor.fits(function.attr.as_str()),
         _ => false,
     };
     is_asked.then(|| asked.id.as_str())
@@ -76,8 +75,8 @@ pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
 fn asked_for_another_type(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let ([Expr::Name(asked), types], Expr::Name(function)) = (&*call.arguments.args, &*call.func) else { return None };
-    let is_tensor = names_in(types).iter().any(|name| vocabulary::is(Role::AnyTensorType, name));
-    (vocabulary::is(Role::AsksType, function.id.as_str()) && !is_tensor).then(|| asked.id.as_str())
+    let is_tensor = names_in(types).iter().any(|name| Role::AnyTensorType.fits(name));
+    (Role::AsksType.fits(function.id.as_str()) && !is_tensor).then(|| asked.id.as_str())
 }
 
 fn asks_for_nothing(test: &Expr) -> bool {

@@ -234,7 +234,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::List(_), _) => left.clone(),
             (Value::Text(_), _) => Value::Text(None),
             (Value::Tuple(one), Value::Tuple(two)) => Value::tuple(one.iter().chain(two).cloned().collect()),
-            (Value::External(name), other) | (other, Value::External(name)) if vocabulary::is(Role::OfPython, name) => {
+            (Value::External(name), other) | (other, Value::External(name)) if Role::OfPython.fits(name) => {
                 other.clone()
             }
             _ => left.join(right),
@@ -455,5 +455,5 @@ fn is_parameter(value: &Value) -> bool {
 /// Keys whose last word means text.
 fn names_text(key: &str) -> bool {
     let last = key.rsplit(['_', '-', '.', '/']).next().unwrap_or_default().to_ascii_lowercase();
-    vocabulary::is(Role::TextKey, last.trim_end_matches('s'))
+    Role::TextKey.fits(last.trim_end_matches('s'))
 }

@@ -130,7 +130,7 @@ fn stage_of(program: &Program, function: FunctionId, called: &FxHashSet<&str>) -
     let symbol = program.symbol(function);
     match (symbol.definition, symbol.name) {
         (None, _) => 0,
-        (_, name) if vocabulary::is(Role::Constructor, name) => 1,
+        (_, name) if Role::Constructor.fits(name) => 1,
         (_, name) if !called.contains(name) => 2,
         _ => LAST_STAGE,
     }

@@ -81,18 +81,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn classify_call(&mut self, test: &'a Expr, call: &'a ExprCall) -> Branches {
         let last = last_part(call);
-        let effect = effects::of(Owner::TestedCall, last).or_else(|| effects::of_part(Owner::TestedCall, last));
+        let effect = Owner::TestedCall.effect(last).or_else(|| Owner::TestedCall.effect_of_part(last));
         if let Some(branches) = branches_of(effect) {
             return branches;
         }
         match last {
             _ if asked_for_tensor(test).is_some() || speaks_of_rank(last) => TAKEN,
-            _ if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::AsksEnvironment, &name)) => {
+            _ if dotted_name(&call.func).is_some_and(|name| Role::AsksEnvironment.fits(&name)) => {
                 when_true(Guard::OptIn)
             }
             _ if says_cadence(last) => when_true(Guard::Cadence),
             _ if effect == Effect::Element => self.classify_inner(call),
-            _ if vocabulary::is(Role::AsksSupport, last) => when_false(Guard::Fallback),
+            _ if Role::AsksSupport.fits(last) => when_false(Guard::Fallback),
             _ => self.classify_value(test),
         }
     }
@@ -105,7 +105,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => None,
         };
         match inner {
-            Some(Expr::Call(asked)) if vocabulary::is(Role::Finite, last_part(asked)) => {
+            Some(Expr::Call(asked)) if Role::Finite.fits(last_part(asked)) => {
                 self.classify_test(inner.unwrap_or(&call.func))
             }
             _ => OPEN,
@@ -127,23 +127,23 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let Some(name) = last_name(test) else { return OPEN };
         let lower = name.to_ascii_lowercase();
-        if vocabulary::is(Role::TrainingFlag, &lower) {
+        if Role::TrainingFlag.fits(&lower) {
             return when_false(Guard::Evaluation);
         }
-        if vocabulary::is(Role::EvaluationFlag, &lower) {
+        if Role::EvaluationFlag.fits(&lower) {
             return when_true(Guard::Evaluation);
         }
         if says_cadence(&lower) {
             return when_true(Guard::Cadence);
         }
         // `if args.cuda: x = x.cuda()`: training runs have a device.
-        if speaks_of_rank(&lower) || vocabulary::is(Role::DeviceFlag, &lower) {
+        if speaks_of_rank(&lower) || Role::DeviceFlag.fits(&lower) {
             return TAKEN;
         }
-        if vocabulary::is(Role::Decoding, &lower) {
+        if Role::Decoding.fits(&lower) {
             return when_true(Guard::Evaluation);
         }
-        if vocabulary::is(Role::OutOfMemory, &lower) {
+        if Role::OutOfMemory.fits(&lower) {
             return when_true(Guard::Once);
         }
         if self.is_off_unless_asked(test) { when_true(Guard::OptIn) } else { OPEN }
@@ -160,7 +160,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         // `if targets is not None:` in a model that computes its own loss: training code passes them. Gradients exist
         // after a backward pass.
-        let is_target = last_name(left).is_some_and(|name| vocabulary::is(Role::Target, &lowered(name)));
+        let is_target = last_name(left).is_some_and(|name| Role::Target.fits(&lowered(name)));
         if is_target && matches!(operator, CmpOp::IsNot) && right.is_none_literal_expr() {
             return TAKEN;
         }
@@ -198,7 +198,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         // `n = boxes.shape[0]`: a size, although step counters have the same name.
         let is_size = |side: &Expr, value: &Value| {
-            *value == Value::SIZE && last_name(side).is_some_and(|name| vocabulary::is(Role::ShortCount, name))
+            *value == Value::SIZE && last_name(side).is_some_and(|name| Role::ShortCount.fits(name))
         };
         let counts = |side: &Expr| counts_steps(side) && !is_size(left, &left_value) && !is_size(right, &right_value);
         self.classify_counter(*operator, left, right, &right_value, counts(left), counts(right))
@@ -206,7 +206,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `cache is not None`, which only decoding or an option provides.
     fn classify_presence(&mut self, operator: CmpOp, left: &'a Expr) -> Branches {
-        let branches = match last_name(left).is_some_and(|name| vocabulary::is(Role::Decoding, name)) {
+        let branches = match last_name(left).is_some_and(|name| Role::Decoding.fits(name)) {
             true => when_true(Guard::Evaluation),
             false if self.is_missing_unless_asked(left) => when_true(Guard::OptIn),
             false => OPEN,
@@ -258,9 +258,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// A switch that is off by default: a parameter, a setting, a constant.
     fn is_off_unless_asked(&mut self, expression: &Expr) -> bool {
-        let speaks_of_debugging = |name: &str| vocabulary::is(Role::Debugging, &name.to_ascii_lowercase());
+        let speaks_of_debugging = |name: &str| Role::Debugging.fits(&name.to_ascii_lowercase());
         // `return_loss=False`: training code asks for it.
-        let asks_for_loss = |name: &str| vocabulary::is(Role::LossName, name);
+        let asks_for_loss = |name: &str| Role::LossName.fits(name);
         match expression {
             Expr::Name(name) if asks_for_loss(name.id.as_str()) => false,
             Expr::Name(name) => {
@@ -288,7 +288,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         None => speaks_of_debugging(name),
                     };
                 }
-                speaks_of_debugging(name) || vocabulary::is(Role::SelfName, owner) && self.is_off_when_made(name)
+                speaks_of_debugging(name) || Role::SelfName.fits(owner) && self.is_off_when_made(name)
             }
             Expr::Subscript(subscript) => text_of(&subscript.slice).is_some_and(speaks_of_debugging),
             _ => false,
@@ -318,9 +318,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn is_off_when_made(&self, name: &str) -> bool {
         // Options of a module define the model.
         let class = self.program.symbol(self.function).class.filter(|class| !self.program.is_module(*class));
-        let made = class.and_then(|class| self.program.method(class, vocabulary::word(Role::Constructor)));
+        let made = class.and_then(|class| self.program.method(class, Role::Constructor.word()));
         let default = made.and_then(|made| self.default_of(made, name));
-        default.and_then(boolean) == Some(false) && !vocabulary::is(Role::LossName, name)
+        default.and_then(boolean) == Some(false) && !Role::LossName.fits(name)
     }
 
     fn parameter_default(&self, name: &str) -> Option<Value> {
@@ -338,7 +338,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(Stmt::Raise(_)) => true,
             Some(Stmt::Break(_) | Stmt::Return(_)) => self.program.is_in_loop(self.context),
             Some(Stmt::Expr(inner)) => matches!(&*inner.value, Expr::Call(call)
-                if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::Exits, &name))),
+                if dotted_name(&call.func).is_some_and(|name| Role::Exits.fits(&name))),
             _ => false,
         }
     }
@@ -402,11 +402,11 @@ fn tested_phase(operator: CmpOp, left: &Expr, right: &Expr) -> Option<Branches> 
     let text = text_of(right).or_else(|| text_of(left)).or_else(|| first_text(right)).filter(|_| !asks_for_key);
     let is_by_identity = matches!(operator, CmpOp::Is | CmpOp::IsNot);
     if let Some(text) = text {
-        let branches = branches_of(effects::of(Owner::TestedText, &lowered(text)));
+        let branches = branches_of(Owner::TestedText.effect(&lowered(text)));
         return Some(branches.filter(|_| !is_by_identity).unwrap_or(OPEN));
     }
     let of_constant = |side: &Expr| match side {
-        Expr::Attribute(constant) => branches_of(effects::of(Owner::TestedPhase, constant.attr.as_str())),
+        Expr::Attribute(constant) => branches_of(Owner::TestedPhase.effect(constant.attr.as_str())),
         _ => None,
     };
     let branches = of_constant(right).or_else(|| of_constant(left))?;

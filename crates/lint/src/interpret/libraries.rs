@@ -12,8 +12,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let (library, rest) = dotted.split_once('.').unwrap_or((dotted, ""));
         let last = dotted.rsplit('.').next().unwrap_or(dotted);
         // The modules between a library and its function do not matter.
-        let effect = effects::of(Owner::Library, &format!("{library}.{last}"));
-        let effect = effect.or_else(|| effects::of_part(Owner::Library, dotted));
+        let effect = Owner::Library.effect(&format!("{library}.{last}"));
+        let effect = effect.or_else(|| Owner::Library.effect_of_part(dotted));
         let is_sized = || arguments.all().all(Value::is_sized);
         match effect {
             Effect::Builtins => self.builtin_call(last, arguments),
@@ -28,16 +28,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             },
             Effect::Partial => self.partial(arguments),
             Effect::Deepspeed => {
-                let model = arguments.keyword(vocabulary::word(Role::ModelOption)).cloned();
+                let model = arguments.keyword(Role::ModelOption.word()).cloned();
                 let model = model.filter(|model| *model != Value::Unknown).unwrap_or(Value::Model(None));
                 Value::Tuple(vec![model, Value::Optimizer(None), Value::Loader(None), Value::Scheduler])
             }
             Effect::TensorOf => self.tensor_of(arguments),
             Effect::MakesLoader => self.make_loader(node, arguments),
             Effect::ModelOrTensor => self.model_or_tensor(last, arguments),
-            Effect::Pretrained if vocabulary::is(Role::NotPretrained, dotted) => Value::Unknown,
+            Effect::Pretrained if Role::NotPretrained.fits(dotted) => Value::Unknown,
             Effect::Pretrained => Value::Model(None),
-            _ => effect.value().unwrap_or_else(|| match vocabulary::is(Role::HostLibrary, library) {
+            _ => effect.value().unwrap_or_else(|| match Role::HostLibrary.fits(library) {
                 true => Value::Unknown,
                 false => self.unknown_call(last, arguments),
             }),
@@ -62,7 +62,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn builtin_call(&mut self, name: &str, arguments: &Arguments<'a>) -> Value {
         let first = arguments.first();
-        let effect = effects::of(Owner::Builtin, name);
+        let effect = Owner::Builtin.effect(name);
         match (effect, first) {
             (Effect::Integer, number @ Value::Number { .. }) => number,
             (Effect::Rounds, tensor @ Value::Tensor(_)) => tensor,
@@ -116,24 +116,24 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(value) = self.distribution(node, rest, last, arguments) {
             return value;
         }
-        let effect = effects::of(Owner::Torch, rest).or_else(|| effects::of(Owner::Torch, last));
+        let effect = Owner::Torch.effect(rest).or_else(|| Owner::Torch.effect(last));
         let answers = || api::torch_function(rest).is_some_and(|row| row.returns == api::Kinds::BOOL);
-        if effect == Effect::Other && (vocabulary::is(Role::Question, last) || answers()) {
+        if effect == Effect::Other && (Role::Question.fits(last) || answers()) {
             return Value::Bool(None);
         }
-        match (effect.or_else(|| effects::of_part(Owner::Torch, rest)), arguments.first()) {
+        match (effect.or_else(|| Owner::Torch.effect_of_part(rest)), arguments.first()) {
             (Effect::MakesLoader, _) => self.make_loader(node, arguments),
-            (Effect::Splits, dataset) => match arguments.get(vocabulary::word(Role::LengthsOption), 1) {
+            (Effect::Splits, dataset) => match arguments.get(Role::LengthsOption.word(), 1) {
                 Some(Value::Tuple(cuts)) => Value::tuple(vec![dataset; cuts.len()]),
                 _ => Value::list(dataset),
             },
             // A dataset of device tensors counts as a device tensor; otherwise it is a dataset like any other.
             (Effect::TensorDataset, _) if arguments.all().any(Value::holds_device) => Value::DEVICE,
-            (Effect::TensorDataset, _) => Value::External(vocabulary::word(Role::TensorDataset).to_string()),
+            (Effect::TensorDataset, _) => Value::External(Role::TensorDataset.word().to_string()),
             (Effect::MakesOptimizer, _) => Value::Optimizer(Some(self.make_site(node))),
             (Effect::MakesScaler, _) => Value::Scaler(Some(self.make_site(node))),
             (Effect::Wraps, Value::Unknown) => {
-                arguments.keyword(vocabulary::word(Role::ModuleOption)).cloned().unwrap_or(Value::Model(None))
+                arguments.keyword(Role::ModuleOption.word()).cloned().unwrap_or(Value::Model(None))
             }
             // Modules in a list keep their class.
             (Effect::ModuleList, Value::List(element)) if matches!(*element, Value::Model(Some(_))) => {
@@ -141,9 +141,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             (Effect::ModuleList, _) => Value::Model(None),
             // The host, selected by name.
-            (Effect::DeviceName, Value::Text(Some(name))) if vocabulary::is(Role::HostDevice, &name) => {
-                Value::Text(Some(name))
-            }
+            (Effect::DeviceName, Value::Text(Some(name))) if Role::HostDevice.fits(&name) => Value::Text(Some(name)),
             (Effect::HostData, _) => self.host_data_to_tensor(node, arguments),
             (Effect::TypedTensor, _) => self.typed_tensor(node, rest, arguments),
             (Effect::ModelOrTensor, _) => self.model_or_tensor(last, arguments),
@@ -160,8 +158,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `Beta(a, a).sample()`: with plain numbers as parameters, it draws on the host.
     fn distribution(&mut self, node: &'a ExprCall, rest: &str, last: &str, arguments: &Arguments<'a>) -> Option<Value> {
-        let name = vocabulary::rest_of(Role::Distributions, rest)?;
-        if name.starts_with(DRAWN) && vocabulary::is(Role::DrawsSample, last) {
+        let name = Role::Distributions.rest_of(rest)?;
+        if name.starts_with(DRAWN) && Role::DrawsSample.fits(last) {
             return Some(Value::Tensor(Tensor { origin: Origin::Factory(node.range()), ..Tensor::ON_HOST }));
         }
         let is_class = last.starts_with(|first: char| first.is_ascii_uppercase());
@@ -170,16 +168,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             value.is_sized() || value.tensor().is_some_and(is_there)
         };
         let of_numbers = is_class && arguments.all().next().is_some() && arguments.all().all(is_host);
-        of_numbers.then(|| Value::External(format!("torch.{}{DRAWN}", vocabulary::word(Role::Distributions))))
+        of_numbers.then(|| Value::External(format!("torch.{}{DRAWN}", Role::Distributions.word())))
     }
 
     fn tensor_function(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
         let subject = match arguments.first() {
-            Value::Unknown => arguments.keyword(vocabulary::word(Role::InputOption)).cloned().unwrap_or(Value::Unknown),
+            Value::Unknown => arguments.keyword(Role::InputOption.word()).cloned().unwrap_or(Value::Unknown),
             value => value,
         };
-        let shaped = effects::of(Owner::Tensor, last);
-        let effect = effects::of(Owner::Torch, last).or_else(|| shaped);
+        let shaped = Owner::Tensor.effect(last);
+        let effect = Owner::Torch.effect(last).or_else(|| shaped);
         match (effect, &subject) {
             (Effect::Product, subject) => {
                 let right = arguments.positional.get(1).cloned().unwrap_or(Value::Unknown);

@@ -3,11 +3,10 @@
 use super::statements::join_names;
 use super::*;
 use crate::program::Options;
-use crate::vocabulary::word;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn make_loader(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
-        let get = |option: Role, position: usize| arguments.get(word(option), position).cloned();
+        let get = |option: Role, position: usize| arguments.get(option.word(), position).cloned();
         self.note_loader(node, arguments, get, arguments.has_unknown)
     }
 
@@ -19,14 +18,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         class: ClassId,
         arguments: &Arguments<'a>,
     ) -> Value {
-        let own = self.program.method(class, word(Role::Constructor));
+        let own = self.program.method(class, Role::Constructor.word());
         let Some(definition) = own.and_then(|own| self.program.symbol(own).definition) else {
             return self.make_loader(node, arguments);
         };
         let parameters = &definition.parameters;
         let get = |option: Role, _: usize| {
-            let default = || parameters.find(word(option)).and_then(|parameter| parameter.default()).map(literal);
-            arguments.get(word(option), usize::MAX).cloned().or_else(default)
+            let default = || parameters.find(option.word()).and_then(|parameter| parameter.default()).map(literal);
+            arguments.get(option.word(), usize::MAX).cloned().or_else(default)
         };
         // Without `**kwargs`, it may set these options itself.
         let is_unsaid = [Role::WorkersOption, Role::PinOption].iter().any(|option| get(*option, 0).is_none());
@@ -41,7 +40,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         get: impl Fn(Role, usize) -> Option<Value>,
         has_unknown: bool,
     ) -> Value {
-        let given = |option: Role, at: usize| arguments.get(word(option), at).cloned().unwrap_or(Value::Unknown);
+        let given = |option: Role, at: usize| arguments.get(option.word(), at).cloned().unwrap_or(Value::Unknown);
         let options = Options {
             workers: get(Role::WorkersOption, 5),
             pin_memory: get(Role::PinOption, 7),
@@ -159,7 +158,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The loaders that iterating over an object with its own `__iter__` goes through.
     fn handed_out_by(&self, class: ClassId) -> Vec<LoaderId> {
         self.depends_on(Fact::Attributes(class));
-        if self.member(class, word(Role::IterMethod)).is_none() {
+        if self.member(class, Role::IterMethod.word()).is_none() {
             return Vec::new();
         }
         let lineage = lineage(&self.program.sources.classes, class);

@@ -32,7 +32,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(Symbol::Module(module)) if is_assigned() => self.at_top(file, name).unwrap_or(Value::Module(module)),
             Some(Symbol::Module(module)) => Value::Module(module),
             // A star import does not hide Python's builtins: `from torch.distributed import *`.
-            Some(Symbol::External(dotted)) if vocabulary::is(Role::Builtin, name) && api::is_of_torch(&dotted) => {
+            Some(Symbol::External(dotted)) if Role::Builtin.fits(name) && api::is_of_torch(&dotted) => {
                 Value::External(format!("builtins.{name}"))
             }
             Some(Symbol::External(dotted)) => {
@@ -40,7 +40,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if is_capability { Value::Capability } else { Value::External(dotted) }
             }
             Some(Symbol::Constant(owner, _)) => self.at_top(owner, name).unwrap_or(Value::Unknown),
-            None if vocabulary::is(Role::Builtin, name) => {
+            None if Role::Builtin.fits(name) => {
                 self.at_top(file, name).unwrap_or_else(|| Value::External(format!("builtins.{name}")))
             }
             None => self.at_top(file, name).unwrap_or(Value::Unknown),
@@ -68,16 +68,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Module(file) => self.global_value(file, name),
             Value::Tensor(tensor) => tensor_attribute(tensor, name),
             Value::Model(Some(class)) | Value::Instance(class) => self.attribute_of_class(class, name),
-            Value::Model(None) => {
-                effects::of(Owner::ModuleAttribute, name).value().unwrap_or_else(|| names::by_name(name))
-            }
+            Value::Model(None) => Owner::ModuleAttribute.effect(name).value().unwrap_or_else(|| names::by_name(name)),
             Value::Class(class) => self.member(class, name).unwrap_or(Value::Unknown),
-            Value::Numpy => effects::of(Owner::ArrayAttribute, name).value().unwrap_or(Value::Numpy),
+            Value::Numpy => Owner::ArrayAttribute.effect(name).value().unwrap_or(Value::Numpy),
             Value::Number { .. } => owner,
-            Value::Loader(_) if vocabulary::is(Role::OfLoader, name) => Value::Unknown,
-            Value::Optimizer(_) if vocabulary::is(Role::ParameterGroups, name) => {
-                let parameters =
-                    (vocabulary::word(Role::GroupParameters).to_string(), Value::Parameters { named: false });
+            Value::Loader(_) if Role::OfLoader.fits(name) => Value::Unknown,
+            Value::Optimizer(_) if Role::ParameterGroups.fits(name) => {
+                let parameters = (Role::GroupParameters.word().to_string(), Value::Parameters { named: false });
                 Value::list(Value::dict(vec![parameters], Value::NUMBER))
             }
             Value::Optimizer(_) => Value::Unknown,
@@ -91,7 +88,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match self.member(class, name) {
             Some(Value::Function(function)) if self.is_decorated(function, Role::Property) => self.property(function),
             Some(value) if value != Value::Unknown => value,
-            _ => self.field(class, name).unwrap_or_else(|| match effects::of(Owner::ModuleAttribute, name) {
+            _ => self.field(class, name).unwrap_or_else(|| match Owner::ModuleAttribute.effect(name) {
                 Effect::Model if is_model => Value::Model(Some(class)),
                 _ if is_settings_name(name) => Value::Unknown,
                 _ => names::by_name(name),
@@ -111,7 +108,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn attribute_of_unknown(&self, attribute: &ExprAttribute) -> Value {
         let name = attribute.attr.as_str();
         let owner = last_name(&attribute.value).unwrap_or_default();
-        match (effects::of(Owner::UnknownAttribute, name), names::by_name(name)) {
+        match (Owner::UnknownAttribute.effect(name), names::by_name(name)) {
             (Effect::Gradient, _) => Value::Tensor(Tensor { graph: false, ..Tensor::PARAMETER }),
             (effect, guess) => effect.value().unwrap_or(match guess {
                 guess @ (Value::Device | Value::Dtype) => guess,
@@ -177,7 +174,7 @@ impl Interpreter<'_, '_> {
 }
 
 fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
-    let effect = effects::of(Owner::TensorAttribute, name);
+    let effect = Owner::TensorAttribute.effect(name);
     effect.value().unwrap_or(Value::Tensor(match effect {
         Effect::Detaches => Tensor { graph: false, ..tensor },
         Effect::Transposes => Tensor { stage: Stage::Transposed, ..tensor },

@@ -11,30 +11,30 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         name: &str,
         arguments: &Arguments<'a>,
     ) -> Value {
-        if vocabulary::is(Role::Question, name) {
+        if Role::Question.fits(name) {
             return Value::Bool(None);
         }
-        if vocabulary::is(Role::Backward, name) {
+        if Role::Backward.fits(name) {
             self.note_backward(node, receiver);
         }
         match receiver {
             Value::Tensor(tensor) => self.tensor_method(node, tensor.clone(), name, arguments),
             Value::List(element) => self.list_method(node, element, name, arguments),
             Value::Dict { entries, element } => self.dict_method(node, entries, element, name, arguments),
-            Value::Tuple(_) if effects::of(Owner::List, name) == Effect::Same => receiver.clone(),
+            Value::Tuple(_) if Owner::List.effect(name) == Effect::Same => receiver.clone(),
             Value::Tuple(_) => Value::Unknown,
             Value::Model(class) => self.model_method(*class, name, receiver, arguments),
             Value::Parameters { .. } => receiver.clone(),
-            Value::Numpy => effects::of(Owner::Array, name).value().unwrap_or(Value::Numpy),
-            Value::Optimizer(_) if vocabulary::is(Role::StepMethod, name) => Value::Unknown,
-            Value::Scaler(_) if vocabulary::is(Role::Scales, name) => arguments.first(),
-            Value::Loader(_) => match effects::of(Owner::Loader, name) {
+            Value::Numpy => Owner::Array.effect(name).value().unwrap_or(Value::Numpy),
+            Value::Optimizer(_) if Role::StepMethod.fits(name) => Value::Unknown,
+            Value::Scaler(_) if Role::Scales.fits(name) => arguments.first(),
+            Value::Loader(_) => match Owner::Loader.effect(name) {
                 Effect::Same => receiver.clone(),
                 Effect::Element => self.element_of(receiver),
                 _ => Value::Unknown,
             },
             Value::Text(_) => {
-                if vocabulary::is(Role::Formats, name) {
+                if Role::Formats.fits(name) {
                     self.note_format(node, arguments);
                 }
                 Value::Text(None)
@@ -70,9 +70,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
-        let effect = effects::of(Owner::Tensor, name);
+        let effect = Owner::Tensor.effect(name);
         // A value that is moved to a device, or has methods that only tensors have, is a tensor.
-        let is_known = vocabulary::is(Role::TensorMethod, name) || matches!(effect, Effect::Moves | Effect::ToDevice);
+        let is_known = Role::TensorMethod.fits(name) || matches!(effect, Effect::Moves | Effect::ToDevice);
         let tensor = Tensor { evidence: if is_known { Evidence::Seen } else { tensor.evidence }, ..tensor };
         if let Some(value) = effect.value() {
             return value;
@@ -142,13 +142,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // Without an argument it returns the type's name, which tells where the tensor is: `.type(x.type())` moves
             // there.
             _ if is_asked && tensor.placement == Placement::Device => {
-                Value::External(vocabulary::word(Role::TypeOnDevice).to_string())
+                Value::External(Role::TypeOnDevice.word().to_string())
             }
             _ if is_asked => Value::Text(None),
-            Value::External(name) if vocabulary::is(Role::DeviceType, &name) => {
+            Value::External(name) if Role::DeviceType.fits(&name) => {
                 Value::Tensor(Tensor { boolean: false, ..tensor.moved_to(Placement::Device) })
             }
-            Value::External(name) if api::torch_name(&name).is_some_and(is_host_type) => {
+            // `.type(torch.FloatTensor)`
+            Value::External(name)
+                if api::torch_name(&name).is_some_and(|name| Owner::Torch.effect(name) == Effect::TypedTensor) =>
+            {
                 Value::Tensor(Tensor { placement: Placement::Host, boolean: false, ..tensor })
             }
             _ => Value::Tensor(tensor),
@@ -187,7 +190,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The result of any other method.
     fn computed(&mut self, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
         // An in-place operation on a mask gives a mask.
-        let keeps = vocabulary::is(Role::MaskToMask, name) || name.ends_with('_');
+        let keeps = Role::MaskToMask.fits(name) || name.ends_with('_');
         let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
         let device = tensor.placement == Placement::Device || arguments.all().any(Value::is_on_device);
         // The result is new, and not pinned.
@@ -207,12 +210,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Where `.to(…)` moves the tensor; `None` where it only changes the type.
     pub(super) fn moves_to(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
-        placement_named(device_argument(node)?, arguments.get(vocabulary::word(Role::DeviceOption), 0))
+        placement_named(device_argument(node)?, arguments.get(Role::DeviceOption.word(), 0))
     }
 
     fn list_method(&mut self, node: &'a ExprCall, element: &Value, name: &str, arguments: &Arguments<'a>) -> Value {
         let list = || Value::list(element.clone());
-        match effects::of(Owner::List, name) {
+        match Owner::List.effect(name) {
             effect @ (Effect::Appends | Effect::Extends) => {
                 let added = match effect {
                     Effect::Appends => arguments.positional.last().cloned().unwrap_or(Value::Unknown),
@@ -238,7 +241,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         arguments: &Arguments<'a>,
     ) -> Value {
         let all = || Value::any_of(entries.iter().map(|(_, value)| value).chain([element])).reading();
-        match effects::of(Owner::Dict, name) {
+        match Owner::Dict.effect(name) {
             Effect::Updates => {
                 let (mut entries, mut element) = (entries.to_vec(), element.clone());
                 let added = arguments.keywords.iter();
@@ -296,7 +299,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn model_method(&mut self, class: Option<usize>, name: &str, receiver: &Value, arguments: &Arguments<'a>) -> Value {
-        let effect = effects::of(Owner::Module, name);
+        let effect = Owner::Module.effect(name);
         match effect {
             Effect::Same => receiver.clone(),
             Effect::Collects => Value::list(Value::DEVICE),
@@ -310,7 +313,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Effect::Other => {
                 let takes_tensors = || arguments.all().any(|value| value.holds_device() || value.tensor().is_some());
-                match vocabulary::is(Role::Metric, name) {
+                match Role::Metric.fits(name) {
                     // `model.loss_and_metrics(batch)`: perhaps numbers besides the loss.
                     true => self.tensor(Tensor::GUESS),
                     false if takes_tensors() => self.tensor(Tensor::WITH_GRAPH),
@@ -329,7 +332,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn unknown_method(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
-        let effect = effects::of(Owner::Unknown, name);
+        let effect = Owner::Unknown.effect(name);
         match effect {
             Effect::Sizes if arguments.positional.is_empty() => Value::list(Value::SIZE),
             Effect::Sizes => Value::SIZE,
@@ -363,16 +366,11 @@ fn is_made_here(tensor: &Tensor) -> bool {
     tensor.placement == Placement::Host && matches!(tensor.origin, Origin::Constant(_) | Origin::Factory(_))
 }
 
-/// `FloatTensor`.
-fn is_host_type(rest: &str) -> bool {
-    effects::of(Owner::Torch, rest) == Effect::TypedTensor
-}
-
 /// Whether the only argument is an unknown name that does not denote a type.
 fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
     match (&*node.arguments.args, arguments.positional.as_slice()) {
         ([Expr::Name(other)], [Value::Unknown]) => {
-            node.arguments.keywords.is_empty() && !vocabulary::is(Role::TypeName, &lowered(other.id.as_str()))
+            node.arguments.keywords.is_empty() && !Role::TypeName.fits(&lowered(other.id.as_str()))
         }
         _ => false,
     }
@@ -384,8 +382,8 @@ fn is_made_by_factory(node: &ExprCall) -> bool {
     let Some(name) = last_name(&made.func) else { return false };
     // `library.Model(options).to(device)`, but not a batch of tensors.
     if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-        return !vocabulary::is(Role::TensorContainer, name);
+        return !Role::TensorContainer.fits(name);
     }
-    let made = vocabulary::rest_of(Role::Makes, name);
+    let made = Role::Makes.rest_of(name);
     made.is_some_and(|made| is_model_name(made) || is_criterion_name(made) || is_loss_function_name(made))
 }

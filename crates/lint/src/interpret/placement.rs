@@ -4,11 +4,11 @@ use super::*;
 
 /// The argument of `.to(…)` that may name a device.
 pub(super) fn device_argument(node: &ExprCall) -> Option<&Expr> {
-    node.arguments.find_argument_value(vocabulary::word(Role::DeviceOption), 0)
+    node.arguments.find_argument_value(Role::DeviceOption.word(), 0)
 }
 
 fn of_text(text: &str) -> Placement {
-    if vocabulary::is(Role::HostDevice, text) { Placement::Host } else { Placement::Device }
+    if Role::HostDevice.fits(text) { Placement::Host } else { Placement::Device }
 }
 
 /// The placement that a `device` argument names; `None` where it is a type or may be one.
@@ -31,5 +31,5 @@ pub(super) fn placement_named(argument: &Expr, value: Option<&Value>) -> Option<
         Expr::Subscript(subscript) => last_name(&subscript.value),
         other => last_name(other),
     };
-    name.is_some_and(|name| vocabulary::is(Role::DeviceName, &lowered(name))).then_some(Placement::Device)
+    name.is_some_and(|name| Role::DeviceName.fits(&lowered(name))).then_some(Placement::Device)
 }

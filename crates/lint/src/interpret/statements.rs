@@ -328,7 +328,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let Some(name) = last_name(function) else { return false };
         let first = arguments.and_then(|all| all.args.first());
         let is_off = matches!(first, Some(Expr::BooleanLiteral(flag)) if !flag.value);
-        vocabulary::is(Role::GraphOff, name) && !is_off || vocabulary::is(Role::GraphSwitch, name) && is_off
+        Role::GraphOff.fits(name) && !is_off || Role::GraphSwitch.fits(name) && is_off
     }
 
     fn run_try(&mut self, attempt: &'a StmtTry) {

@@ -42,10 +42,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Expr::Call(call) => match (&*call.func, call.arguments.args.first()) {
-                (Expr::Attribute(method), Some(loss)) if vocabulary::is(Role::Scales, method.attr.as_str()) => {
+                (Expr::Attribute(method), Some(loss)) if Role::Scales.fits(method.attr.as_str()) => {
                     self.mark_trained(loss)
                 }
-                (Expr::Attribute(method), _) if vocabulary::is(Role::Averages, method.attr.as_str()) => {
+                (Expr::Attribute(method), _) if Role::Averages.fits(method.attr.as_str()) => {
                     self.mark_trained(&method.value);
                 }
                 _ => {}
@@ -74,6 +74,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 }
 
 fn is_counter(name: &str) -> bool {
-    let counted = vocabulary::rest_of(Role::CounterBegin, name);
-    vocabulary::is(Role::StepNumber, name) || counted.is_some_and(|rest| vocabulary::is(Role::Counted, rest))
+    let counted = Role::CounterBegin.rest_of(name);
+    Role::StepNumber.fits(name) || counted.is_some_and(|rest| Role::Counted.fits(rest))
 }
