@@ -12,14 +12,16 @@ use super::context::ContextId;
 use super::symbols::FunctionId;
 
 /// Uses of names in a function, inner functions included.
-pub type Names<'a> = FxHashMap<&'a str, Vec<Found<'a>>>;
+pub type Names<'a> = FxHashMap<&'a str, Vec<Use<'a>>>;
 
-pub struct Found<'a> {
+#[derive(Clone, Copy)]
+pub struct Use<'a> {
     pub expression: &'a Expr,
+    /// Assigned, not read.
     pub is_store: bool,
+    /// The innermost loop, guard or block around it; `None` inside another function.
+    pub context: Option<ContextId>,
     pub statement: &'a Stmt,
-    /// Whether the use is inside an inner function.
-    pub is_inner: bool,
 }
 
 /// The operation that makes the host wait.

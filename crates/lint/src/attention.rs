@@ -4,15 +4,16 @@
 use rustc_hash::FxHashSet;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr};
-use ruff_python_ast::{Expr, ExprCall, Number, Operator, Stmt, UnaryOp};
+use ruff_python_ast::{Expr, ExprCall, Operator, Stmt, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::program::{Product, Program};
+use super::settings::literal;
 use super::symbols::FunctionId;
-use super::syntax::{each_expression, last_name};
+use super::syntax::{each_expression, last_name, name_of};
 use super::uses::uses_of;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Whether queries and keys derive from the same input, position by position. Where they do not, the number of queries
 /// is unknown: one for a pooling layer, a few for a resampler.
@@ -53,7 +54,7 @@ fn operands<'a>(program: &Program<'a>, function: FunctionId, range: TextRange) -
 fn is_product(expression: &Expr) -> bool {
     match expression {
         Expr::BinOp(operation) => operation.op == Operator::MatMult,
-        Expr::Call(call) => last_name(&call.func).is_some_and(|name| vocabulary::is(Role::ProductFunction, name)),
+        Expr::Call(call) => last_name(&call.func).is_some_and(|name| Role::ProductFunction.fits(name)),
         _ => false,
     }
 }
@@ -89,19 +90,16 @@ impl<'a> Derivation<'a> {
                 // The keys' own transposition belongs to the product.
                 derivation.look_at(call, std::ptr::eq(expression, value));
             }
-            for subscript in parts.firsts {
-                let is_input =
-                    matches!(subscript, Expr::Name(name) if definition.parameters.includes(name.id.as_str()));
-                derivation.is_odd |= is_input;
-            }
+            let mut firsts = parts.firsts.into_iter().filter_map(name_of);
+            derivation.is_odd |= firsts.any(|name| definition.parameters.includes(name));
             for name in parts.names {
                 if !seen.insert(name) || seen.len() > MOST_NAMES {
                     continue;
                 }
-                let uses = uses_of(program, function, name);
-                let stored = uses.iter().filter(|one| one.is_store && one.expression.start() < value.start());
+                let uses = uses_of(program, function, name).into_iter();
+                let stored = uses.filter(|one| one.is_store && one.expression.start() < value.start());
                 let values: Vec<&Expr> = stored.filter_map(|one| value_for(one.statement, name)).collect();
-                if definition.parameters.includes(name) && !vocabulary::is(Role::FirstParameter, name) {
+                if definition.parameters.includes(name) && !Role::FirstParameter.fits(name) {
                     derivation.inputs.insert(name);
                 }
                 derivation.is_bound |= !values.is_empty();
@@ -114,10 +112,9 @@ impl<'a> Derivation<'a> {
     fn look_at(&mut self, call: &ExprCall, is_operand: bool) {
         let Expr::Attribute(method) = &*call.func else { return };
         let arguments: Vec<Option<i64>> = call.arguments.args.iter().map(whole_number).collect();
-        match effects::of(Owner::Reshaping, method.attr.as_str()) {
+        match Owner::Reshaping.effect(method.attr.as_str()) {
             Effect::Transposes if !is_operand => {
-                let is_last = matches!(*arguments, [Some(-2), Some(-1)] | [Some(-1), Some(-2)]);
-                self.is_odd |= is_last;
+                self.is_odd |= matches!(*arguments, [Some(-2), Some(-1)] | [Some(-1), Some(-2)]);
                 self.is_moved = true;
             }
             Effect::Permutes if !is_operand => {
@@ -130,11 +127,9 @@ impl<'a> Derivation<'a> {
             Effect::Permutes => self.is_moved = true,
             Effect::Reshapes => self.ends_open |= arguments.last() == Some(&Some(-1)) && arguments.len() == 3,
             Effect::Splits => {
-                let sizes = call.arguments.args.first().and_then(|sizes| match sizes {
-                    Expr::List(list) => Some(list.elts.iter().map(super::names_in).collect::<Vec<_>>()),
-                    _ => None,
-                });
-                self.is_odd |= sizes.is_some_and(|sizes| sizes.windows(2).any(|pair| pair[0] != pair[1]));
+                let sizes = call.arguments.args.first().and_then(Expr::as_list_expr);
+                let differ = |pair: &[Expr]| super::names_in(&pair[0]) != super::names_in(&pair[1]);
+                self.is_odd |= sizes.is_some_and(|sizes| sizes.elts.windows(2).any(differ));
             }
             Effect::Reduces => self.is_odd = true,
             _ => {}
@@ -145,11 +140,13 @@ impl<'a> Derivation<'a> {
 /// The value that a statement binds a name to: the matching element where both sides are tuples.
 fn value_for<'a>(statement: &'a Stmt, name: &str) -> Option<&'a Expr> {
     let Stmt::Assign(assign) = statement else { return None };
-    let is_it = |target: &Expr| matches!(target, Expr::Name(target) if target.id.as_str() == name);
     match (assign.targets.first()?, &*assign.value) {
-        (Expr::Tuple(targets), Expr::Tuple(values)) if targets.elts.len() == values.elts.len() => {
-            targets.elts.iter().zip(&values.elts).find(|(target, _)| is_it(target)).map(|(_, value)| value)
-        }
+        (Expr::Tuple(targets), Expr::Tuple(values)) if targets.elts.len() == values.elts.len() => targets
+            .elts
+            .iter()
+            .zip(&values.elts)
+            .find(|(target, _)| name_of(target) == Some(name))
+            .map(|(_, value)| value),
         // `B, N, C = x.shape` says nothing about the contents.
         (_, value) if is_shape(value) => None,
         (_, value) => Some(value),
@@ -158,9 +155,9 @@ fn value_for<'a>(statement: &'a Stmt, name: &str) -> Option<&'a Expr> {
 
 fn is_shape(value: &Expr) -> bool {
     match value {
-        Expr::Attribute(shape) => effects::of(Owner::TensorAttribute, shape.attr.as_str()) == Effect::SizeList,
+        Expr::Attribute(shape) => Owner::TensorAttribute.effect(shape.attr.as_str()) == Effect::SizeList,
         Expr::Call(call) => matches!(&*call.func, Expr::Attribute(method)
-            if effects::of(Owner::Tensor, method.attr.as_str()) == Effect::Sizes),
+            if Owner::Tensor.effect(method.attr.as_str()) == Effect::Sizes),
         Expr::Subscript(subscript) => is_shape(&subscript.value),
         _ => false,
     }
@@ -168,10 +165,7 @@ fn is_shape(value: &Expr) -> bool {
 
 fn whole_number(expression: &Expr) -> Option<i64> {
     match expression {
-        Expr::NumberLiteral(literal) => match &literal.value {
-            Number::Int(int) => int.as_i64(),
-            _ => None,
-        },
+        Expr::NumberLiteral(_) => literal(expression).known_integer(),
         Expr::UnaryOp(operation) if operation.op == UnaryOp::USub => whole_number(&operation.operand).map(|one| -one),
         _ => None,
     }
@@ -193,7 +187,7 @@ impl<'a> Visitor<'a> for Parts<'a> {
             Expr::Call(call) => {
                 self.calls.push(call);
                 if let Expr::Attribute(method) = &*call.func
-                    && vocabulary::is(Role::TakesAxes, method.attr.as_str())
+                    && Role::TakesAxes.fits(method.attr.as_str())
                 {
                     // Their arguments are sizes.
                     self.visit_expr(&method.value);

@@ -7,7 +7,7 @@ use super::rule::SourceFinding;
 
 /// Converts the finding and its edits to the lines and bytes of their cells. A script's finding stays as it is.
 pub fn show(file: &SourceFile, finding: &mut SourceFinding) {
-    file.place_in_cell(&mut finding.place, finding.range.start());
+    finding.place = file.place_in_cell(&finding.place, finding.range.start());
     let Some(first) = finding.fix.edits.iter().map(|edit| edit.range.start()).min() else { return };
     if let Some(preview) = &mut finding.fix.preview {
         preview.line = file.line_in_cell(first).1;

@@ -4,11 +4,11 @@ use rustc_hash::FxHashMap;
 
 use ruff_python_ast::{Expr, Stmt};
 
-use super::effects::{self, Effect, Owner};
-use super::resolve::{ModuleIndex, Symbol, look_up, look_up_dotted};
+use super::effects::{Effect, Owner};
+use super::resolve::{ModuleIndex, Resolver, Symbol};
 use super::symbols::{ClassId, Function, FunctionId, Symbols};
 use super::value::Value;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 pub struct ClassFacts<'a> {
     pub kind: ClassKind,
@@ -54,7 +54,7 @@ pub fn classify<'a>(symbols: &Symbols<'a>, index: &ModuleIndex) -> Vec<ClassFact
         .collect();
     for (class, symbol) in symbols.classes.iter().enumerate() {
         for base in lineage(&classes, class).into_iter().skip(1) {
-            for (name, method) in symbol.methods.iter().filter(|(name, _)| !vocabulary::is(Role::Dunder, name)) {
+            for (name, method) in symbol.methods.iter().filter(|(name, _)| !Role::Dunder.fits(name)) {
                 classes[base].below.entry(*name).or_default().push(*method);
             }
         }
@@ -87,10 +87,10 @@ pub fn only_methods<'a>(symbols: &Symbols<'a>, classes: &[ClassFacts<'a>]) -> Fx
         }
     }
     // `show_gradients`: called only now and then.
-    let shows = |name: &str| name.split('_').next().is_some_and(|first| vocabulary::is(Role::Shows, first));
+    let shows = |name: &str| name.split('_').next().is_some_and(|first| Role::Shows.fits(first));
     let is_own = |name: &str| {
         let is_plain = name.len() > 5 && name.contains('_') && !name.starts_with('_');
-        is_plain && !vocabulary::is(Role::CommonMethod, name) && !shows(name)
+        is_plain && !Role::CommonMethod.fits(name) && !shows(name)
     };
     let root = |class: ClassId| lineage(classes, class).last().copied();
     let told = |(name, mut all): (&'a str, Vec<(ClassId, FunctionId)>)| {
@@ -148,20 +148,21 @@ impl Base {
 fn bases_of(symbols: &Symbols, index: &ModuleIndex, class: ClassId) -> Vec<Base> {
     let definition = &symbols.classes[class];
     let Some(arguments) = &definition.definition.arguments else { return Vec::new() };
+    let resolver = Resolver::new(symbols, index);
     let resolve = |expression: &Expr| {
         let dotted = dotted_name(expression)?;
         let (first, rest) = dotted.split_once('.').unwrap_or((dotted.as_str(), ""));
-        let symbol = match look_up(symbols, index, definition.file, first) {
+        let symbol = match resolver.name(definition.file, first) {
             Some(Symbol::Class(found)) if rest.is_empty() && found != class => return Some(Base::Class(found)),
             Some(Symbol::External(name)) if rest.is_empty() => name,
             Some(Symbol::External(name)) => format!("{name}.{rest}"),
-            Some(Symbol::Module(file)) => match look_up(symbols, index, file, rest) {
+            Some(Symbol::Module(file)) => match resolver.name(file, rest) {
                 Some(Symbol::Class(found)) if found != class => return Some(Base::Class(found)),
                 _ => dotted,
             },
             _ => dotted,
         };
-        match look_up_dotted(symbols, index, definition.file, &symbol) {
+        match resolver.dotted(definition.file, &symbol) {
             Symbol::Class(found) if found != class => Some(Base::Class(found)),
             _ => Some(Base::External(symbol)),
         }
@@ -180,37 +181,26 @@ fn kind_of(bases: &[Vec<Base>], class: ClassId, depth: usize) -> ClassKind {
 
 fn kind_by_name(dotted: &str) -> ClassKind {
     let last = dotted.rsplit('.').next().unwrap_or(dotted);
-    let effect = effects::of(Owner::BaseClass, last).or_else(|| effects::of_part(Owner::BaseClass, last));
-    match effect.or_else(|| effects::of_part(Owner::BaseClass, dotted)) {
+    let effect = Owner::BaseClass.effect(last).or_else(|| Owner::BaseClass.effect_of_part(last));
+    match effect.or_else(|| Owner::BaseClass.effect_of_part(dotted)) {
         Effect::LightningClass => ClassKind::Lightning,
-        Effect::GradientClass if vocabulary::is(Role::Autograd, dotted) => ClassKind::Gradient,
+        Effect::GradientClass if Role::Autograd.fits(dotted) => ClassKind::Gradient,
         Effect::OptimizerObject => ClassKind::Optimizer,
         Effect::LoaderObject => ClassKind::Loader,
         Effect::TrainerClass => ClassKind::Trainer,
         Effect::CallbackClass => ClassKind::Callback,
         Effect::DatasetClass => ClassKind::Dataset,
         Effect::Model => ClassKind::Module,
-        Effect::Pretrained if vocabulary::is(Role::PretrainedLibrary, dotted) => ClassKind::Module,
+        Effect::Pretrained if Role::PretrainedLibrary.fits(dotted) => ClassKind::Module,
         _ => ClassKind::Other,
     }
 }
 
 /// `a.b.c` as text, for names and attributes only.
 pub fn dotted_name(expression: &Expr) -> Option<String> {
-    let mut parts = Vec::new();
-    let mut at = expression;
-    loop {
-        match at {
-            Expr::Attribute(attribute) => {
-                parts.push(attribute.attr.as_str());
-                at = &attribute.value;
-            }
-            Expr::Name(name) => {
-                parts.push(name.id.as_str());
-                parts.reverse();
-                return Some(parts.join("."));
-            }
-            _ => return None,
-        }
+    match expression {
+        Expr::Attribute(attribute) => Some(format!("{}.{}", dotted_name(&attribute.value)?, attribute.attr.as_str())),
+        Expr::Name(name) => Some(name.id.to_string()),
+        _ => None,
     }
 }

@@ -48,14 +48,6 @@ pub enum Guard {
     Fallback,
 }
 
-/// The half of a step that a training call runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    Backward,
-    /// An optimizer's step, or both halves.
-    Update,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub parent: Option<ContextId>,
@@ -76,62 +68,9 @@ impl Context {
     }
 }
 
-#[derive(Default)]
-pub struct Contexts {
-    all: Vec<Context>,
-}
-
-impl Contexts {
-    pub fn clear(&mut self) {
-        self.all.clear();
-    }
-
-    pub fn add(&mut self, context: Context) -> ContextId {
-        self.all.push(context);
-        self.all.len() - 1
-    }
-
-    /// The number of contexts: later ones get larger ids.
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    pub fn reframe(&mut self, id: ContextId, frame: Frame) {
-        self.all[id].frame = frame;
-    }
-
-    /// Marks a context that trains but runs only every few steps.
-    pub fn cool(&mut self, id: ContextId) {
-        self.all[id].trains = false;
-    }
-
-    pub fn get(&self, id: ContextId) -> &Context {
-        &self.all[id]
-    }
-
-    /// From the innermost frame out to the function's body.
-    pub fn outwards(&self, id: ContextId) -> impl Iterator<Item = (ContextId, &Context)> {
-        std::iter::successors(Some(id), |id| self.all[*id].parent).map(|id| (id, &self.all[id]))
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (ContextId, &Context)> {
-        self.all.iter().enumerate()
-    }
-
-    /// Marks the contexts around a training call, up to the loop whose iteration is the step. Returns whether the
-    /// function's own body was reached, so that calling the function is itself a step.
-    pub fn mark_training(&mut self, from: ContextId, part: Part) -> bool {
-        let mut at = Some(from);
-        while let Some(id) = at {
-            self.all[id].trains = true;
-            self.all[id].updates |= part == Part::Update;
-            if self.all[id].frame == Frame::Loop(LoopKind::Plain) {
-                return false;
-            }
-            at = self.all[id].parent;
-        }
-        true
-    }
+/// From the innermost frame out to the function's body.
+pub fn outwards(contexts: &[Context], id: ContextId) -> impl Iterator<Item = (ContextId, &Context)> {
+    std::iter::successors(Some(id), |id| contexts[*id].parent).map(|id| (id, &contexts[id]))
 }
 
 /// The contexts of one function by their place in the text: each is nested in another or beside it.
@@ -206,10 +145,10 @@ pub struct StepFrequency {
 
 impl StepFrequency {
     pub fn is_hot(&self, context: ContextId) -> bool {
-        self.hot.get(context).copied().unwrap_or(false)
+        self.hot.get(context) == Some(&true)
     }
 
     pub fn is_evaluation(&self, context: ContextId) -> bool {
-        self.evaluation.get(context).copied().unwrap_or(false)
+        self.evaluation.get(context) == Some(&true)
     }
 }

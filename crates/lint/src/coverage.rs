@@ -1,9 +1,9 @@
 //! Counts the code that was checked, so that a report without findings says how much was looked at.
 
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::ids::FileId;
-use super::program::{FunctionKind, Program};
-use super::vocabulary::{self, Role};
+use super::program::{FunctionFacts, FunctionKind, Program};
+use super::vocabulary::Role;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -30,25 +30,20 @@ impl Coverage {
 pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
     let file_of = |function: usize| program.symbol(function).file;
     let contexts = program.notes.contexts.iter();
-    let loops = contexts.filter(|(_, context)| context.is_step_loop() && is_asked(file_of(context.function)));
+    let loops = contexts.filter(|context| context.is_step_loop() && is_asked(file_of(context.function)));
     let of_kind = |is_forward: bool| {
-        let functions = program.functions.iter().enumerate();
-        functions
-            .filter(|(function, facts)| {
-                let symbol = program.symbol(*function);
-                let (is_pass, is_own) =
-                    (vocabulary::is(Role::Backward, symbol.name), vocabulary::is(Role::Forward, symbol.name));
-                facts.kind == FunctionKind::Step && is_own == is_forward && !is_pass && is_asked(symbol.file)
-            })
-            .count()
+        let is_it = |(function, facts): &(usize, &FunctionFacts)| {
+            let (name, file) = (program.symbol(*function).name, file_of(*function));
+            let is_pass = Role::Backward.fits(name);
+            let is_meant = Role::Forward.fits(name) == is_forward && !is_pass;
+            facts.kind == FunctionKind::Step && is_meant && is_asked(file)
+        };
+        program.functions.iter().enumerate().filter(is_it).count()
     };
     let made = program.notes.calls.iter().filter(|call| is_asked(program.file_of(call.context)));
-    let trainers = made.filter_map(|call| {
-        call.external()?
-            .rsplit('.')
-            .next()
-            .filter(|name| effects::of_part(Owner::BaseClass, name) == Effect::TrainerClass)
-    });
+    let trainers = made
+        .filter_map(|call| call.external()?.rsplit('.').next())
+        .filter(|name| Owner::BaseClass.effect_of_part(name) == Effect::TrainerClass);
     let mut coverage = Coverage {
         steps: loops.count() + of_kind(false),
         forward_passes: of_kind(true),

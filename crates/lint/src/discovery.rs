@@ -139,10 +139,7 @@ pub fn content(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// The most bytes that are read of a script with this name.
 pub fn most_bytes(path: &Path) -> u64 {
-    match path.extension().is_some_and(|extension| extension == "ipynb") {
-        true => reading::NOTEBOOK,
-        false => reading::SCRIPT,
-    }
+    if path.extension().is_some_and(|extension| extension == "ipynb") { reading::NOTEBOOK } else { reading::SCRIPT }
 }
 
 /// Like [`read`], with `bytes` as the content of one file.

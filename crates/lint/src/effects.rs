@@ -15,34 +15,20 @@ const ROWS: &str = include_str!("tables/effects.tsv");
 named! {
     /// The owner of a method, an attribute or a function.
     Owner {
-        Annotation,
-        Array,
-        ArrayAttribute,
-        BaseClass,
-        Builtin,
-        Dict,
+        Annotation, Array, ArrayAttribute, BaseClass, Builtin, Dict, List, Loader, Module, ModuleAttribute, Tensor,
+        TensorAttribute, Unknown, UnknownAttribute,
         /// Functions of other libraries: the library and the last part of the name.
         Library,
-        List,
-        Loader,
         /// Functions that print or record what they are given.
         LoggingCall,
-        Module,
-        ModuleAttribute,
         /// Functions that read the number in a tensor.
         ReadingCall,
         /// Methods that move the axes of queries and keys.
         Reshaping,
-        Tensor,
-        TensorAttribute,
-        /// Names that an `if` asks: functions, texts, constants for a phase.
-        TestedCall,
-        TestedPhase,
-        TestedText,
+        // Names that an `if` asks: functions, texts, constants for a phase.
+        TestedCall, TestedPhase, TestedText,
         /// Functions and classes of torch, without `torch.`.
         Torch,
-        Unknown,
-        UnknownAttribute,
     }
 }
 
@@ -113,17 +99,19 @@ static NAMES: LazyLock<Vec<Names>> = LazyLock::new(|| {
     all
 });
 
-/// The effect of a whole name.
-pub fn of(owner: Owner, name: &str) -> Effect {
-    NAMES[owner as usize].whole.get(name).copied().unwrap_or(Effect::Other)
-}
+impl Owner {
+    /// The effect of a whole name.
+    pub fn effect(self, name: &str) -> Effect {
+        NAMES[self as usize].whole.get(name).copied().unwrap_or(Effect::Other)
+    }
 
-/// The effect of a name by how it begins or ends.
-pub fn of_part(owner: Owner, name: &str) -> Effect {
-    let Names { begins, ends, .. } = &NAMES[owner as usize];
-    let begin = begins.iter().find(|(begin, _)| name.starts_with(begin));
-    let found = begin.or_else(|| ends.iter().find(|(end, _)| name.ends_with(end)));
-    found.map_or(Effect::Other, |(_, effect)| *effect)
+    /// The effect of a name by how it begins or ends.
+    pub fn effect_of_part(self, name: &str) -> Effect {
+        let Names { begins, ends, .. } = &NAMES[self as usize];
+        let begin = begins.iter().find(|(begin, _)| name.starts_with(begin));
+        let found = begin.or_else(|| ends.iter().find(|(end, _)| name.ends_with(end)));
+        found.map_or(Effect::Other, |(_, effect)| *effect)
+    }
 }
 
 impl Effect {
@@ -178,10 +166,10 @@ mod tests {
 
     #[test]
     fn a_whole_name_and_its_longest_begin_decide() {
-        assert_eq!(of(Owner::Tensor, "cpu"), Effect::ToHost);
-        assert_eq!(of(Owner::Tensor, "no_such_method"), Effect::Other);
-        assert_eq!(of_part(Owner::Torch, "optim.lr_scheduler.StepLR"), Effect::SchedulerObject);
-        assert_eq!(of_part(Owner::Torch, "optim.AdamW"), Effect::MakesOptimizer);
-        assert_eq!(of_part(Owner::Library, "transformers.AutoModel.from_pretrained"), Effect::Pretrained);
+        assert_eq!(Owner::Tensor.effect("cpu"), Effect::ToHost);
+        assert_eq!(Owner::Tensor.effect("no_such_method"), Effect::Other);
+        assert_eq!(Owner::Torch.effect_of_part("optim.lr_scheduler.StepLR"), Effect::SchedulerObject);
+        assert_eq!(Owner::Torch.effect_of_part("optim.AdamW"), Effect::MakesOptimizer);
+        assert_eq!(Owner::Library.effect_of_part("transformers.AutoModel.from_pretrained"), Effect::Pretrained);
     }
 }

@@ -7,9 +7,9 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::api;
 use super::context::{Context, ContextId, Frame, Guard};
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::program::{Call, FunctionKind, Program};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// A script whose loops run at most this many iterations is a trial run.
 const MOST_TRIAL_STEPS: i64 = 100;
@@ -42,8 +42,7 @@ impl Program<'_> {
 
     /// The loops, guards and blocks around the context, up to the loop whose iterations are steps.
     pub fn within_step(&self, context: ContextId) -> impl Iterator<Item = &Context> {
-        let outwards = self.notes.contexts.outwards(context).map(|(_, around)| around);
-        outwards.take_while(|around| !around.is_step_loop())
+        self.outwards(context).map(|(_, around)| around).take_while(|around| !around.is_step_loop())
     }
 
     /// Whether the context is in a loop inside the step: over samples, layers, losses.
@@ -63,7 +62,7 @@ impl Program<'_> {
         if self.function_of(context).definition.is_some() || self.step_loop(context).is_none() {
             return false;
         }
-        let loops = self.notes.contexts.outwards(context).filter_map(|(id, _)| self.loop_at(id));
+        let loops = self.outwards(context).filter_map(|(id, _)| self.loop_at(id));
         let mut turns = loops.map(|around| self.turns_of(context, around.iterated?));
         let all = turns.try_fold(1_i64, |all, turns| all.checked_mul(turns?));
         all.is_some_and(|all| all <= MOST_TRIAL_STEPS)
@@ -74,7 +73,7 @@ impl Program<'_> {
         let Expr::Call(call) = iterated else { return None };
         let noted = self.call_at(self.file_of(context), call.range())?;
         match noted.external() {
-            Some(_) if effects::of(Owner::Builtin, noted.name) == Effect::Numbers => match noted.arguments.as_slice() {
+            Some(_) if Owner::Builtin.effect(noted.name) == Effect::Numbers => match noted.arguments.as_slice() {
                 [end] => end.known_integer(),
                 [start, end] => end.known_integer()?.checked_sub(start.known_integer()?),
                 _ => None,
@@ -87,7 +86,7 @@ impl Program<'_> {
     pub fn is_on_side_stream(&self, context: ContextId, range: TextRange) -> bool {
         let function = self.function_at(context);
         let opens = |call: &Call| match call.statement {
-            Stmt::With(with) if vocabulary::is(Role::Stream, call.name) => {
+            Stmt::With(with) if Role::Stream.fits(call.name) => {
                 call.external().is_some_and(api::is_of_torch).then(|| with.range())
             }
             _ => None,

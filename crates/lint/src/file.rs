@@ -160,11 +160,11 @@ impl SourceFile {
         cells.get(cells.partition_point(|cell| cell.range.end() < offset)).or(cells.last())
     }
 
-    /// Converts the place of something at `offset` to the lines of its cell.
-    pub fn place_in_cell(&self, place: &mut Place, offset: TextSize) {
+    /// The place of something at `offset`, in the lines of its cell.
+    pub fn place_in_cell(&self, place: &Place, offset: TextSize) -> Place {
         let (cell, line) = self.line_in_cell(offset);
         let lines = place.end_line.saturating_sub(place.line);
-        *place = Place { cell, line, end_line: line + lines, ..place.clone() };
+        Place { cell, line, end_line: line + lines, ..place.clone() }
     }
 
     pub fn slice(&self, range: TextRange) -> &str {
@@ -173,16 +173,15 @@ impl SourceFile {
 
     /// The line, from 1, that contains `offset`.
     pub fn line(&self, offset: TextSize) -> u32 {
-        line_number(&self.lines, offset)
+        self.lines.line_index(offset).get() as u32
     }
 
     /// The text of line `number` (from 1), without its line ending.
     pub fn line_text(&self, number: u32) -> &str {
-        let Some(number) = OneIndexed::new(number as usize) else { return "" };
-        if number.get() > self.lines.line_count() {
-            return "";
+        match OneIndexed::new(number as usize).filter(|number| number.get() <= self.lines.line_count()) {
+            Some(number) => self.slice(self.lines.line_range(number, &self.text)).trim_end_matches(['\n', '\r']),
+            None => "",
         }
-        self.slice(self.lines.line_range(number, &self.text)).trim_end_matches(['\n', '\r'])
     }
 
     /// The offset after the last character of line `number`, before its line ending.
@@ -219,10 +218,6 @@ impl SourceFile {
             end_column: end.column.get() as u32,
         }
     }
-}
-
-fn line_number(lines: &LineIndex, offset: TextSize) -> u32 {
-    lines.line_index(offset).get() as u32
 }
 
 pub fn is_notebook(path: &str) -> bool {

@@ -36,14 +36,14 @@ const MOST_FILES: usize = 48;
 fn programs(program: &Program, imports: &[Vec<FileId>]) -> Vec<bool> {
     let mut models = vec![0; imports.len()];
     for (class, symbol) in program.sources.symbols.classes.iter().enumerate() {
-        models[symbol.file] += usize::from(program.sources.classes[class].kind.is_module());
+        models[symbol.file] += usize::from(program.is_module(class));
     }
     let entries: FxHashSet<FileId> = program
         .notes
         .contexts
         .iter()
-        .filter(|(_, context)| context.is_step_loop())
-        .map(|(_, context)| context.function)
+        .filter(|context| context.is_step_loop())
+        .map(|context| context.function)
         .chain(program.frequency.steps.iter().copied())
         .map(|function| program.symbol(function).file)
         .collect();

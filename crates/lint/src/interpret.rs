@@ -25,20 +25,29 @@ mod statements;
 mod trained;
 mod unpacking;
 
-use rustc_hash::FxHashMap;
-
-use ruff_python_ast::{Expr, Stmt, StmtFunctionDef};
+use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprAttribute, ExprCall, ExprCompare};
+use ruff_python_ast::{Operator, Stmt, StmtFor, StmtFunctionDef, StmtIf, UnaryOp};
 use ruff_text_size::{Ranged, TextRange};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::api;
-use super::classes::ClassKind;
-use super::context::{Context, ContextId, Frame};
-use super::program::{FunctionFacts, FunctionKind, Program};
-use super::symbols::FunctionId;
-use super::syntax::called_name;
-use super::value::{LoaderId, Tensor, Value};
-use super::vocabulary::{self, Role};
+use super::classes::{ClassKind, dotted_name, lineage};
+use super::context::{Context, ContextId, Frame, Guard, LoopKind};
+use super::effects::{Effect, Owner};
+use super::program::{Call, Callee, FunctionFacts, FunctionKind, Loader, Look, Loop, Program};
+use super::settings::{is_settings_name, literal, plain_name, text_of};
+use super::symbols::{ClassId, FunctionId};
+use super::syntax::{
+    attribute_of_self, boolean, called_by, called_name, each_expression, keyword_of, last_name, method_of, name_of,
+    range_of,
+};
+use super::value::{Evidence, LoaderId, Origin, Placement, Stage, Tensor, Value};
+use super::vocabulary::{Role, lowered};
+use super::{api, find_expression, names_in};
+use arguments::Arguments;
+use conditions::asked_for_tensor;
 use fixpoint::{Fact, Outcome};
+use names::{is_boolean_operation, is_criterion_name, is_data_name, is_loss_function_name};
+use placement::{device_argument, placement_named};
 use statements::Names;
 
 pub use names::{by_name, is_drawing_name, is_evaluation_name, is_loader_name, is_model_name, is_optimizer_name};
@@ -80,10 +89,10 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
         Some(definition) => definition.range(),
         None => TextRange::default(),
     };
-    let body = Context { parent: None, frame: Frame::Body, function, range, trains: false, updates: false };
-    let context = program.notes.contexts.add(body);
+    let context = add_context(program, None, Frame::Body, function, range);
     let kind = program.functions[function].kind;
-    let without_graph = usize::from(kind == FunctionKind::Evaluation || is_without_graph(program, function));
+    let without_graph =
+        usize::from(kind == FunctionKind::Evaluation || is_decorated(program, function, Role::GraphOff));
     let mut interpreter = Interpreter {
         program,
         function,
@@ -104,36 +113,44 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
     Outcome { locals: interpreter.names, ..interpreter.outcome }
 }
 
-fn is_decorated(definition: &StmtFunctionDef, by: Role) -> bool {
-    let mut names = definition.decorator_list.iter().filter_map(|decorator| called_name(&decorator.expression));
-    names.any(|name| vocabulary::is(by, name))
+fn add_context(
+    program: &mut Program,
+    parent: Option<ContextId>,
+    frame: Frame,
+    function: FunctionId,
+    range: TextRange,
+) -> ContextId {
+    program.notes.contexts.push(Context { parent, frame, function, range, trains: false, updates: false });
+    program.notes.contexts.len() - 1
 }
 
-/// Whether a decorator turns off graph recording.
-fn is_without_graph(program: &Program, function: FunctionId) -> bool {
-    let definition = program.symbol(function).definition;
-    definition.is_some_and(|definition| is_decorated(definition, Role::GraphOff))
+fn is_decorated(program: &Program, function: FunctionId, by: Role) -> bool {
+    let decorators =
+        program.symbol(function).definition.map_or(&[][..], |definition| definition.decorator_list.as_slice());
+    let mut names = decorators.iter().filter_map(|decorator| called_name(&decorator.expression));
+    names.any(|name| by.fits(name))
 }
 
 fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     let function = program.symbol(id);
-    let Some(definition) = function.definition else { return FunctionKind::Plain };
-    if is_decorated(definition, Role::GraphOff) && (is_evaluation_name(function.name) || goes_over_data(function.body))
+    if function.definition.is_none() {
+        return FunctionKind::Plain;
+    }
+    if is_decorated(program, id, Role::GraphOff) && (is_evaluation_name(function.name) || goes_over_data(function.body))
     {
         return FunctionKind::Evaluation;
     }
     let class = function.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
-    if is_decorated(definition, Role::Caches) || names::is_seldom_name(function.name) || fills_global(function.body) {
+    if is_decorated(program, id, Role::Caches) || names::is_seldom_name(function.name) || fills_global(function.body) {
         return FunctionKind::Kept;
     }
-    let by_class =
-        |role: Role| function.class.is_some_and(|id| vocabulary::is(role, program.sources.symbols.classes[id].name));
+    let by_class = |role: Role| function.class.is_some_and(|id| role.fits(program.sources.symbols.classes[id].name));
     // `class PostProcess`, `class BeamSearcher`: modules that decode outputs, which training never calls.
     if by_class(Role::DecodingClass) {
         return FunctionKind::Evaluation;
     }
     let name = function.name;
-    let is = |role: Role| vocabulary::is(role, name);
+    let is = |role: Role| role.fits(name);
     let (of_class, of_torch) = (function.class.is_some(), || imports_torch(program, function.file));
     // `class InfoNCELoss:` that is not a module but is called like one.
     let is_called_loss = || is(Role::CallMethod) && by_class(Role::LossClass) && of_torch();
@@ -152,7 +169,7 @@ fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     // `class ValidEpoch`, `class Evaluator`: their work is not done at every step.
     } else if is_evaluation_name(name) || by_class(Role::EvaluationClass) {
         FunctionKind::Evaluation
-    } else if names::is_loss_function_name(name) && of_torch() {
+    } else if is_loss_function_name(name) && of_torch() {
         FunctionKind::Loss
     } else {
         FunctionKind::Plain
@@ -169,7 +186,7 @@ fn fills_global(body: &[Stmt]) -> bool {
 fn goes_over_data(body: &[Stmt]) -> bool {
     body.iter().any(|statement| match statement {
         Stmt::For(repeat) => {
-            super::names_in(&repeat.iter).iter().any(|name| names::is_data_name(name)) || goes_over_data(&repeat.body)
+            names_in(&repeat.iter).iter().any(|name| is_data_name(name)) || goes_over_data(&repeat.body)
         }
         Stmt::With(with) => goes_over_data(&with.body),
         _ => false,
@@ -178,7 +195,7 @@ fn goes_over_data(body: &[Stmt]) -> bool {
 
 /// Whether the annotation is `float`, which is also written for scalar tensors.
 fn is_float(annotation: Option<&Expr>) -> bool {
-    matches!(annotation, Some(Expr::Name(name)) if vocabulary::is(Role::FloatType, name.id.as_str()))
+    matches!(annotation, Some(Expr::Name(name)) if Role::FloatType.fits(name.id.as_str()))
 }
 
 fn imports_torch(program: &Program, file: usize) -> bool {
@@ -213,12 +230,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Runs `inside` under one more frame.
     fn within<T>(&mut self, frame: Frame, range: TextRange, inside: impl FnOnce(&mut Self) -> T) -> T {
         let outer = self.context;
-        let context =
-            Context { parent: Some(outer), frame, function: self.function, range, trains: false, updates: false };
-        self.context = self.program.notes.contexts.add(context);
+        self.context = add_context(self.program, Some(outer), frame, self.function, range);
         let result = inside(self);
         self.context = outer;
         result
+    }
+
+    /// An object of a class: a module, or another.
+    fn instance(&self, class: ClassId) -> Value {
+        if self.program.is_module(class) { Value::Model(Some(class)) } else { Value::Instance(class) }
     }
 
     /// A tensor as an operation returns it here: without a graph where none is recorded.
@@ -235,10 +255,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         for (position, parameter) in parameters.iter_non_variadic_params().enumerate() {
             let name = parameter.parameter.name.as_str();
             let value = if let (Some(class), 0, false) = (class, position, is_static) {
-                match self.program.sources.classes[class].kind {
-                    kind if kind.is_module() => Value::Model(Some(class)),
-                    _ => Value::Instance(class),
-                }
+                self.instance(class)
             } else {
                 let known = self.parameter_value(name, parameter.default(), parameter.parameter.annotation.as_deref());
                 match self.is_tensor_code() {
@@ -261,18 +278,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The default that `@click.option("--name", default=…)` gives a parameter.
     fn option_of(&self, name: &str) -> Option<Value> {
         let definition = self.program.symbol(self.function).definition?;
-        definition.decorator_list.iter().find_map(|decorator| {
-            let Expr::Call(call) = &decorator.expression else { return None };
-            let is_it = |argument: &Expr| {
-                let text = super::settings::text_of(argument).unwrap_or_default();
-                text.trim_start_matches('-').replace('-', "_") == name
-            };
-            let default = call
-                .arguments
-                .find_keyword(vocabulary::word(Role::DefaultOption))
-                .filter(|_| call.arguments.args.iter().any(is_it))?;
-            Some(super::settings::literal(&default.value))
-        })
+        let is_it = |argument: &Expr| text_of(argument).is_some_and(|text| plain_name(text) == name);
+        let calls = definition.decorator_list.iter().filter_map(|decorator| decorator.expression.as_call_expr());
+        let mut options = calls.filter(|call| call.arguments.args.iter().any(is_it));
+        options.find_map(|call| keyword_of(call, Role::DefaultOption.word())).map(literal)
     }
 
     /// `forward`, a loss, a training step: their arguments are on the device.
@@ -282,14 +291,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn parameter_value(&self, name: &str, default: Option<&Expr>, annotation: Option<&Expr>) -> Value {
         let facts = &self.program.functions[self.function];
-        let default = default.map(super::settings::literal);
+        let default = default.map(literal);
         let annotated = self.annotated(annotation);
         match facts.passed.get(name).cloned().unwrap_or(Value::Unknown) {
             Value::Unknown | Value::Nothing => {}
             // Declared as a number, but passed by a caller whose own arguments are guesses.
             Value::Tensor(_) if annotated.as_ref().is_some_and(Value::is_sized) && !is_float(annotation) => {}
             Value::Tensor(tensor) if self.is_tensor_code() => {
-                return Value::Tensor(Tensor { placement: super::value::Placement::Device, ..tensor });
+                return Value::Tensor(Tensor { placement: Placement::Device, ..tensor });
             }
             known => return known,
         }
@@ -304,15 +313,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(guess) = annotated {
             return guess;
         }
-        if let Some(Value::Bool(_) | Value::Text(_)) = default {
-            return if matches!(default, Some(Value::Bool(_))) { Value::Bool(None) } else { Value::Text(None) };
-        }
-        let guess = names::by_name(name);
-        match (guess, default) {
+        match (by_name(name), default) {
+            (_, Some(Value::Bool(_))) => Value::Bool(None),
+            (_, Some(Value::Text(_))) => Value::Text(None),
             (Value::Unknown, _) if facts.trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
-            (Value::Unknown, _) if self.is_tensor_code() && vocabulary::is(Role::BatchIndex, name) => Value::NUMBER,
-            (Value::Unknown, _) if self.is_tensor_code() && !names::is_settings_like(name) => {
+            (Value::Unknown, _) if self.is_tensor_code() && Role::BatchIndex.fits(name) => Value::NUMBER,
+            (Value::Unknown, _) if self.is_tensor_code() && !is_settings_name(name) && !Role::Option.fits(name) => {
                 Value::Tensor(Tensor::GUESS)
             }
             (guess, _) => guess,

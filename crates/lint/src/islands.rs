@@ -4,18 +4,21 @@
 //! takes no more memory than the largest of them. An island that never mentions torch is skipped.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
 
 use super::file::{self, Depth, Problem, SourceFile};
 use super::mentions;
 use super::resolve::ModuleIndex;
 use super::symbols::{self, FileId};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 use super::{Input, Projects, STACK_BYTES};
 
 /// Up to this size, the trees of the first pass are kept for the second; beyond it files are parsed twice.
 const KEPT_BYTES: usize = 16 << 20;
 
+#[derive(Default)]
 pub struct Outline {
     pub path: String,
     pub problem: Option<Problem>,
@@ -24,20 +27,6 @@ pub struct Outline {
     imports: Vec<String>,
     /// Whether it may contain a training step, a model or a loader.
     concerns_torch: bool,
-}
-
-impl Outline {
-    /// Outline of a file that no import connects to one that is asked about.
-    fn unread(input: &Input, within: &str) -> Outline {
-        Outline {
-            path: input.path.clone(),
-            problem: None,
-            refused: false,
-            module: file::module_of(within),
-            imports: Vec::new(),
-            concerns_torch: false,
-        }
-    }
 }
 
 /// The outlines of all files, and the islands to analyse, each with its files.
@@ -55,7 +44,9 @@ impl Map {
             numbers.iter().filter(|id| reached[**id]).map(|id| inputs[*id].bytes.len()).sum::<usize>() <= KEPT_BYTES;
         let (outlines, kept): (Vec<Outline>, Vec<_>) = in_parallel(&numbers, |id| {
             if !reached[*id] {
-                return (Outline::unread(&inputs[*id], &projects.belongings[*id].within), Mutex::new(None));
+                // No import connects it to a file that is asked about.
+                let (path, module) = (inputs[*id].path.clone(), file::module_of(&projects.belongings[*id].within));
+                return (Outline { path, module, ..Outline::default() }, Mutex::new(None));
             }
             let file = SourceFile::read(&inputs[*id], &projects.belongings[*id], Depth::Unknown);
             (outline(&file), Mutex::new(keep.then_some(file)))
@@ -86,29 +77,11 @@ pub fn check_stack() -> std::io::Result<()> {
 
 /// Does `work` for every item on all processors, with stacks large enough for deep trees.
 pub fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
-    let next = AtomicUsize::new(0);
-    let run = || {
-        let mut done = Vec::new();
-        while let Some((index, item)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            items.get(index).map(|item| (index, item))
-        } {
-            done.push((index, work(item)));
-        }
-        done
-    };
-    let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
-        let start = |_| std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run);
-        let workers: Vec<_> = (0..threads).filter_map(|worker| start(worker).ok()).collect();
-        assert!(!workers.is_empty() || items.is_empty(), "a thread can be started");
-        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| {
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        workers.into_iter().flat_map(join).collect()
-    });
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
+    let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES).build();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len()).max(1);
+    // Where the system allows few threads, one does it all.
+    let pool = pool(threads).or_else(|_| pool(1)).expect("a thread can be started");
+    pool.install(|| items.par_iter().with_max_len(1).map(&work).collect())
 }
 
 fn outline(file: &SourceFile) -> Outline {
@@ -120,7 +93,7 @@ fn outline(file: &SourceFile) -> Outline {
         refused: file.refused,
         module: file.module.clone(),
         imports: imports.collect(),
-        concerns_torch: vocabulary::is(Role::TorchText, &file.text),
+        concerns_torch: Role::TorchText.fits(&file.text),
     }
 }
 

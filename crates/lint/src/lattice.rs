@@ -7,8 +7,9 @@
 //! Code that follows one value takes a set by its [reading](Value::reading), a function of the whole set: it does not
 //! depend on the order in which paths met.
 
-use super::value::{Evidence, MOST_ENTRIES, Origin, Placement, Role, Tensor, Value};
-use super::{api, vocabulary};
+use super::api;
+use super::value::{Evidence, MOST_ENTRIES, Origin, Placement, Stage, Tensor, Value};
+use super::vocabulary::Role;
 
 /// Sets with more members are not followed.
 const MOST_MEMBERS: usize = 24;
@@ -159,8 +160,10 @@ impl Value {
         let is_other = |member: &Value| !matches!(member, Value::Tensor(_) | Value::Unknown | Value::Nothing);
         let is_mixed = matches!(&self, Value::OneOf(members)
             if members.iter().any(is_other) && members.iter().any(|member| member.tensor().is_some()));
-        let reading = self.reading();
-        if is_mixed { reading.assumed() } else { reading }
+        match self.reading() {
+            Value::Tensor(tensor) if is_mixed => Value::Tensor(Tensor { evidence: Evidence::Assumed, ..tensor }),
+            reading => reading,
+        }
     }
 
     /// The value as it is known without saying which call it belongs to.
@@ -291,7 +294,7 @@ impl Tensor {
             graph: self.graph || other.graph,
             boolean: self.boolean && other.boolean,
             origin: self.origin.join(other.origin),
-            role: if self.role == other.role { self.role } else { Role::Plain },
+            stage: if self.stage == other.stage { self.stage } else { Stage::Plain },
             evidence: self.evidence.min(other.evidence),
         }
     }
@@ -327,7 +330,7 @@ impl Origin {
 fn same_on_device(one: &str, other: &str) -> Option<String> {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
     let is_same = last(one) == last(other) && api::is_of_torch(one) && api::is_of_torch(other);
-    let is_on_device = vocabulary::is(vocabulary::Role::DeviceType, one);
+    let is_on_device = Role::DeviceType.fits(one);
     is_same.then(|| if is_on_device { one.to_string() } else { other.to_string() })
 }
 
@@ -349,7 +352,7 @@ mod tests {
             graph: draws.bool(),
             boolean: draws.bool(),
             origin: [Origin::Data, Origin::Constant(at), Origin::Factory(at), Origin::HostData(at)][draws.usize(..4)],
-            role: [Role::Plain, Role::Transposed, Role::Scores(at), Role::Weights(at), Role::Parameter]
+            stage: [Stage::Plain, Stage::Transposed, Stage::Scores(at), Stage::Weights(at), Stage::Parameter]
                 [draws.usize(..5)],
             evidence: if draws.bool() { Evidence::Seen } else { Evidence::Assumed },
         }

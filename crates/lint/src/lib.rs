@@ -167,7 +167,7 @@ fn understand(files: &[SourceFile]) -> Program<'_> {
     interpret::interpret(&mut program);
     step_frequency::measure(&mut program);
     groups::gather(&mut program);
-    program.index_calls();
+    program.index();
     program
 }
 
@@ -184,7 +184,7 @@ fn collect(files: &[SourceFile]) -> Program<'_> {
         notes: program::Notes::default(),
         constructed: program::Constructed::default(),
         frequency: context::StepFrequency::default(),
-        groups: topics::Groups::none(),
+        groups: topics::Groups::default(),
         places: program::Places::default(),
         asked: asked::Asked::default(),
     }

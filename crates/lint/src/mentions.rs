@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use memchr::memmem::Finder;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 use super::{Input, Projects, file};
 
 /// Whether imports may connect each input to one that is asked about.
@@ -79,7 +79,7 @@ fn is_of_another_library(import: &[u8]) -> bool {
         },
     };
     let first = module.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').next().unwrap_or_default();
-    std::str::from_utf8(first).is_ok_and(|first| vocabulary::is(Role::Foreign, first)) && !import.contains(&b';')
+    std::str::from_utf8(first).is_ok_and(|first| Role::Foreign.fits(first)) && !import.contains(&b';')
 }
 
 /// The end of the line, or of the last line that a bracket or a backslash continues.

@@ -11,7 +11,7 @@ use super::readback_use::{ReadbackUse, readback_use};
 use super::rule::Notice;
 use super::symbols::FunctionId;
 use super::truth::asks_device;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// A read that could be deferred, or that selects between two values, is worth changing anywhere. A read whose number
 /// the host needs is worth changing only where a loop inside the step repeats it, in the loop of steps or a trainer's
@@ -28,7 +28,7 @@ pub fn of_read(program: &Program, context: ContextId, statement: &Stmt, range: T
             is_step() && program.is_repeated_within_step(context)
         }
     };
-    if is_worth && !is_never_called(program, context) { Notice::Default } else { Notice::Pedantic }
+    Notice::when(is_worth && !is_never_called(program, context))
 }
 
 /// A test of a device value is worth changing where a loop inside the step repeats it: it selects between two values,
@@ -44,15 +44,12 @@ pub fn of_test(program: &Program, context: ContextId, statement: &Stmt, test: im
         _ => is_choice,
     };
     let is_known = program.place(context) != Place::Elsewhere && !is_never_called(program, context);
-    match is_worth && is_known && program.is_repeated_within_step(context) {
-        true => Notice::Default,
-        false => Notice::Pedantic,
-    }
+    Notice::when(is_worth && is_known && program.is_repeated_within_step(context))
 }
 
 /// A value that is logged at every step, unless the host waits there anyway.
 pub fn of_logged_value(program: &Program, context: ContextId) -> Notice {
-    if waits_anyway(program, context) { Notice::Pedantic } else { Notice::Default }
+    Notice::when(!waits_anyway(program, context))
 }
 
 /// Whether the host waits in the same function regardless of this read: it checks that the loss is finite, or
@@ -72,8 +69,7 @@ fn waits_in(program: &Program, function: FunctionId, step: Option<ContextId>) ->
             && asks_device(program, test)
             && readback_use(program, function, test.statement, test.expression.range()) == ReadbackUse::Finite
     });
-    let is_wait =
-        |call: &Call| vocabulary::is(Role::Synchronizes, call.name) && call.external().is_some_and(api::is_of_torch);
+    let is_wait = |call: &Call| Role::Synchronizes.fits(call.name) && call.external().is_some_and(api::is_of_torch);
     let synchronizes = || program.calls_of(function).any(|call| is_wait(call) && is_beside(call.context));
     asks || synchronizes()
 }
@@ -83,18 +79,12 @@ pub fn of_copy(program: &Program, context: ContextId, statement: &Stmt, range: T
     let function = program.function_at(context);
     let is_kept = readback_use(program, function, statement, range) == ReadbackUse::Log;
     let is_reached = matches!(program.place(context), Place::Loop | Place::Hook | Place::Reached);
-    if is_kept && is_reached { Notice::Default } else { Notice::Pedantic }
+    Notice::when(is_kept && is_reached)
 }
 
 /// Default in the loop itself or in a trainer's hook.
 pub fn in_step(program: &Program, context: ContextId) -> Notice {
-    let is_step = program.is_hot(context) && matches!(program.place(context), Place::Loop | Place::Hook);
-    if is_step { Notice::Default } else { Notice::Pedantic }
-}
-
-/// Default where the training loop is visible, else pedantic.
-pub fn in_sight(program: &Program, context: ContextId) -> Notice {
-    if program.is_in_sight(context) { Notice::Default } else { Notice::Pedantic }
+    Notice::when(program.is_hot(context) && matches!(program.place(context), Place::Loop | Place::Hook))
 }
 
 /// Whether this is a plain function that nothing in the files calls or passes on: hot by its name alone.

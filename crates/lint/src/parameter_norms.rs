@@ -4,12 +4,12 @@ use ruff_python_ast::{Expr, ExprCall, Operator, Stmt, StmtFor};
 use ruff_text_size::{Ranged, TextRange};
 
 use super::context::{ContextId, Frame};
-use super::edits::block_around;
+use super::edits::{block_around, remove_statement};
 use super::fix::{Edit, Fix};
 use super::part_norms;
 use super::program::{Call, Program};
-use super::syntax::{method_of, name_of};
-use super::uses::uses_of;
+use super::syntax::{boolean, keyword_of, method_of, name_of};
+use super::uses::{Use, uses_of};
 
 const ADVICE: &str = "compute all norms together with `torch._foreach_norm` and read them with one transfer; if \
                       only the largest matter, use `topk` on the device";
@@ -26,10 +26,9 @@ pub fn fix(program: &Program, call: &Call) -> Fix {
 
 fn repair(program: &Program, call: &Call) -> Option<Vec<Edit>> {
     let source = program.source(call.context);
-    let around = program.loops_in(program.file_of(call.context)).rev().find(|around| {
-        around.statement.range().contains_range(call.node.range()) && matches!(around.statement, Stmt::For(_))
-    })?;
-    let Stmt::For(repeat) = around.statement else { return None };
+    let around = program.loops_in(program.file_of(call.context)).rev();
+    let mut around = around.filter(|around| around.statement.range().contains_range(call.node.range()));
+    let repeat = around.find_map(|around| around.statement.as_for_stmt())?;
     let receiver = call.receiver_expression()?;
     let norm = GradientNorm::read(source.slice(repeat.iter.range()), repeat, receiver, call)?;
     norms_into_dictionary(program, call, repeat, &norm).or_else(|| sum_of_squares(program, call, repeat, &norm))
@@ -137,19 +136,21 @@ fn only_statement<'a>(body: &'a [Stmt], parameter: &str) -> Option<&'a Stmt> {
     Some(only)
 }
 
+fn is_call(expression: &Expr, call: &Call) -> bool {
+    expression.as_call_expr().is_some_and(|read| std::ptr::eq(read, call.node))
+}
+
 /// `norms[name] = p.grad.norm().item()`; followed by `sorted(norms.items(), …)[:k]`, nothing is read in the step.
 fn norms_into_dictionary(program: &Program, call: &Call, repeat: &StmtFor, norm: &GradientNorm) -> Option<Vec<Edit>> {
     let name = norm.name.filter(|_| norm.power == Power::Norm)?;
     let Stmt::Assign(assign) = only_statement(&repeat.body, norm.parameter)? else { return None };
     let [Expr::Subscript(target)] = assign.targets.as_slice() else { return None };
-    let Expr::Name(dictionary) = &*target.value else { return None };
-    let is_by_name = name_of(&target.slice) == Some(name);
-    if !is_by_name || !matches!(&*assign.value, Expr::Call(read) if std::ptr::eq(read, call.node)) {
+    let dictionary = name_of(&target.value)?;
+    if name_of(&target.slice) != Some(name) || !is_call(&assign.value, call) {
         return None;
     }
     let source = program.source(call.context);
     let indent = source.indentation(repeat.range.start());
-    let dictionary = dictionary.id.as_str();
     let GradientNorm { iterated, parameter, .. } = norm;
     let names = format!("{dictionary}_names");
     let values = format!("{dictionary}_values");
@@ -178,39 +179,33 @@ fn keep_largest(
     let source = program.source(context);
     let function = program.function_at(context);
     let uses = uses_of(program, function, dictionary);
-    let outside: Vec<_> = uses.iter().filter(|one| !repeat.range.contains_range(one.expression.range())).collect();
-    let sorted = outside.iter().find(|one| !one.is_store)?;
-    let reads_once = outside.iter().filter(|one| !one.is_store).count() == 1;
-    let Stmt::Assign(assign) = sorted.statement else { return None };
+    let is_outside = |one: &&Use| !one.is_store && !repeat.range.contains_range(one.expression.range());
+    let outside: Vec<&Use> = uses.iter().filter(is_outside).collect();
+    // It is read only here.
+    let [Use { statement: Stmt::Assign(assign), .. }] = outside.as_slice() else { return None };
     let ([Expr::Name(top)], Expr::Subscript(slice)) = (assign.targets.as_slice(), &*assign.value) else { return None };
     let (Expr::Call(call), Expr::Slice(bounds)) = (&*slice.value, &*slice.slice) else { return None };
     let is_largest_first = super::classes::dotted_name(&call.func).as_deref() == Some("sorted")
-        && matches!(call.arguments.find_keyword("reverse").map(|keyword| &keyword.value), Some(Expr::BooleanLiteral(on)) if on.value)
-        && call
-            .arguments
-            .find_keyword("key")
-            .is_some_and(|key| source.slice(key.value.range()).trim_end().ends_with("[1]"));
-    if !reads_once || !is_largest_first || bounds.lower.is_some() || bounds.step.is_some() {
+        && keyword_of(call, "reverse").and_then(boolean) == Some(true)
+        && keyword_of(call, "key").is_some_and(|key| source.slice(key.range()).trim_end().ends_with("[1]"));
+    if !is_largest_first || bounds.lower.is_some() || bounds.step.is_some() {
         return None;
     }
     let count = source.slice(bounds.upper.as_ref()?.range());
     let top = top.id.as_str();
     let (largest, positions) = (format!("{top}_norms"), format!("{top}_indices"));
-    let mut edits = vec![Edit::replace(
-        assign.range,
-        format!("{largest}, {positions} = {values}.topk(min({count}, {values}.numel()))"),
-    )];
+    let picked = format!("{largest}, {positions} = {values}.topk(min({count}, {values}.numel()))");
+    let mut edits = vec![Edit::replace(assign.range, picked)];
     let read = format!("{top} = [({names}[i], norm) for i, norm in zip({positions}.tolist(), {largest}.tolist())]");
     let mut guarded: Vec<TextRange> = Vec::new();
     for one in uses_of(program, function, top).iter().filter(|one| !one.is_store) {
         let context = one.context?;
-        let guard =
-            program.notes.contexts.outwards(context).find(|(_, around)| matches!(around.frame, Frame::Guard(_)))?;
+        let (_, guard) = program.outwards(context).find(|(_, around)| matches!(around.frame, Frame::Guard(_)))?;
         if program.is_hot(context) {
             return None;
         }
-        if !guarded.contains(&guard.1.range) {
-            guarded.push(guard.1.range);
+        if !guarded.contains(&guard.range) {
+            guarded.push(guard.range);
         }
     }
     for range in guarded {
@@ -219,12 +214,8 @@ fn keep_largest(
     }
     // The dictionary is not read anywhere else: its empty initialization is removed if it is in the same block.
     let body = block_around(&source.syntax.body, repeat.range)?;
-    let first = body.iter().find(|statement| {
-        matches!(statement, Stmt::Assign(assign) if matches!(assign.targets.as_slice(), [Expr::Name(name)] if name.id.as_str() == dictionary))
-    });
-    if let Some(first) = first {
-        edits.push(super::edits::remove_statement(source, first));
-    }
+    let begins = |one: &&Stmt| matches!(one, Stmt::Assign(assign) if matches!(&*assign.targets, [name] if name_of(name) == Some(dictionary)));
+    edits.extend(body.iter().find(begins).map(|first| remove_statement(source, first)));
     Some(edits)
 }
 
@@ -232,14 +223,10 @@ fn keep_largest(
 fn sum_of_squares(program: &Program, call: &Call, repeat: &StmtFor, norm: &GradientNorm) -> Option<Vec<Edit>> {
     let Stmt::AugAssign(assign) = only_statement(&repeat.body, norm.parameter)? else { return None };
     let is_square = match &*assign.value {
-        Expr::BinOp(square) => {
-            square.op == Operator::Pow
-                && is_two(&square.right)
-                && matches!(&*square.left, Expr::Call(read) if std::ptr::eq(read, call.node))
-                && norm.power == Power::Norm
+        Expr::BinOp(square) if norm.power == Power::Norm => {
+            square.op == Operator::Pow && is_two(&square.right) && is_call(&square.left, call)
         }
-        Expr::Call(read) => std::ptr::eq(read, call.node) && norm.power == Power::Square,
-        _ => false,
+        read => norm.power == Power::Square && is_call(read, call),
     };
     if !is_square || assign.op != Operator::Add {
         return None;

@@ -1,11 +1,13 @@
 //! Fixes gradient norms that each part of a model reads in a method of its own: the parts return tensors, and the
 //! caller of all parts reads once.
 
-use ruff_python_ast::{Expr, Operator, Stmt, StmtFor};
+use ruff_python_ast::{Expr, Number, Operator, Stmt, StmtFor};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::classes::dotted_name;
 use super::fix::Edit;
 use super::program::{Call, Callee, Program};
+use super::syntax::name_of;
 use super::uses::uses_of;
 
 /// `total = 0.0`, the loop over parameters, `return math.sqrt(total)`: the whole body of a method that one loop over
@@ -48,22 +50,22 @@ impl Method {
         };
         let [Stmt::Assign(begin), Stmt::For(inner), Stmt::Return(end)] = body else { return None };
         let ([Expr::Name(total)], true) = (begin.targets.as_slice(), inner.range == repeat.range) else { return None };
-        let is_total = |expression: &Expr| matches!(expression, Expr::Name(name) if name.id == total.id);
-        let is_root = match &**end.value.as_ref()? {
+        let range = TextRange::new(begin.range.start(), end.range.end());
+        let is_total = |expression: &Expr| name_of(expression) == Some(total.id.as_str());
+        let (value, is_root) = match end.value.as_deref()? {
             Expr::Call(root) => {
-                let named = super::classes::dotted_name(&root.func)?;
-                let [only] = &*root.arguments.args else { return None };
-                (matches!(named.as_str(), "math.sqrt" | "np.sqrt" | "numpy.sqrt" | "sqrt") && is_total(only))
-                    .then_some(true)?
+                let is_square_root =
+                    matches!(&*dotted_name(&root.func)?, "math.sqrt" | "np.sqrt" | "numpy.sqrt" | "sqrt");
+                (root.arguments.args.first().filter(|_| root.arguments.args.len() == 1)?, is_square_root)
             }
-            Expr::BinOp(root) if root.op == Operator::Pow && is_total(&root.left) => {
+            Expr::BinOp(root) if root.op == Operator::Pow => {
                 let is_half = matches!(&*root.right, Expr::NumberLiteral(half)
-                    if matches!(half.value, ruff_python_ast::Number::Float(value) if value == 0.5));
-                is_half.then_some(true)?
+                    if matches!(half.value, Number::Float(value) if value == 0.5));
+                (&*root.left, is_half)
             }
-            plain => is_total(plain).then_some(false)?,
+            plain => return is_total(plain).then_some(Method { range, is_root: false }),
         };
-        Some(Method { range: TextRange::new(begin.range.start(), end.range.end()), is_root })
+        (is_total(value) && is_root).then_some(Method { range, is_root })
     }
 }
 
@@ -80,27 +82,24 @@ fn gathered(program: &Program, caller: &Call) -> Option<Edit> {
     };
     let is_list = matches!(&*repeat.iter, Expr::Name(_) | Expr::Attribute(_));
     let [Expr::Subscript(target)] = assign.targets.as_slice() else { return None };
-    let Expr::Name(dictionary) = &*target.value else { return None };
+    let (found, part) = (name_of(&target.value)?, part.id.as_str());
     let is_asked = assign.value.range() == caller.node.range()
         && caller.node.arguments.is_empty()
         && matches!(caller.callee, Callee::Function(_))
-        && matches!(caller.receiver_expression(), Some(Expr::Name(name)) if name.id == part.id);
+        && caller.receiver_expression().and_then(name_of) == Some(part);
     let function = program.function_at(caller.context);
-    let is_dictionary = uses_of(program, function, dictionary.id.as_str()).iter().any(|one| {
+    let is_dictionary = uses_of(program, function, found).iter().any(|one| {
         one.is_store && matches!(one.statement, Stmt::Assign(begin) if matches!(&*begin.value, Expr::Dict(empty) if empty.items.is_empty()))
     });
     if !is_list || !is_asked || !is_dictionary {
         return None;
     }
     let indent = source.indentation(repeat.range.start());
-    let (found, part) = (dictionary.id.as_str(), part.id.as_str());
     let (parts, key) = (source.slice(repeat.iter.range()), source.slice(target.slice.range()));
     let asked = source.slice(caller.node.range());
     let values = format!("{found}_values");
-    Some(Edit::replace(
-        repeat.range,
-        format!(
-            "{values} = [{asked} for {part} in {parts}]\n{indent}if {values}:\n{indent}    {found}.update(zip([{key} for {part} in {parts}], torch.stack({values}).tolist()))"
-        ),
-    ))
+    let text = format!(
+        "{values} = [{asked} for {part} in {parts}]\n{indent}if {values}:\n{indent}    {found}.update(zip([{key} for {part} in {parts}], torch.stack({values}).tolist()))"
+    );
+    Some(Edit::replace(repeat.range, text))
 }

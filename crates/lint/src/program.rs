@@ -7,15 +7,16 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::asked::Asked;
 use super::classes::{ClassFacts, OnlyMethods, is_left_open};
-use super::context::{Context, ContextId, Contexts, Frame, LoopKind, Nested, StepFrequency};
-use super::effects::{self, Effect, Owner};
+use super::context::{self, Context, ContextId, Frame, LoopKind, Nested, StepFrequency};
+use super::effects::{Effect, Owner};
 use super::file::SourceFile;
 use super::resolve::ModuleIndex;
 use super::settings::Settings;
 use super::symbols::{ClassId, FileId, Function, FunctionId, Symbols};
+use super::syntax::keyword_of;
 use super::topics::Groups;
 use super::value::{LoaderId, SiteId, Value};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 pub struct Program<'a> {
     pub sources: Sources<'a>,
@@ -36,18 +37,21 @@ pub struct Sources<'a> {
     pub classes: Vec<ClassFacts<'a>>,
     /// Methods that their name alone identifies.
     pub only_methods: FxHashMap<&'a str, OnlyMethods>,
-    pub settings: Settings<'a>,
+    pub settings: Settings,
 }
 
 /// Notes of the last visit of every function.
 #[derive(Default)]
 pub struct Notes<'a> {
-    pub contexts: Contexts,
+    /// Later contexts get larger ids.
+    pub contexts: Vec<Context>,
     pub calls: Vec<Call<'a>>,
     /// Reads of a property of one of the given classes: where, and the property's function.
     pub property_reads: Vec<(ContextId, FunctionId)>,
-    pub tests: Vec<Test<'a>>,
-    pub shown: Vec<Shown<'a>>,
+    /// Values whose truth is tested: `if`, `while`, `assert`, `bool()`, `and`, `or`, `not`.
+    pub tests: Vec<Look<'a>>,
+    /// Values put into a text.
+    pub shown: Vec<Look<'a>>,
     pub accumulations: Vec<Accumulation<'a>>,
     pub subscripts: Vec<Subscript<'a>>,
     pub loops: Vec<Loop<'a>>,
@@ -145,16 +149,8 @@ pub enum Callee {
     Value,
 }
 
-/// A value whose truth is tested: `if`, `while`, `assert`, `bool()`, `and`, `or`, `not`.
-pub struct Test<'a> {
-    pub expression: &'a Expr,
-    pub statement: &'a Stmt,
-    pub context: ContextId,
-    pub value: Value,
-}
-
-/// A value put into an f-string.
-pub struct Shown<'a> {
+/// A value that the host looks at.
+pub struct Look<'a> {
     pub expression: &'a Expr,
     pub statement: &'a Stmt,
     pub context: ContextId,
@@ -209,9 +205,16 @@ pub struct Product<'a> {
 }
 
 pub struct Loader<'a> {
+    pub id: LoaderId,
     pub node: &'a ExprCall,
     pub statement: &'a Stmt,
     pub context: ContextId,
+    pub options: Options,
+}
+
+/// Options of a loader that rules look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
     pub workers: Option<Value>,
     pub pin_memory: Option<Value>,
     pub persistent: Option<Value>,
@@ -219,30 +222,18 @@ pub struct Loader<'a> {
     pub dataset: Value,
     pub collate: Value,
     /// Whether keywords came from a dictionary that could not be followed.
-    pub has_unknown_keywords: bool,
+    pub has_unknown: bool,
 }
 
 impl Loader<'_> {
-    /// Whether the other has the same options.
-    pub fn is_like(&self, other: &Loader) -> bool {
-        let options = |loader: &Loader| {
-            let Loader { workers, pin_memory, persistent, batch_size, .. } = loader;
-            [workers, pin_memory, persistent, batch_size].map(Option::clone)
-        };
-        options(self) == options(other)
-            && (&self.dataset, &self.collate) == (&other.dataset, &other.collate)
-            && self.has_unknown_keywords == other.has_unknown_keywords
-    }
-
     /// Whether batches are pinned when there is a device to copy them to: `pin_memory=torch.cuda.is_available()`.
     pub fn pins(&self) -> bool {
-        match &self.pin_memory {
+        match &self.options.pin_memory {
             Some(value) if value.known_bool().is_some() => value.known_bool() == Some(true),
             Some(Value::Bool(None)) => true,
             Some(_) => {
-                let written =
-                    self.node.arguments.find_keyword(vocabulary::word(Role::PinOption)).map(|keyword| &keyword.value);
-                let speaks = |name: &&str| vocabulary::is(Role::PlaceName, &name.to_ascii_lowercase());
+                let written = keyword_of(self.node, Role::PinOption.word());
+                let speaks = |name: &&str| Role::PlaceName.fits(&name.to_ascii_lowercase());
                 written.is_some_and(|written| crate::names_in(written).iter().any(speaks))
             }
             None => false,
@@ -256,7 +247,30 @@ impl<'a> Program<'a> {
     }
 
     pub fn function_at(&self, context: ContextId) -> FunctionId {
-        self.notes.contexts.get(context).function
+        self.notes.contexts[context].function
+    }
+
+    /// From the innermost frame out to the function's body.
+    pub fn outwards(&self, context: ContextId) -> impl Iterator<Item = (ContextId, &Context)> {
+        context::outwards(&self.notes.contexts, context)
+    }
+
+    /// Whether one of the frames around the context is such a frame.
+    pub fn is_within(&self, context: ContextId, is_meant: impl Fn(Frame) -> bool) -> bool {
+        self.outwards(context).any(|(_, around)| is_meant(around.frame))
+    }
+
+    pub fn is_in_loop(&self, context: ContextId) -> bool {
+        self.is_within(context, |frame| frame == Frame::Loop(LoopKind::Plain))
+    }
+
+    pub fn is_module(&self, class: ClassId) -> bool {
+        self.sources.classes[class].kind.is_module()
+    }
+
+    /// The method that the class itself defines.
+    pub fn method(&self, class: ClassId, name: &str) -> Option<FunctionId> {
+        self.sources.symbols.classes[class].methods.get(name).copied()
     }
 
     /// The function as it is written.
@@ -274,10 +288,6 @@ impl<'a> Program<'a> {
 
     pub fn text(&self, context: ContextId, node: impl Ranged) -> &'a str {
         self.source(context).slice(node.range())
-    }
-
-    pub fn loader(&self, id: LoaderId) -> &Loader<'a> {
-        &self.constructed.loaders[id]
     }
 
     /// The file and the call that constructs an optimizer or a scaler.
@@ -313,18 +323,8 @@ impl<'a> Program<'a> {
         self.notes.calls.iter().filter(|call| self.is_hot(call.context))
     }
 
-    pub fn index_calls(&mut self) {
-        let place = |call: &Call| (self.file_of(call.context), call.node.range());
-        let calls = self.notes.calls.iter().enumerate().map(|(index, call)| (place(call), index)).collect();
-        let items = self.notes.calls.iter().filter(|call| effects::of(Owner::Tensor, call.name) == Effect::Number);
-        let receivers =
-            items.filter_map(|call| Some((self.file_of(call.context), call.receiver_expression()?.range())));
-        self.places = Places { item_receivers: receivers.collect(), call_by_range: calls, ..self.index_places() };
-        self.asked = Asked::default();
-    }
-
     pub fn is_in_parameter_loop(&self, context: ContextId) -> bool {
-        self.notes.contexts.outwards(context).any(|(_, context)| context.frame == Frame::Loop(LoopKind::Parameters))
+        self.is_within(context, |frame| frame == Frame::Loop(LoopKind::Parameters))
     }
 
     /// Whether the context is in a `no_grad` block, after `model.eval()`, in an evaluation function, or called only
@@ -335,27 +335,28 @@ impl<'a> Program<'a> {
 
     /// The innermost enclosing loop whose iterations are steps.
     pub fn step_loop(&self, context: ContextId) -> Option<ContextId> {
-        let mut outwards = self.notes.contexts.outwards(context);
-        outwards.find(|(_, around)| around.is_step_loop()).map(|(id, _)| id)
+        self.outwards(context).find(|(_, around)| around.is_step_loop()).map(|(id, _)| id)
     }
 
-    fn index_places(&self) -> Places {
+    /// Indexes all notes.
+    pub fn index(&mut self) {
         let (functions, files) = (self.functions.len(), self.sources.files.len());
         let Notes { calls, loops, subscripts, tests, .. } = &self.notes;
         let callee = |call: &Call| match call.callee {
             Callee::Function(callee) => Some(callee),
             // Instantiating a class runs its `__init__`.
-            Callee::Class(class) => {
-                self.sources.symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)).copied()
-            }
+            Callee::Class(class) => self.method(class, Role::Constructor.word()),
             _ => None,
         };
-        let contexts = grouped(functions, self.notes.contexts.iter().map(|(_, context)| Some(context.function)));
-        let nested = |ids: &Vec<ContextId>| Nested::of(ids.iter().map(|id| (*id, self.notes.contexts.get(*id))));
+        let contexts = grouped(functions, self.notes.contexts.iter().map(|context| Some(context.function)));
+        let nested = |ids: &Vec<ContextId>| Nested::of(ids.iter().map(|id| (*id, &self.notes.contexts[*id])));
         let file = |context: ContextId| Some(self.file_of(context));
-        Places {
-            call_by_range: FxHashMap::default(),
-            item_receivers: FxHashSet::default(),
+        let place = |call: &Call, node: TextRange| (self.file_of(call.context), node);
+        let items = calls.iter().filter(|call| Owner::Tensor.effect(call.name) == Effect::Number);
+        let receiver = |call: &Call| Some(place(call, call.receiver_expression()?.range()));
+        self.places = Places {
+            call_by_range: calls.iter().enumerate().map(|(at, call)| (place(call, call.node.range()), at)).collect(),
+            item_receivers: items.filter_map(receiver).collect(),
             calls_of_function: self.calls_by_function(),
             calls_of_file: grouped(files, calls.iter().map(|call| file(call.context))),
             callers: grouped(functions, calls.iter().map(callee)),
@@ -365,7 +366,8 @@ impl<'a> Program<'a> {
             loops_of_file: grouped(files, loops.iter().map(|around| file(around.context))),
             subscripts_of_file: grouped(files, subscripts.iter().map(|subscript| file(subscript.context))),
             tests_of_function: grouped(functions, tests.iter().map(|test| Some(self.function_at(test.context)))),
-        }
+        };
+        self.asked = Asked::default();
     }
 
     /// Indices of calls by the function that they are in.
@@ -379,7 +381,7 @@ impl<'a> Program<'a> {
         self.places.call_by_range.get(&(file, range)).map(|index| &self.notes.calls[*index])
     }
 
-    pub fn tests_of(&self, function: FunctionId) -> impl Iterator<Item = &Test<'a>> {
+    pub fn tests_of(&self, function: FunctionId) -> impl Iterator<Item = &Look<'a>> {
         self.places.tests_of_function[function].iter().map(|index| &self.notes.tests[*index])
     }
 
@@ -396,7 +398,7 @@ impl<'a> Program<'a> {
     }
 
     pub fn contexts_of(&self, function: FunctionId) -> impl Iterator<Item = (ContextId, &Context)> {
-        self.places.contexts[function].iter().map(|id| (*id, self.notes.contexts.get(*id)))
+        self.places.contexts[function].iter().map(|id| (*id, &self.notes.contexts[*id]))
     }
 
     pub fn nested_in(&self, function: FunctionId) -> &Nested {
@@ -408,6 +410,16 @@ impl<'a> Program<'a> {
         self.places.loops.get(&context).map(|index| &self.notes.loops[*index])
     }
 
+    /// The innermost loop around the context, as far as its notes were taken.
+    pub fn loop_around(&self, context: ContextId) -> Option<&Loop<'a>> {
+        self.outwards(context).find_map(|(id, _)| self.loop_at(id))
+    }
+
+    /// Whether steps run in the loop, or it in a step.
+    pub fn trains_in(&self, around: &Loop) -> bool {
+        self.notes.contexts[around.context].trains || self.is_hot(around.context)
+    }
+
     pub fn loops_in(&self, file: FileId) -> impl DoubleEndedIterator<Item = &Loop<'a>> {
         self.places.loops_of_file[file].iter().map(|index| &self.notes.loops[*index])
     }
@@ -416,6 +428,36 @@ impl<'a> Program<'a> {
         self.places.subscripts_of_file[file].iter().map(|index| &self.notes.subscripts[*index])
     }
 }
+
+/// Anything noted at a place of the program.
+pub trait Noted {
+    /// Where it runs, and where it stands in the file.
+    fn place(&self) -> (ContextId, TextRange);
+}
+
+impl<N: Noted> Noted for &N {
+    fn place(&self) -> (ContextId, TextRange) {
+        (*self).place()
+    }
+}
+
+impl<R: Ranged> Noted for (ContextId, R) {
+    fn place(&self) -> (ContextId, TextRange) {
+        (self.0, self.1.range())
+    }
+}
+
+macro_rules! noted {
+    ($($kind:ident by $node:ident),*) => {
+        $(impl Noted for $kind<'_> {
+            fn place(&self) -> (ContextId, TextRange) {
+                (self.context, self.$node.range())
+            }
+        })*
+    };
+}
+
+noted!(Call by node, Look by expression, Loader by node, Speed by expression, Subscript by node);
 
 /// Indices of items by the group that each is in.
 fn grouped(groups: usize, of_items: impl Iterator<Item = Option<usize>>) -> Vec<Vec<usize>> {
@@ -427,10 +469,6 @@ fn grouped(groups: usize, of_items: impl Iterator<Item = Option<usize>>) -> Vec<
 }
 
 impl<'a> Call<'a> {
-    pub fn is_external(&self, names: &[&str]) -> bool {
-        matches!(&self.callee, Callee::External(dotted) if names.contains(&dotted.as_str()))
-    }
-
     /// The dotted name of a library's function.
     pub fn external(&self) -> Option<&str> {
         match &self.callee {

@@ -1,16 +1,17 @@
 //! Determines why the host reads a value back, and so whether the read could be deferred.
 
-use ruff_python_ast::{Expr, ExprCall, Number, Stmt};
+use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
 pub use super::asked::ReadbackUse;
 use super::context::Frame;
 use super::program::{Call, Program};
 use super::reads::asks_for_type;
+use super::settings::literal;
 use super::symbols::FunctionId;
-use super::syntax::{around, called_by, last_name};
+use super::syntax::{around, called_by, keyword_of, last_name};
 use super::uses::uses_of;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Names are followed this deep through assignments and returns.
 const MOST_NAMES_DEEP: usize = 3;
@@ -92,10 +93,10 @@ fn of_surroundings(
 fn of_argument(call: &ExprCall, inner: TextRange) -> Option<ReadbackUse> {
     let name = last_name(&call.func).unwrap_or_default();
     // `losses.append(x)` and `meter.update(x)` store it; `math.log(x)` passes it on.
-    if vocabulary::is(Role::Stores, name) || is_logging_call(call, name, inner) {
+    if Role::Stores.fits(name) || is_logging_call(call, name, inner) {
         return Some(ReadbackUse::Log);
     }
-    if vocabulary::is(Role::HandsOn, name) { None } else { Some(ReadbackUse::Other) }
+    if Role::HandsOn.fits(name) { None } else { Some(ReadbackUse::Other) }
 }
 
 /// Whether the call records its arguments, by its name or its owner's.
@@ -105,12 +106,10 @@ fn is_logging_call(call: &ExprCall, name: &str, inner: TextRange) -> bool {
         Expr::Attribute(attribute) => super::names_in(&attribute.value).first().copied().unwrap_or_default(),
         _ => "",
     };
-    let is_mathematics = vocabulary::is(Role::Mathematics, owner);
-    let is_named = call
-        .arguments
-        .find_keyword(vocabulary::word(Role::LossOption))
-        .is_some_and(|keyword| keyword.value.range().contains_range(inner));
-    !is_mathematics && vocabulary::is(Role::Records, &lower) || is_named && vocabulary::is(Role::Posts, &lower)
+    let is_mathematics = Role::Mathematics.fits(owner);
+    let loss = keyword_of(call, Role::LossOption.word());
+    let is_named = loss.is_some_and(|loss| loss.range().contains_range(inner));
+    !is_mathematics && Role::Records.fits(&lower) || is_named && Role::Posts.fits(&lower)
 }
 
 fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: &Expr, deep: usize) -> ReadbackUse {
@@ -125,19 +124,12 @@ fn of_target(program: &Program, function: FunctionId, statement: &Stmt, target: 
             Expr::StringLiteral(_) | Expr::FString(_) | Expr::Name(_) | Expr::BinOp(_) => ReadbackUse::Log,
             _ => ReadbackUse::Other,
         },
-        Expr::Attribute(attribute) => {
-            if counts(attribute.attr.as_str()) {
-                ReadbackUse::Needed
-            } else {
-                ReadbackUse::Log
-            }
+        Expr::Attribute(attribute) if counts(attribute.attr.as_str()) => ReadbackUse::Needed,
+        Expr::Attribute(_) => ReadbackUse::Log,
+        Expr::Tuple(tuple) => {
+            let uses = tuple.elts.iter().map(|target| of_target(program, function, statement, target, deep));
+            uses.max().unwrap_or(ReadbackUse::Other)
         }
-        Expr::Tuple(tuple) => tuple
-            .elts
-            .iter()
-            .map(|target| of_target(program, function, statement, target, deep))
-            .max()
-            .unwrap_or(ReadbackUse::Other),
         _ => ReadbackUse::Other,
     }
 }
@@ -157,13 +149,8 @@ fn of_name(program: &Program, function: FunctionId, statement: &Stmt, name: &str
     // `total += x` reads itself.
     let reads = reads
         .filter(|one| !matches!(one.statement, Stmt::AugAssign(sum) if sum.target.range() == one.expression.range()));
-    let mut worst = ReadbackUse::Finite;
-    let mut is_read = false;
-    for one in reads {
-        is_read = true;
-        worst = worst.max(of_part(program, function, one.statement, one.expression.range(), deep - 1));
-    }
-    if is_read { worst } else { ReadbackUse::Log }
+    let uses = reads.map(|one| of_part(program, function, one.statement, one.expression.range(), deep - 1));
+    uses.max().unwrap_or(ReadbackUse::Log)
 }
 
 /// The use of a number that a function returns: from its callers' use of it, else from the function's name.
@@ -185,7 +172,7 @@ fn of_result(program: &Program, function: FunctionId, deep: usize) -> ReadbackUs
 
 fn by_name(name: &str) -> ReadbackUse {
     let lower = name.to_ascii_lowercase();
-    match lower.split('_').any(|word| vocabulary::is(Role::Result, word)) {
+    match lower.split('_').any(|word| Role::Result.fits(word)) {
         _ if counts(name) => ReadbackUse::Needed,
         true => ReadbackUse::Log,
         false => ReadbackUse::Other,
@@ -195,7 +182,7 @@ fn by_name(name: &str) -> ReadbackUse {
 /// `max_len`, `num_boxes`, `batch_index`: names of sizes and indices.
 pub fn counts(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    lower.split('_').any(|part| vocabulary::is(Role::Count, part.trim_end_matches('s')))
+    lower.split('_').any(|part| Role::Count.fits(part.trim_end_matches('s')))
 }
 
 fn of_branch(test: &Expr, body: &[Stmt]) -> ReadbackUse {
@@ -220,8 +207,7 @@ fn of_branch(test: &Expr, body: &[Stmt]) -> ReadbackUse {
 
 /// `x[mask] = 0`, `x = x.masked_fill(mask, 0)`, `total += x`: the device could do it regardless of the answer.
 fn writes_under_mask(statement: &Stmt) -> bool {
-    let masks =
-        |expression: &Expr| super::names_in(expression).iter().any(|name| vocabulary::is(Role::WritesUnderMask, name));
+    let masks = |expression: &Expr| super::names_in(expression).iter().any(|name| Role::WritesUnderMask.fits(name));
     match statement {
         Stmt::Assign(assign) => masks(&assign.value) || assign.targets.iter().all(Expr::is_subscript_expr),
         Stmt::AugAssign(_) => true,
@@ -240,16 +226,16 @@ fn sets_again(statement: &Stmt, asked: &[&str]) -> bool {
 
 /// `torch.isnan(loss)`, `not is_finite`.
 fn asks_for_numbers(test: &Expr) -> bool {
-    super::names_in(test).iter().any(|name| vocabulary::is(Role::Finite, &name.to_ascii_lowercase()))
+    super::names_in(test).iter().any(|name| Role::Finite.fits(&name.to_ascii_lowercase()))
 }
 
 /// `mask.sum() > 0`, `count == 0`: guards against a division by zero.
 fn asks_whether_empty(test: &Expr) -> bool {
     match test {
-        Expr::Compare(compare) => compare.comparators.iter().any(|side| match side {
-            Expr::NumberLiteral(number) => matches!(&number.value, Number::Int(int) if int.as_i64() == Some(0)),
-            _ => false,
-        }),
+        Expr::Compare(compare) => {
+            let is_zero = |side: &Expr| side.is_number_literal_expr() && literal(side).known_integer() == Some(0);
+            compare.comparators.iter().any(is_zero)
+        }
         Expr::BoolOp(operation) => operation.values.iter().any(asks_whether_empty),
         Expr::UnaryOp(operation) => asks_whether_empty(&operation.operand),
         _ => false,
@@ -257,5 +243,5 @@ fn asks_whether_empty(test: &Expr) -> bool {
 }
 
 fn says_trouble(call: &ExprCall) -> bool {
-    super::names_in(&call.func).iter().any(|name| vocabulary::is(Role::Trouble, name))
+    super::names_in(&call.func).iter().any(|name| Role::Trouble.fits(name))
 }

@@ -3,22 +3,21 @@
 use ruff_python_ast::{Expr, Stmt};
 
 use super::context::{Frame, Guard};
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::program::{Call, Callee, FunctionKind, Loader, Loop, Program};
 use super::value::{LoaderId, Value};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Whether a loop over the loader trains; `None` where no loop over it is visible.
 pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
-    let is_it = |id: &LoaderId| std::ptr::eq(program.constructed.loaders[*id].node, loader.node);
-    let mut loops = program.notes.loops.iter().filter(|around| around.loaders.iter().any(is_it)).peekable();
+    let mut loops = program.notes.loops.iter().filter(|around| around.loaders.contains(&loader.id)).peekable();
     loops.peek()?;
-    Some(loops.any(|around| program.notes.contexts.get(around.context).trains || program.is_hot(around.context)))
+    Some(loops.any(|around| program.trains_in(around)))
 }
 
 /// The name that the loader is bound to.
-pub fn named(loader: &Loader) -> String {
-    let name = match loader.statement {
+pub fn named<'a>(loader: &Loader<'a>) -> &'a str {
+    match loader.statement {
         Stmt::Assign(assign) => match assign.targets.as_slice() {
             [Expr::Name(name)] => name.id.as_str(),
             [Expr::Attribute(target)] => target.attr.as_str(),
@@ -27,42 +26,34 @@ pub fn named(loader: &Loader) -> String {
             _ => "",
         },
         _ => "",
-    };
-    name.to_string()
+    }
 }
 
 /// Whether the loader is for evaluation, by its name, its dataset's name, or the function that constructs it.
 pub fn evaluates(program: &Program, loader: &Loader) -> bool {
     let name = named(loader);
-    let data = loader.node.arguments.find_argument_value(vocabulary::word(Role::DatasetOption), 0);
+    let data = loader.node.arguments.find_argument_value(Role::DatasetOption.word(), 0);
     let data = data.map(crate::names_in).unwrap_or_default();
-    let by_name = match phase_of(&name) {
+    let by_name = match phase_of(name) {
         Some(phase) => phase == Phase::Evaluation,
         None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
     };
     let function = program.function_at(loader.context);
-    // `if train: … else: …`
-    let mut outwards = program.notes.contexts.outwards(loader.context);
-    let by_branch = outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::Evaluation));
-    let id = id_of(program, loader);
     program.functions[function].kind == FunctionKind::Evaluation
-        || by_name && !id.is_some_and(|id| is_zipped_into_steps(program, id))
-        || by_branch
-        || id.is_some_and(|id| is_read_by_evaluations(program, id))
+        || by_name && !is_zipped_into_steps(program, loader.id)
+        // `if train: … else: …`
+        || program.is_within(loader.context, |frame| frame == Frame::Guard(Guard::Evaluation))
+        || is_read_by_evaluations(program, loader.id)
 }
 
 /// Whether it feeds something other than training, although no name says evaluation.
 pub fn only_measures(program: &Program, loader: &Loader) -> bool {
-    if phase_of(&named(loader)) == Some(Phase::Training) {
+    if phase_of(named(loader)) == Some(Phase::Training) {
         return false;
     }
     // Constructed after `model.eval()`, for an evaluation pass.
     let by_mode = program.is_evaluation(loader.context) && feeds_training(program, loader).is_none();
-    by_mode || id_of(program, loader).is_some_and(|id| is_read_beside_training(program, loader, id))
-}
-
-fn id_of(program: &Program, loader: &Loader) -> Option<LoaderId> {
-    program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node))
+    by_mode || is_read_beside_training(program, loader)
 }
 
 /// `zip(train_loader, valid_loader)` in a loop of steps: both feed the step.
@@ -70,61 +61,52 @@ fn is_zipped_into_steps(program: &Program, id: LoaderId) -> bool {
     program.notes.loops.iter().any(|around| {
         around.loaders.len() > 1
             && around.loaders.contains(&id)
-            && trains(program, around)
+            && program.trains_in(around)
             && around.iterated.is_some_and(|iterated| {
-                crate::names_in(iterated).iter().any(|name| effects::of(Owner::Builtin, name) == Effect::Zips)
+                crate::names_in(iterated).iter().any(|name| Owner::Builtin.effect(name) == Effect::Zips)
             })
     })
 }
 
-fn trains(program: &Program, around: &Loop) -> bool {
-    program.notes.contexts.get(around.context).trains || program.is_hot(around.context)
-}
-
 /// Whether every loop over it is visible and none trains, while another loader of the same function feeds a loop that
 /// does: faces to verify with, queries and a gallery.
-fn is_read_beside_training(program: &Program, loader: &Loader, id: LoaderId) -> bool {
-    let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, id)).peekable();
-    if loops.peek().is_none() || loops.any(|around| trains(program, around)) {
+fn is_read_beside_training(program: &Program, loader: &Loader) -> bool {
+    let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, loader.id)).peekable();
+    if loops.peek().is_none() || loops.any(|around| program.trains_in(around)) {
         return false;
     }
     let leaves = |call: &Call| {
         let is_in_sight = match &call.callee {
             Callee::Function(_) | Callee::Class(_) => true,
             Callee::External(dotted) => {
-                matches!(effects::of_part(Owner::Library, dotted), Effect::Builtins | Effect::First)
+                matches!(Owner::Library.effect_of_part(dotted), Effect::Builtins | Effect::First)
             }
             _ => false,
         };
-        (!is_in_sight || draws(call)) && call.argument_values().any(|value| may_be(program, value, id))
+        (!is_in_sight || draws(call)) && call.argument_values().any(|value| may_be(program, value, loader.id))
     };
     if program.notes.calls.iter().any(leaves) {
         return false;
     }
     let function = |loader: &Loader| program.function_at(loader.context);
-    let is_beside =
-        |other: &LoaderId| *other != id && function(&program.constructed.loaders[*other]) == function(loader);
-    (0..program.constructed.loaders.len()).filter(is_beside).any(|other| {
-        program.notes.loops.iter().any(|around| trains(program, around) && is_over(program, around, other))
+    let is_beside = |other: &&Loader| other.id != loader.id && function(other) == function(loader);
+    program.constructed.loaders.iter().filter(is_beside).any(|other| {
+        program.notes.loops.iter().any(|around| program.trains_in(around) && is_over(program, around, other.id))
     })
 }
 
 /// Whether all visible loops over it belong to evaluations: a feature memory, test episodes.
 fn is_read_by_evaluations(program: &Program, id: LoaderId) -> bool {
     let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, id)).peekable();
-    let measures = |around: &Loop| {
-        program.is_evaluation(around.context)
-            && !program.notes.contexts.get(around.context).trains
-            && !program.is_hot(around.context)
-    };
+    let measures = |around: &Loop| program.is_evaluation(around.context) && !program.trains_in(around);
     let trains = |call: &Call| draws(call) && is_loader(program, call, id) && !program.is_evaluation(call.context);
     loops.peek().is_some() && loops.all(measures) && !program.notes.calls.iter().any(trains)
 }
 
 /// `batches = iter(loader)`, then `next(batches)`: draws without a loop.
 fn draws(call: &Call) -> bool {
-    call.external().is_some_and(|dotted| vocabulary::is(Role::OfPython, dotted))
-        && matches!(effects::of(Owner::Builtin, call.name), Effect::Iterates | Effect::Element)
+    call.external().is_some_and(|dotted| Role::OfPython.fits(dotted))
+        && matches!(Owner::Builtin.effect(call.name), Effect::Iterates | Effect::Element)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,15 +126,15 @@ pub fn phase_of(name: &str) -> Option<Phase> {
         }
         spread.push(letter.to_ascii_lowercase());
     }
-    let is_data = vocabulary::is(Role::DataKind, &spread);
+    let is_data = Role::DataKind.fits(&spread);
     // The first word that matches decides: `val_train_loader` is the part of the training data that an evaluation sees.
     for word in spread.split('_') {
-        let bare = vocabulary::without_end(Role::DataEnding, word);
-        if vocabulary::is(Role::TrainBegin, bare) {
+        let bare = Role::DataEnding.without_end(word);
+        if Role::TrainBegin.fits(bare) {
             return Some(Phase::Training);
         }
         // Cross-validation, if the name is about data.
-        if vocabulary::is(Role::EvaluationData, bare) || is_data && vocabulary::is(Role::CrossValidation, bare) {
+        if Role::EvaluationData.fits(bare) || is_data && Role::CrossValidation.fits(bare) {
             return Some(Phase::Evaluation);
         }
     }

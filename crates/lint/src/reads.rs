@@ -5,13 +5,13 @@ use ruff_text_size::Ranged;
 
 pub use super::asked::Read;
 use super::context::ContextId;
-use super::effects::{self, Effect, Owner};
+use super::effects::{Effect, Owner};
 use super::interpret::{by_name, is_model_name};
 use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
-use super::syntax::last_name;
+use super::syntax::{blocks_of, last_name};
 use super::value::{Placement, Value};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Whether this is a device tensor, or an unknown value with a method that only tensors have.
 fn may_be_on_device(value: &Value) -> bool {
@@ -26,7 +26,7 @@ fn may_be_on_device(value: &Value) -> bool {
 /// that read back.
 fn is_misnamed(call: &Call) -> bool {
     let Some(name) = call.receiver_expression().and_then(last_name) else { return false };
-    let is_meant = || by_name(name) == call.receiver || vocabulary::is(Role::LossName, &name.to_ascii_lowercase());
+    let is_meant = || by_name(name) == call.receiver || Role::LossName.fits(&name.to_ascii_lowercase());
     matches!(call.receiver, Value::Number { known: None, sized: true } | Value::Model(None)) && is_meant()
 }
 
@@ -54,25 +54,21 @@ fn copy_of_body(program: &Program, function: FunctionId, callers: &mut Vec<Funct
     let is_text = |statement: &&Stmt| matches!(statement, Stmt::Expr(inner) if inner.value.is_string_literal_expr());
     let (mut read, mut is_by_type) = (None, false);
     for statement in symbol.body.iter().filter(|statement| !is_text(statement)) {
-        match statement {
-            Stmt::Return(returned) => {
-                read = read_on_the_way(program, callers, parameters, returned.value.as_deref()?)?.or(read);
-            }
+        let bodies = match statement {
             Stmt::If(branch) if asks_for_type(&branch.test) => {
                 is_by_type = true;
-                let bodies = branch.elif_else_clauses.iter().map(|clause| &clause.body);
-                for body in std::iter::once(&branch.body).chain(bodies) {
-                    match body.as_slice() {
-                        [Stmt::Return(returned)] => {
-                            read = read_on_the_way(program, callers, parameters, returned.value.as_deref()?)?.or(read);
-                        }
-                        [Stmt::Raise(_)] => {}
-                        _ => return None,
-                    }
-                }
+                blocks_of(statement)
             }
-            Stmt::Raise(_) => {}
-            _ => return None,
+            plain => vec![std::slice::from_ref(plain)],
+        };
+        for body in bodies {
+            match body {
+                [Stmt::Return(returned)] => {
+                    read = read_on_the_way(program, callers, parameters, returned.value.as_deref()?)?.or(read);
+                }
+                [Stmt::Raise(_)] => {}
+                _ => return None,
+            }
         }
     }
     // A scalar read is fixed where it happens; one under a type test belongs to a utility.
@@ -81,7 +77,7 @@ fn copy_of_body(program: &Program, function: FunctionId, callers: &mut Vec<Funct
 
 /// `isinstance(x, …)`, `torch.is_tensor(x)`.
 pub fn asks_for_type(test: &Expr) -> bool {
-    matches!(test, Expr::Call(call) if super::names_in(&call.func).iter().any(|name| vocabulary::is(Role::AsksType, name) || vocabulary::is(Role::AsksTensor, name)))
+    matches!(test, Expr::Call(call) if super::names_in(&call.func).iter().any(|name| Role::AsksType.fits(name) || Role::AsksTensor.fits(name)))
 }
 
 /// How a chain of methods on a parameter reads it back, if it does; `None` if the expression is not such a chain.
@@ -104,17 +100,15 @@ fn read_on_the_way(
                     at = call.arguments.args.first()?;
                     continue;
                 };
-                match effects::of(Owner::Tensor, method.attr.as_str()) {
+                match Owner::Tensor.effect(method.attr.as_str()) {
                     Effect::ToHost | Effect::Numbers => read = Some(Read::Copy),
                     Effect::Number => read = Some(Read::Scalar),
-                    _ if vocabulary::is(Role::PassesOn, method.attr.as_str()) => {}
+                    _ if Role::PassesOn.fits(method.attr.as_str()) => {}
                     _ => return None,
                 }
                 &method.value
             }
-            Expr::Attribute(attribute) if vocabulary::is(Role::DataAttribute, attribute.attr.as_str()) => {
-                &attribute.value
-            }
+            Expr::Attribute(attribute) if Role::DataAttribute.fits(attribute.attr.as_str()) => &attribute.value,
             Expr::Subscript(subscript) => &subscript.value,
             Expr::Name(name) if parameters.includes(name.id.as_str()) => return Some(read),
             _ => return None,
@@ -148,7 +142,7 @@ fn read_at(program: &Program, call: &Call) -> Option<Read> {
         Callee::External(dotted) => {
             let first = || call.arguments.first().is_some_and(Value::is_surely_on_device);
             let any = || call.arguments.iter().any(Value::is_surely_on_device);
-            match effects::of(Owner::ReadingCall, dotted) {
+            match Owner::ReadingCall.effect(dotted) {
                 Effect::ReadsScalar => first().then_some(Read::Scalar),
                 Effect::ReadsTruth => first().then_some(Read::Truth),
                 Effect::ReadsEach => any().then_some(Read::Scalar),
@@ -165,7 +159,7 @@ fn read_at(program: &Program, call: &Call) -> Option<Read> {
 fn read_by_method(program: &Program, call: &Call) -> Option<Read> {
     let to_host = || matches!(&call.result, Value::Tensor(tensor) if tensor.placement == Placement::Host);
     let receiver = call.receiver_expression();
-    match effects::of(Owner::Tensor, call.name) {
+    match Owner::Tensor.effect(call.name) {
         Effect::Number if call.arguments.is_empty() => {
             let through_copy = receiver.is_some_and(|receiver| is_copy_of_device(program, call, receiver));
             let may_be = may_be_on_device(&call.receiver) || is_misnamed(call);
@@ -198,11 +192,11 @@ fn read_by_method(program: &Program, call: &Call) -> Option<Read> {
 /// Whether a call passes a device value to something that prints or records it.
 pub fn shows(program: &Program, call: &Call) -> bool {
     let given = || call.argument_values().any(Value::surely_holds_device);
-    let is = |role: Role| vocabulary::is(role, call.name);
+    let is = |role: Role| role.fits(call.name);
     let owners = || call.receiver_expression().map(super::names_in).unwrap_or_default();
     match &call.callee {
         Callee::External(dotted) => {
-            match effects::of(Owner::LoggingCall, dotted).or_else(|| effects::of_part(Owner::LoggingCall, dotted)) {
+            match Owner::LoggingCall.effect(dotted).or_else(|| Owner::LoggingCall.effect_of_part(dotted)) {
                 Effect::Shows => given(),
                 Effect::First => call.arguments.first().is_some_and(Value::is_surely_on_device),
                 _ => false,
@@ -211,24 +205,22 @@ pub fn shows(program: &Program, call: &Call) -> bool {
         Callee::Method if is(Role::LogsScalar) => given(),
         Callee::Method if is(Role::Logs) => {
             // Lightning's own `self.log`, in a class whose base is not among the files.
-            let is_lightning = call
-                .keywords
-                .iter()
-                .any(|(name, _)| name.is_some_and(|name| vocabulary::is(Role::LightningOption, name)));
+            let is_lightning =
+                call.keywords.iter().any(|(name, _)| name.is_some_and(|name| Role::LightningOption.fits(name)));
             // `run.track(loss)` records, `tracker.track(boxes)` tracks objects.
-            let is_tracker = |name: &&str| vocabulary::is(Role::Tracker, &name.to_ascii_lowercase());
+            let is_tracker = |name: &&str| Role::Tracker.fits(&name.to_ascii_lowercase());
             let follows = is(Role::Tracks) && owners().first().is_some_and(is_tracker);
             !follows && !is_lightning && !matches!(call.receiver, Value::Model(_) | Value::Tensor(_)) && given()
         }
         Callee::Method if is(Role::AddsToMeter) => {
-            let is_meter = || owners().iter().any(|name| vocabulary::is(Role::MeterName, &name.to_ascii_lowercase()));
+            let is_meter = || owners().iter().any(|name| Role::MeterName.fits(&name.to_ascii_lowercase()));
             (call.receiver == Value::Meter || call.receiver == Value::Unknown && is_meter()) && given()
         }
         // A project's own logger or meter.
         Callee::Function(function) if is(Role::LoggingName) => {
             let owner = program.symbol(*function).class;
             let reads = |inner: &Call| {
-                let is_sink = inner.callee == Callee::Method && vocabulary::is(Role::ScalarSink, inner.name);
+                let is_sink = inner.callee == Callee::Method && Role::ScalarSink.fits(inner.name);
                 let waits = read_of(program, inner) == Some(Read::Scalar) || is_sink && shows(program, inner);
                 // Behind the callee's own interval it is read only now and then.
                 let is_due = program.is_hot(inner.context);
@@ -248,13 +240,13 @@ pub fn only_shows(program: &Program, context: ContextId, statement: &Stmt) -> bo
     let inside = program.calls_of(function).filter(|call| statement.range().contains_range(call.node.range()));
     let (outer, inner): (Vec<&Call>, Vec<&Call>) = inside.partition(|call| call.node.range() == shown.value.range());
     let is_sink = |call: &&Call| match &call.callee {
-        Callee::External(_) => vocabulary::is(Role::Sink, call.name),
-        Callee::Method => vocabulary::is(Role::Sink, call.name) && call.receiver != Value::Meter,
+        Callee::External(_) => Role::Sink.fits(call.name),
+        Callee::Method => Role::Sink.fits(call.name) && call.receiver != Value::Meter,
         _ => false,
     };
     let only_reads = |call: &&Call| {
-        let of_library = call.external().is_some() && !vocabulary::is(Role::Next, call.name);
-        of_library || call.is_method() && vocabulary::is(Role::Reader, call.name)
+        let of_library = call.external().is_some() && !Role::Next.fits(call.name);
+        of_library || call.is_method() && Role::Reader.fits(call.name)
     };
     !outer.is_empty() && outer.iter().all(is_sink) && inner.iter().all(only_reads)
 }
@@ -263,7 +255,7 @@ pub fn only_shows(program: &Program, context: ContextId, statement: &Stmt) -> bo
 fn is_copy_of_device(program: &Program, outer: &Call, receiver: &Expr) -> bool {
     let Expr::Call(inner) = receiver else { return false };
     let named = matches!(&*inner.func, Expr::Attribute(attribute)
-        if matches!(effects::of(Owner::Tensor, attribute.attr.as_str()), Effect::ToHost | Effect::Moves));
+        if matches!(Owner::Tensor.effect(attribute.attr.as_str()), Effect::ToHost | Effect::Moves));
     named
         && program
             .call_at(program.file_of(outer.context), inner.range())

@@ -124,11 +124,8 @@ fn repair_once(
         let Some((taken, after)) = made_of_all.filter(|(_, after)| after.text != file.text) else { continue };
         let taken: HashSet<*const Fix> = taken.into_iter().map(std::ptr::from_ref).collect();
         let made = here.iter().filter(|finding| taken.contains(&std::ptr::from_ref(&finding.fix)));
-        repairs.applied.extend(made.map(|finding| {
-            let mut place = finding.place.clone();
-            file.place_in_cell(&mut place, finding.range.start());
-            (finding.code, place)
-        }));
+        let place = |finding: &SourceFinding| file.place_in_cell(&finding.place, finding.range.start());
+        repairs.applied.extend(made.map(|finding| (finding.code, place(finding))));
         changed.push((index, after));
     }
     changed

@@ -6,7 +6,7 @@ use ruff_python_ast::Expr;
 
 use super::api;
 use super::symbols::{ClassId, FileId, FunctionId, Symbols};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Re-exports are followed this many hops.
 const MOST_HOPS: usize = 6;
@@ -46,7 +46,7 @@ impl ModuleIndex {
 
     /// The file that `import parts` in `from` means: its path ends with the name, and the nearest one wins.
     pub fn find(&self, from: FileId, parts: &[&str]) -> Option<FileId> {
-        if parts.first().is_none_or(|first| vocabulary::is(Role::Foreign, first)) {
+        if parts.first().is_none_or(|first| Role::Foreign.fits(first)) {
             return None;
         }
         let here = &self.modules[from];
@@ -60,68 +60,64 @@ impl ModuleIndex {
     }
 }
 
-/// The symbol that `name` at the top level of `file` stands for.
-pub fn look_up<'a>(symbols: &Symbols<'a>, index: &ModuleIndex, file: FileId, name: &str) -> Option<Symbol<'a>> {
-    look_up_within(symbols, index, file, name, MOST_HOPS)
-}
-
-/// The symbol that a dotted name written in `file` stands for.
-pub fn look_up_dotted<'a>(symbols: &Symbols<'a>, index: &ModuleIndex, file: FileId, dotted: &str) -> Symbol<'a> {
-    look_up_dotted_within(symbols, index, file, dotted, MOST_HOPS)
-}
-
-fn look_up_within<'a>(
-    symbols: &Symbols<'a>,
-    index: &ModuleIndex,
-    file: FileId,
-    name: &str,
+/// Looks names up in the given files.
+#[derive(Clone, Copy)]
+pub struct Resolver<'r, 'a> {
+    symbols: &'r Symbols<'a>,
+    index: &'r ModuleIndex,
+    /// Re-exports that are still followed.
     hops: usize,
-) -> Option<Symbol<'a>> {
-    let here = &symbols.files[file];
-    if let Some(class) = here.classes.get(name) {
-        return Some(Symbol::Class(*class));
+}
+
+impl<'r, 'a> Resolver<'r, 'a> {
+    pub fn new(symbols: &'r Symbols<'a>, index: &'r ModuleIndex) -> Resolver<'r, 'a> {
+        Resolver { symbols, index, hops: MOST_HOPS }
     }
-    if let Some(function) = here.functions.get(name) {
-        return Some(Symbol::Function(*function));
+
+    fn after_hop(self) -> Option<Resolver<'r, 'a>> {
+        Some(Resolver { hops: self.hops.checked_sub(1)?, ..self })
     }
-    if let Some(dotted) = here.imports.get(name) {
-        return Some(look_up_dotted_within(symbols, index, file, dotted, hops.checked_sub(1)?));
-    }
-    if let Some(value) = here.constants.get(name) {
-        return Some(Symbol::Constant(file, value));
-    }
-    for module in &here.star_imports {
-        let parts: Vec<&str> = module.split('.').collect();
-        match index.find(file, &parts) {
-            Some(other) => {
-                let found = look_up_within(symbols, index, other, name, hops.checked_sub(1)?);
-                if found.is_some() {
-                    return found;
-                }
-            }
-            None if api::is_of_torch(module) => return Some(Symbol::External(format!("{module}.{name}"))),
-            None => {}
+
+    /// The symbol that `name` at the top level of `file` stands for.
+    pub fn name(self, file: FileId, name: &str) -> Option<Symbol<'a>> {
+        let here = &self.symbols.files[file];
+        if let Some(class) = here.classes.get(name) {
+            return Some(Symbol::Class(*class));
         }
+        if let Some(function) = here.functions.get(name) {
+            return Some(Symbol::Function(*function));
+        }
+        if let Some(dotted) = here.imports.get(name) {
+            return Some(self.after_hop()?.dotted(file, dotted));
+        }
+        if let Some(value) = here.constants.get(name) {
+            return Some(Symbol::Constant(file, value));
+        }
+        for module in &here.star_imports {
+            let parts: Vec<&str> = module.split('.').collect();
+            match self.index.find(file, &parts) {
+                Some(other) => {
+                    let found = self.after_hop()?.name(other, name);
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+                None if api::is_of_torch(module) => return Some(Symbol::External(format!("{module}.{name}"))),
+                None => {}
+            }
+        }
+        None
     }
-    None
-}
 
-fn look_up_dotted_within<'a>(
-    symbols: &Symbols<'a>,
-    index: &ModuleIndex,
-    file: FileId,
-    dotted: &str,
-    hops: usize,
-) -> Symbol<'a> {
-    let external = || Symbol::External(dotted.to_string());
-    let parts: Vec<&str> = dotted.split('.').collect();
-    if hops == 0 {
-        return external();
+    /// The symbol that a dotted name written in `file` stands for.
+    pub fn dotted(self, file: FileId, dotted: &str) -> Symbol<'a> {
+        let external = || Symbol::External(dotted.to_string());
+        let parts: Vec<&str> = dotted.split('.').collect();
+        let (Some(next), Some((name, module))) = (self.after_hop(), parts.split_last()) else { return external() };
+        if let Some(module) = self.index.find(file, &parts) {
+            return Symbol::Module(module);
+        }
+        let other = self.index.find(file, module);
+        other.and_then(|other| next.name(other, name)).unwrap_or_else(external)
     }
-    if let Some(module) = index.find(file, &parts) {
-        return Symbol::Module(module);
-    }
-    let Some((name, module)) = parts.split_last() else { return external() };
-    let Some(other) = index.find(file, module) else { return external() };
-    look_up_within(symbols, index, other, name, hops - 1).unwrap_or_else(external)
 }

@@ -11,7 +11,7 @@ use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::file::SourceFile;
 use super::fix::{Edit, apply};
-use super::syntax::{blocks_of, each_expression, last_name};
+use super::syntax::{blocks_of, each_expression, last_name, statements_in};
 use crate::rewrite::arguments::Argument;
 
 pub mod arguments;
@@ -48,7 +48,8 @@ pub struct Rewrite {
     values: BTreeMap<TextSize, Edit>,
     head: head::Head,
     newline: &'static str,
-    unit: String,
+    /// One level of indentation.
+    unit: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -74,10 +75,7 @@ impl Rewrite {
         }
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let indented = text.lines().find(|line| line.starts_with([' ', '\t']) && !line.trim().is_empty());
-        let unit = match indented {
-            Some(line) if line.starts_with('\t') => "\t".to_string(),
-            _ => "    ".to_string(),
-        };
+        let unit = if indented.is_some_and(|line| line.starts_with('\t')) { "\t" } else { "    " };
         Some(Rewrite {
             file,
             arguments: BTreeMap::new(),
@@ -126,26 +124,17 @@ impl Rewrite {
     /// Inserts lines before the statement around the spot, at its indentation; further indentation in them is four
     /// spaces.
     pub fn insert_before(&mut self, spot: Spot, lines: &[String]) -> Result<(), Refusal> {
-        let offset = match spot.end {
-            Some(end) => self.offset(end).map(|end| end - TextSize::new(1)),
-            None => self.first_word(spot.line),
-        };
-        let offset = offset.ok_or(Refusal::NoLine(spot.line))?;
+        let offset = self.inside(spot).ok_or(Refusal::NoLine(spot.line))?;
         let (at, indentation) = self.statement_line(offset)?;
         let indented = lines.iter().map(|line| self.indented(line, &indentation)).collect::<Vec<_>>();
-        let kept = self.lines.entry(at).or_default();
-        kept.extend(indented);
+        self.lines.entry(at).or_default().extend(indented);
         Ok(())
     }
 
     /// Whether a comprehension or lambda of the statement around the spot binds the name, so that it is not known
     /// before it.
     pub fn binds_within(&self, spot: Spot, name: &str) -> bool {
-        let offset = match spot.end {
-            Some(end) => self.offset(end).map(|end| end - TextSize::new(1)),
-            None => self.first_word(spot.line),
-        };
-        let Some(offset) = offset else { return false };
+        let Some(offset) = self.inside(spot) else { return false };
         let mut found = false;
         each_expression(&self.file.syntax.body, |expression| {
             if !expression.range().contains(offset) {
@@ -189,14 +178,9 @@ impl Rewrite {
     /// Sets every assignment to `target` (`torch.backends.cudnn.benchmark`) to this value. Returns whether a changed
     /// one is reached whenever the file runs.
     pub fn assign(&mut self, target: &str, value: &str) -> bool {
-        let body = &self.file.syntax.body;
-        let mut found = Vec::new();
-        walk(body, &mut |statement| {
-            let Stmt::Assign(assignment) = statement else { return };
-            if assignment.targets.iter().any(|one| is_path(one, target)) {
-                found.push(assignment.value.range());
-            }
-        });
+        let all = statements_in(&self.file.syntax.body).into_iter().filter_map(Stmt::as_assign_stmt);
+        let meant = all.filter(|assignment| assignment.targets.iter().any(|one| is_path(one, target)));
+        let found: Vec<TextRange> = meant.map(|assignment| assignment.value.range()).collect();
         self.replace_values(&found, value)
     }
 
@@ -276,6 +260,14 @@ impl Rewrite {
         }
     }
 
+    /// An offset inside the call.
+    fn inside(&self, spot: Spot) -> Option<TextSize> {
+        match spot.end {
+            Some(end) => self.offset(end).map(|end| end - TextSize::new(1)),
+            None => self.first_word(spot.line),
+        }
+    }
+
     /// The offset of a byte in a line.
     fn offset(&self, (line, byte): (u32, u32)) -> Option<TextSize> {
         let end = self.file.line_end(line);
@@ -338,15 +330,6 @@ fn calls_in(body: &[Stmt]) -> Vec<&ExprCall> {
         }
     });
     calls
-}
-
-fn walk<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {
-    for statement in body {
-        visit(statement);
-        for block in blocks_of(statement) {
-            walk(block, visit);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,15 +29,10 @@ pub struct Roots {
     shared: Vec<PathBuf>,
 }
 
-impl Default for Roots {
-    fn default() -> Roots {
-        Roots { known: HashMap::new(), last: None, shared: shared_folders() }
-    }
-}
-
 impl Roots {
+    #[expect(clippy::new_without_default, reason = "asks the environment for shared folders")]
     pub fn new() -> Roots {
-        Roots::default()
+        Roots { known: HashMap::new(), last: None, shared: shared_folders() }
     }
 
     /// The root of the project that the files of `folder`, given by its full path, belong to.

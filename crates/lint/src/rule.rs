@@ -2,12 +2,12 @@
 
 use rustc_hash::FxHashSet;
 
-use ruff_text_size::{Ranged, TextRange};
+use ruff_text_size::TextRange;
 use serde::Serialize;
 
 use super::context::ContextId;
 use super::fix::Fix;
-use super::program::Program;
+use super::program::{Noted, Program};
 use super::scope::Scope;
 use super::symbols::FileId;
 use crate::finding::{Cause, Confidence, Effort, Place, Severity, percent_of_step};
@@ -101,6 +101,13 @@ pub enum Notice {
     Pedantic,
 }
 
+impl Notice {
+    /// Shown by default where this holds.
+    pub fn when(is_worth: bool) -> Notice {
+        if is_worth { Notice::Default } else { Notice::Pedantic }
+    }
+}
+
 /// A rule's view of the program, and the list of its findings.
 pub struct Check<'p, 'a> {
     pub program: &'p Program<'a>,
@@ -117,23 +124,17 @@ impl<'p, 'a> Check<'p, 'a> {
         }
     }
 
-    /// Reports a finding at `node`, which runs under `context`. A rule reports at most one finding per line.
-    pub fn report(&mut self, context: ContextId, node: impl Ranged, message: impl Into<String>, fix: Fix) {
-        self.report_as(Notice::Default, context, node, message, fix);
+    /// Reports a finding. A rule reports at most one per line.
+    pub fn report(&mut self, noted: impl Noted, message: impl Into<String>, fix: Fix) {
+        self.report_as(Notice::Default, noted, message, fix);
     }
 
     /// Like [`Self::report`], with the rule's choice whether it is shown by default. Findings outside training never
     /// are.
-    pub fn report_as(
-        &mut self,
-        notice: Notice,
-        context: ContextId,
-        node: impl Ranged,
-        message: impl Into<String>,
-        fix: Fix,
-    ) {
+    pub fn report_as(&mut self, notice: Notice, noted: impl Noted, message: impl Into<String>, fix: Fix) {
+        let (context, range) = noted.place();
         let file = self.program.file_of(context);
-        let place = self.program.sources.files[file].place(node.range());
+        let place = self.program.sources.files[file].place(range);
         if !self.lines.insert((file, place.line)) {
             return;
         }
@@ -146,7 +147,7 @@ impl<'p, 'a> Check<'p, 'a> {
         };
         // Only the reader knows whether a branch is taken. A keyword added to a copy is right either way.
         let is_branch = rule.code != "TP303" && self.program.is_hot(context) && self.program.is_under_branch(context);
-        let is_mitigated = || self.program.is_on_side_stream(context, node.range());
+        let is_mitigated = || self.program.is_on_side_stream(context, range);
         let is_pedantic = notice == Notice::Pedantic
             || is_outside
             || is_branch
@@ -170,7 +171,7 @@ impl<'p, 'a> Check<'p, 'a> {
             measured: None,
             fix,
             file,
-            range: node.range(),
+            range,
         });
     }
 }

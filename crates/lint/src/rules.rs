@@ -44,19 +44,28 @@ mod unaligned_dimension;
 mod workers_respawned;
 mod zero_not_none;
 
-use ruff_python_ast::{Expr, ExprCall, Stmt};
+use ruff_python_ast::{Expr, ExprCall, Keyword, Operator, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::context::{ContextId, Frame, Guard};
-use super::edits::{after_imports, set_keyword};
-use super::fix::Edit;
-use super::program::{Call, Callee, Loader, Loop, Program};
-use super::readers::{Phase, evaluates, feeds_training, named, only_measures, phase_of};
-use super::rule::{Notice, SourceRule};
+use super::classes::{ClassKind, dotted_name, lineage};
+use super::context::{ContextId, Frame, Guard, LoopKind};
+use super::edits::{after_imports, guard_by_cadence, set_keyword};
+use super::finding::{Cause, Confidence, Effort, Severity};
+use super::fix::{Edit, Fix};
+use super::interpret::{is_evaluation_name, is_model_name};
+use super::program::{Call, Callee, FunctionKind, Loader, Loop, Noted, Program, Subscript};
+use super::readers::{Phase, evaluates, feeds_training, is_over, may_be, named, only_measures, phase_of};
+use super::reads::{Read, read_in_tool, read_of, shows};
+use super::rule::{Check, Notice, SourceRule};
+use super::settings::literal;
 use super::symbols::{ClassId, FileId, FunctionId};
+use super::syntax::{attribute_of_self, boolean, keyword_of, last_name, name_of, range_of, statements_in};
 use super::topics::Topic;
+use super::truth::asks_device;
+use super::uses::{is_changed_in_place, uses_of};
 use super::value::{Origin, Placement, Value};
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
+use super::{names_in, notice};
 
 /// Ordered by code.
 pub const RULES: &[SourceRule] = &[
@@ -120,9 +129,15 @@ fn short(text: &str) -> String {
     line.chars().take(MOST - 1).chain(['…']).collect()
 }
 
+/// The text of something noted, as a message shows it.
+fn quoted(program: &Program, noted: impl Noted) -> String {
+    let (context, range) = noted.place();
+    short(program.text(context, range))
+}
+
 /// The last word of the called name: `Linear` in `nn.Linear(…)`.
 fn called_name(call: &ExprCall) -> &str {
-    crate::syntax::last_name(&call.func).unwrap_or_default()
+    last_name(&call.func).unwrap_or_default()
 }
 
 /// `.to(device)`, `.cuda()`, `.type_as(other)` of something that is not a module.
@@ -143,7 +158,7 @@ fn only_moves(program: &Program, function: FunctionId) -> bool {
     takes_one
         && is_short
         && program.calls_of(function).any(moves)
-        && program.calls_of(function).all(|call| vocabulary::is(Role::OnTheWay, call.name))
+        && program.calls_of(function).all(|call| Role::OnTheWay.fits(call.name))
 }
 
 /// The host value that a call of such a function moves to the device.
@@ -190,20 +205,16 @@ fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<
 /// Whether the loader is read where it is constructed, by loops that do not train: a trial at the end of a dataset's
 /// file, the mean and deviation of all samples. A loader that is passed on or returned may train elsewhere.
 fn is_aside(program: &Program, loader: &Loader) -> bool {
-    let Some(id) = program.constructed.loaders.iter().position(|other| std::ptr::eq(other.node, loader.node)) else {
-        return false;
-    };
     let function = program.function_at(loader.context);
     let file = program.file_of(loader.context);
-    let trains = |around: &Loop| program.notes.contexts.get(around.context).trains || program.is_hot(around.context);
-    let mut loops = program.notes.loops.iter().filter(|around| super::readers::is_over(program, around, id));
+    let mut loops = program.notes.loops.iter().filter(|around| is_over(program, around, loader.id));
     let is_script = program.function_of(loader.context).definition.is_none();
     let is_of_training =
         [Topic::Trains, Topic::Trainer].iter().any(|topic| program.groups.mentions_itself(file, *topic));
     let is_handed_on = || {
         let looks =
             |call: &Call| call.external().is_some_and(|name| name.starts_with("builtins.") || name.starts_with("tqdm"));
-        let is_given = |call: &&Call| call.argument_values().any(|value| super::readers::may_be(program, value, id));
+        let is_given = |call: &&Call| call.argument_values().any(|value| may_be(program, value, loader.id));
         program.notes.calls.iter().filter(is_given).any(|call| !looks(call))
     };
     let name = named(loader);
@@ -215,18 +226,17 @@ fn is_aside(program: &Program, loader: &Loader) -> bool {
     };
     // A generator passes on what it reads.
     let hands_out = || {
-        let body = program.function_of(loader.context).body;
-        let range = body.first().zip(body.last()).map(|(first, last)| TextRange::new(first.start(), last.end()));
-        range.is_some_and(|range| program.source(loader.context).slice(range).contains("yield "))
+        let range = range_of(program.function_of(loader.context).body);
+        program.source(loader.context).slice(range).contains("yield ")
     };
-    let is_returned =
-        || crate::uses::uses_of(program, function, &name).iter().any(|one| matches!(one.statement, Stmt::Return(_)));
+    let is_returned = || uses_of(program, function, name).iter().any(|one| matches!(one.statement, Stmt::Return(_)));
     let of_here = |around: &Loop| program.function_at(around.context) == function;
     match is_script {
-        true => !is_of_training && !loops.any(trains) && !is_handed_on(),
+        true => !is_of_training && !loops.any(|around| program.trains_in(around)) && !is_handed_on(),
         false => {
             let all: Vec<&Loop> = loops.collect();
-            let is_read_here = !all.is_empty() && all.iter().all(|around| of_here(around) && !trains(around));
+            let is_read_here =
+                !all.is_empty() && all.iter().all(|around| of_here(around) && !program.trains_in(around));
             is_read_here && is_local && !is_of_training && !is_handed_on() && !is_returned() && !hands_out()
         }
     }
@@ -244,12 +254,11 @@ enum Workers {
 }
 
 fn workers_of(program: &Program, loader: &Loader) -> Workers {
-    let Some(given) = &loader.workers else {
-        return if loader.has_unknown_keywords { Workers::Unknown } else { Workers::Unsaid };
+    let Some(given) = &loader.options.workers else {
+        return if loader.options.has_unknown { Workers::Unknown } else { Workers::Unsaid };
     };
-    let keyword = loader.node.arguments.find_keyword("num_workers").map(|keyword| &keyword.value);
     // `int(args.workers)`
-    let written = match keyword {
+    let written = match keyword_of(loader.node, "num_workers") {
         Some(Expr::Call(call)) if called_name(call) == "int" => call.arguments.args.first(),
         other => other,
     };
@@ -270,38 +279,34 @@ fn workers_of(program: &Program, loader: &Loader) -> Workers {
 /// The notice for a loader: default if it feeds training and its option is a literal at the call or missing. A user's
 /// option is theirs to set, and an evaluation's loader runs only now and then.
 fn loader_notice(program: &Program, loader: &Loader, option: &str) -> Notice {
-    let given = loader.node.arguments.find_keyword(option).map(|keyword| &keyword.value);
-    let is_written = given.is_none_or(|value| matches!(value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)));
-    let is_shuffled = match loader.node.arguments.find_keyword("shuffle").map(|keyword| &keyword.value) {
-        Some(Expr::BooleanLiteral(on)) => Some(on.value),
-        _ => None,
-    };
+    let is_written = keyword_of(loader.node, option).is_none_or(is_literal);
+    let is_shuffled = keyword_of(loader.node, "shuffle").and_then(boolean);
     let feeds = match feeds_training(program, loader) {
         Some(feeds) => feeds,
         None => is_shuffled.unwrap_or_else(|| {
             let trains = program.groups.mentions_itself(program.file_of(loader.context), Topic::Trains);
-            trains || phase_of(&named(loader)) == Some(Phase::Training)
+            trains || phase_of(named(loader)) == Some(Phase::Training)
         }),
     };
-    if is_written && feeds && !evaluates(program, loader) { Notice::Default } else { Notice::Pedantic }
+    Notice::when(is_written && feeds && !evaluates(program, loader))
+}
+
+/// A value that comes from a parameter or a constant is for a person to change, there.
+fn is_literal(value: &Expr) -> bool {
+    matches!(value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_))
 }
 
 /// Adds a keyword to a loader's call, unless an expanded dictionary already has it or its class does not take it.
 fn keyword_edit(program: &Program, loader: &Loader, name: &str, value: &str) -> Vec<Edit> {
     let has_dictionary = loader.node.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
-    let is_written = loader.node.arguments.find_keyword(name).is_some();
+    let written = keyword_of(loader.node, name);
     let given = match name {
-        "num_workers" => loader.workers.is_some(),
-        "pin_memory" => loader.pin_memory.is_some(),
-        _ => loader.persistent.is_some(),
+        "num_workers" => loader.options.workers.is_some(),
+        "pin_memory" => loader.options.pin_memory.is_some(),
+        _ => loader.options.persistent.is_some(),
     };
-    // A value that comes from a parameter or a constant is for a person to change, there.
-    let is_literal = loader
-        .node
-        .arguments
-        .find_keyword(name)
-        .is_none_or(|keyword| matches!(keyword.value, Expr::NumberLiteral(_) | Expr::BooleanLiteral(_)));
-    if has_dictionary && given && !is_written || !is_literal || !takes_keyword(program, loader, name) {
+    let is_hidden = has_dictionary && given && written.is_none();
+    if is_hidden || !written.is_none_or(is_literal) || !takes_keyword(program, loader, name) {
         return Vec::new();
     }
     vec![set_keyword(program.source(loader.context), loader.node, name, value)]
@@ -311,8 +316,7 @@ fn keyword_edit(program: &Program, loader: &Loader, name: &str, value: &str) -> 
 fn takes_keyword(program: &Program, loader: &Loader, name: &str) -> bool {
     let made = program.call_at(program.file_of(loader.context), loader.node.range());
     let Some(Callee::Class(class)) = made.map(|made| &made.callee) else { return true };
-    let init = program.sources.symbols.classes[*class].methods.get("__init__");
-    let definition = init.and_then(|init| program.symbol(*init).definition);
+    let definition = program.method(*class, "__init__").and_then(|init| program.symbol(init).definition);
     definition.is_none_or(|own| own.parameters.kwarg.is_some() || own.parameters.find(name).is_some())
 }
 
@@ -333,10 +337,7 @@ fn is_guarded(program: &Program, context: ContextId) -> bool {
 /// Training calls, with opt-in ones last.
 fn trained_by_default<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Call<'a>> {
     let calls = || program.frequency.training_calls.iter().map(|index| &program.notes.calls[*index]);
-    let is_asked = |call: &&Call| {
-        let mut outwards = program.notes.contexts.outwards(call.context);
-        outwards.any(|(_, around)| around.frame == Frame::Guard(Guard::OptIn))
-    };
+    let is_asked = |call: &&Call| program.is_within(call.context, |frame| frame == Frame::Guard(Guard::OptIn));
     calls().filter(move |call| !is_asked(call)).chain(calls().filter(is_asked))
 }
 

@@ -6,7 +6,7 @@
 use super::context::ContextId;
 use super::program::Program;
 use super::topics::Topic;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -31,19 +31,17 @@ impl Program<'_> {
     pub fn scope(&self, context: ContextId) -> Scope {
         let function = self.function_of(context);
         // `test_step`, `TestLoader`, `LoaderTest`: names that test runners collect.
-        if function.qualified.split('.').any(|part| vocabulary::is(Role::TestName, part)) {
+        if function.qualified.split('.').any(|part| Role::TestName.fits(part)) {
             return Scope::Test;
         }
-        let of_names = function.qualified.split('.').find_map(|part| {
-            let scope = of_words(part)?;
-            matches!(scope, Scope::Benchmark).then_some(scope)
-        });
+        let is_benchmark = function.qualified.split('.').any(|part| of_words(part) == Some(Scope::Benchmark));
         let module = &self.source(context).module;
-        match of_names.or_else(|| of_module(module)) {
+        let known = if is_benchmark { Some(Scope::Benchmark) } else { of_module(module) };
+        match known {
             Some(scope @ (Scope::Test | Scope::Benchmark)) => scope,
-            _ if is_example(module) || is_copied_library(module) => Scope::Example,
+            _ if is_example(module) => Scope::Example,
             // Adapters are merged into weights when a model is saved or served.
-            _ if vocabulary::is(Role::Merges, function.name) => Scope::DataPreparation,
+            _ if Role::Merges.fits(function.name) => Scope::DataPreparation,
             _ if self.is_of_metric(context) && !self.is_in_sight(context) => Scope::Inference,
             // A script that trains is training code wherever it is; tests and benchmarks train for other purposes.
             Some(Scope::Inference | Scope::DataPreparation)
@@ -51,38 +49,36 @@ impl Program<'_> {
             {
                 Scope::Training
             }
-            Some(scope) => scope,
-            None => Scope::Training,
+            scope => scope.unwrap_or(Scope::Training),
         }
     }
-}
 
-impl Program<'_> {
     /// Whether the code is in a metrics folder, or in a class that is a metric by name: computed at the end of an
     /// epoch.
     fn is_of_metric(&self, context: ContextId) -> bool {
-        let (_, folders) = self.source(context).module.split_last().unwrap_or((&String::new(), &[]));
-        folders.iter().any(|folder| vocabulary::is(Role::MetricFolder, &folder.to_ascii_lowercase()))
-            || self.function_of(context).qualified.split('.').any(|part| vocabulary::is(Role::MetricClass, part))
+        folders_of(&self.source(context).module)
+            .iter()
+            .any(|folder| Role::MetricFolder.fits(&folder.to_ascii_lowercase()))
+            || self.function_of(context).qualified.split('.').any(|part| Role::MetricClass.fits(part))
     }
 }
 
-/// Whether the file is below a folder of examples or tutorials, or vendored.
-fn is_example(parts: &[String]) -> bool {
-    let folders = parts.len().saturating_sub(1);
-    parts[..folders].iter().any(|folder| vocabulary::is(Role::ExampleFolder, &folder.to_ascii_lowercase()))
+fn folders_of(module: &[String]) -> &[String] {
+    module.split_last().map_or(&[][..], |(_, folders)| folders)
 }
 
-/// A well-known library deep inside a package of another name: vendored, and rarely trained there.
-fn is_copied_library(parts: &[String]) -> bool {
-    let folders = parts.len().saturating_sub(1);
-    parts[..folders].iter().skip(2).any(|folder| vocabulary::is(Role::CopiedLibrary, folder))
+/// Whether the file is below a folder of examples or tutorials, or in a well-known library deep inside a package of
+/// another name: vendored, and rarely trained there.
+fn is_example(module: &[String]) -> bool {
+    let folders = folders_of(module);
+    folders.iter().any(|folder| Role::ExampleFolder.fits(&folder.to_ascii_lowercase()))
+        || folders.iter().skip(2).any(|folder| Role::CopiedLibrary.fits(folder))
 }
 
 /// The scope from the parts of the module's name: its folders and the file's own name.
 fn of_module(parts: &[String]) -> Option<Scope> {
     let (stem, folders) = parts.split_last()?;
-    let by_name = if vocabulary::is(Role::TestScript, stem) { None } else { of_words(stem) };
+    let by_name = if Role::TestScript.fits(stem) { None } else { of_words(stem) };
     let known: Vec<Scope> = by_name.into_iter().chain(folders.iter().filter_map(|folder| of_words(folder))).collect();
     WORDS.iter().map(|(scope, _)| *scope).find(|scope| known.contains(scope))
 }
@@ -90,8 +86,8 @@ fn of_module(parts: &[String]) -> Option<Scope> {
 fn of_words(name: &str) -> Option<Scope> {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(['_', '-', '.']).filter(|word| !word.is_empty()).collect();
-    let trains = words.iter().any(|word| vocabulary::is(Role::TrainingFile, word));
-    let (scope, _) = WORDS.iter().find(|(_, role)| words.iter().any(|word| vocabulary::is(*role, word)))?;
+    let trains = words.iter().any(|word| Role::TrainingFile.fits(word));
+    let (scope, _) = WORDS.iter().find(|(_, role)| words.iter().any(|word| role.fits(word)))?;
     (!trains || *scope == Scope::Test).then_some(*scope)
 }
 

@@ -3,27 +3,27 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{Expr, Stmt, StmtClassDef};
+use ruff_python_ast::{Expr, ExprCall, Stmt, StmtClassDef};
 
 use super::file::SourceFile;
 use super::ids::FileId;
-use super::syntax::{called_name, last_name};
+use super::syntax::{called_name, keyword_of, last_name, method_of, name_of};
 use super::value::Value;
-use super::vocabulary::{self, Role, lowered};
+use super::vocabulary::{Role, lowered};
 
 /// Defaults by file and name. A name with two defaults in one file has none.
-pub struct Settings<'a> {
+pub struct Settings {
     by_file: Vec<FxHashMap<String, Value>>,
     by_name: FxHashMap<String, Value>,
-    files: &'a [SourceFile],
 }
 
-impl<'a> Settings<'a> {
-    pub fn collect(files: &'a [SourceFile]) -> Settings<'a> {
+impl Settings {
+    pub fn collect(files: &[SourceFile]) -> Settings {
         let (mut by_file, mut given) = (Vec::with_capacity(files.len()), FxHashMap::default());
         let mut flags = Vec::with_capacity(files.len());
         for file in files {
-            let collector = collect_file(file);
+            let mut collector = Collector::default();
+            collector.visit_body(&file.syntax.body);
             by_file.push(collector.found);
             flags.push(collector.flags);
             for (name, value) in collector.given {
@@ -32,14 +32,7 @@ impl<'a> Settings<'a> {
         }
         let mut by_name: FxHashMap<String, Value> = FxHashMap::default();
         for (name, value) in by_file.iter().flatten() {
-            by_name
-                .entry(name.clone())
-                .and_modify(|known| {
-                    if known != value {
-                        *known = Value::Unknown;
-                    }
-                })
-                .or_insert_with(|| value.clone());
+            agree(&mut by_name, name, value.clone());
         }
         for (name, value) in given {
             // The file's own flag stays: the command line decides it, whatever a class's user passes elsewhere.
@@ -47,28 +40,27 @@ impl<'a> Settings<'a> {
             fields.filter_map(|(found, _)| found.get_mut(&name)).for_each(|known| *known = value.clone());
             by_name.insert(name, value);
         }
-        Settings { by_file, by_name, files }
+        Settings { by_file, by_name }
     }
 
     /// The default of `args.name`, if the file that uses it or another one sets it.
     pub fn default_of(&self, file: FileId, name: &str) -> Option<&Value> {
-        debug_assert!(file < self.files.len());
         self.by_file[file].get(name).or_else(|| self.by_name.get(name)).filter(|value| **value != Value::Unknown)
     }
 }
 
 /// `args`, `cfg`, `self.config`: usual names of objects that hold settings.
 pub fn is_settings_name(name: &str) -> bool {
-    vocabulary::is(Role::Settings, name)
+    Role::Settings.fits(name)
 }
 
 /// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: loader options by their usual names.
 pub fn is_loader_option(name: &str) -> bool {
-    vocabulary::is(Role::LoaderOption, &lowered(name))
+    Role::LoaderOption.fits(&lowered(name))
 }
 
 fn is_settings_class(name: &str) -> bool {
-    vocabulary::is(Role::SettingsClass, &lowered(name))
+    Role::SettingsClass.fits(&lowered(name))
 }
 
 /// `cfg` in `cfg.DATALOADER.NUM_WORKERS`.
@@ -78,15 +70,6 @@ fn root_of(expression: &Expr) -> Option<&str> {
         Expr::Attribute(attribute) => root_of(&attribute.value),
         _ => None,
     }
-}
-
-fn collect_file(file: &SourceFile) -> Collector {
-    let mut collector =
-        Collector { found: FxHashMap::default(), given: FxHashMap::default(), flags: FxHashSet::default() };
-    for statement in &file.syntax.body {
-        collector.visit_stmt(statement);
-    }
-    collector
 }
 
 /// Records a value for a name; a name with two values has none.
@@ -100,6 +83,7 @@ fn agree(all: &mut FxHashMap<String, Value>, name: &str, value: Value) {
     }
 }
 
+#[derive(Default)]
 struct Collector {
     found: FxHashMap<String, Value>,
     /// `TrainerConfig(num_workers=4)`: loader options that a class's user passes, whatever its own defaults are.
@@ -112,30 +96,19 @@ impl Collector {
     /// `conf.num_workers = 4`, `_C.DATALOADER.NUM_WORKERS = 4`, and fields of `class Config:`: loader options, which no
     /// branch depends on.
     fn add_assigned(&mut self, statement: &Stmt) {
-        let add = |found: &mut FxHashMap<String, Value>, name: &str, value: &Expr| {
-            if is_loader_option(name) {
-                let value = literal(value);
-                let known = found.entry(name.to_string()).or_insert_with(|| value.clone());
-                if *known != value && !matches!(value, Value::Unknown) {
-                    *known = Value::Unknown;
-                }
-            }
-        };
         match statement {
             Stmt::Assign(assign) => {
                 if let [Expr::Attribute(target)] = assign.targets.as_slice()
                     && root_of(&target.value).is_some_and(|root| is_settings_name(root) || root == "__C")
                     && literal(&assign.value) != Value::Unknown
                 {
-                    add(&mut self.found, target.attr.as_str(), &assign.value);
+                    self.add_option(target.attr.as_str(), &assign.value);
                 }
             }
             Stmt::ClassDef(class) if is_settings_class(class.name.as_str()) => {
-                for field in &class.body {
-                    if let Stmt::Assign(field) = field
-                        && let [Expr::Name(name)] = field.targets.as_slice()
-                    {
-                        add(&mut self.found, name.id.as_str(), &field.value);
+                for field in class.body.iter().filter_map(Stmt::as_assign_stmt) {
+                    if let [Expr::Name(name)] = field.targets.as_slice() {
+                        self.add_option(name.id.as_str(), &field.value);
                     }
                 }
             }
@@ -143,9 +116,29 @@ impl Collector {
         }
     }
 
-    fn add(&mut self, name: &str, value: Value) {
-        let name = name.trim_start_matches('-').replace('-', "_");
-        self.found.insert(name, value);
+    fn add_option(&mut self, name: &str, value: &Expr) {
+        if is_loader_option(name) {
+            let value = literal(value);
+            let known = self.found.entry(name.to_string()).or_insert_with(|| value.clone());
+            if *known != value && value != Value::Unknown {
+                *known = Value::Unknown;
+            }
+        }
+    }
+
+    /// `parser.add_argument("--name", default=…)`.
+    fn add_flag(&mut self, call: &ExprCall) {
+        let long = call.arguments.args.iter().filter_map(text_of).find(|name| name.starts_with("--"));
+        let Some(name) = keyword_of(call, "dest").and_then(text_of).or(long) else { return };
+        let value = match (keyword_of(call, "action").and_then(text_of), keyword_of(call, "default")) {
+            (_, Some(default)) => literal(default),
+            (Some("store_true"), None) => Value::Bool(Some(false)),
+            (Some("store_false"), None) => Value::Bool(Some(true)),
+            (None, None) => Value::Nothing,
+            _ => Value::Unknown,
+        };
+        self.flags.insert(plain_name(name));
+        self.found.insert(plain_name(name), value);
     }
 }
 
@@ -155,11 +148,9 @@ impl<'a> Visitor<'a> for Collector {
         if let Stmt::ClassDef(class) = statement
             && is_plain_dataclass(class)
         {
-            for field in &class.body {
-                if let Stmt::AnnAssign(field) = field
-                    && let (Expr::Name(name), Some(value)) = (&*field.target, &field.value)
-                {
-                    self.add(name.id.as_str(), literal(value));
+            for field in class.body.iter().filter_map(Stmt::as_ann_assign_stmt) {
+                if let (Expr::Name(name), Some(value)) = (&*field.target, &field.value) {
+                    self.found.insert(name.id.to_string(), literal(value));
                 }
             }
         }
@@ -167,48 +158,30 @@ impl<'a> Visitor<'a> for Collector {
     }
 
     fn visit_expr(&mut self, expression: &'a Expr) {
-        if let Expr::Call(call) = expression
-            && let Expr::Attribute(attribute) = &*call.func
-            && attribute.attr.as_str() == "add_argument"
-        {
-            let long = call.arguments.args.iter().filter_map(text_of).find(|name| name.starts_with("--"));
-            let name = call.arguments.find_keyword("dest").and_then(|dest| text_of(&dest.value)).or(long);
-            let action = call.arguments.find_keyword("action").and_then(|action| text_of(&action.value));
-            let default = call.arguments.find_keyword("default").map(|default| literal(&default.value));
-            let value = match (action, default) {
-                (_, Some(default)) => default,
-                (Some("store_true"), None) => Value::Bool(Some(false)),
-                (Some("store_false"), None) => Value::Bool(Some(true)),
-                (None, None) => Value::Nothing,
-                _ => Value::Unknown,
-            };
-            if let Some(name) = name {
-                self.add(name, value);
-                self.flags.insert(name.trim_start_matches('-').replace('-', "_"));
+        if let Expr::Call(call) = expression {
+            if method_of(call).is_some_and(|(_, name)| name == "add_argument") {
+                self.add_flag(call);
             }
-        }
-        if let Expr::Call(call) = expression
-            && let Expr::Name(name) = &*call.func
-            && is_settings_class(name.id.as_str())
-        {
+            let is_made = name_of(&call.func).is_some_and(is_settings_class);
+            // `HParams(epochs=500, fp16_run=False)`
+            let holds_all = last_name(&call.func).is_some_and(|name| Role::SettingsMaker.fits(name));
             for keyword in &call.arguments.keywords {
-                if let Some(name) = keyword.arg.as_ref().filter(|name| is_loader_option(name.as_str())) {
+                let Some(name) = &keyword.arg else { continue };
+                if is_made && is_loader_option(name.as_str()) {
                     agree(&mut self.given, name.as_str(), literal(&keyword.value));
                 }
-            }
-        }
-        // `HParams(epochs=500, fp16_run=False)`
-        if let Expr::Call(call) = expression
-            && last_name(&call.func).is_some_and(|name| vocabulary::is(Role::SettingsMaker, name))
-        {
-            for keyword in &call.arguments.keywords {
-                if let Some(name) = &keyword.arg {
-                    self.add(name.as_str(), literal(&keyword.value));
+                if holds_all {
+                    self.found.insert(name.to_string(), literal(&keyword.value));
                 }
             }
         }
         walk_expr(self, expression);
     }
+}
+
+/// A flag's name as Python code writes it.
+pub fn plain_name(flag: &str) -> String {
+    flag.trim_start_matches('-').replace('-', "_")
 }
 
 fn is_plain_dataclass(class: &StmtClassDef) -> bool {

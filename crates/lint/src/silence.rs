@@ -67,9 +67,7 @@ fn silence_file(file: &SourceFile, found: &[&SourceFinding], silenced: &mut Sile
                 silenced.findings += 1;
             }
             None => {
-                let mut place = finding.place.clone();
-                file.place_in_cell(&mut place, finding.range.start());
-                silenced.left.push((finding.code, place));
+                silenced.left.push((finding.code, file.place_in_cell(&finding.place, finding.range.start())));
             }
         }
     }

@@ -4,20 +4,23 @@
 //! loop. Code that such a loop, a `forward` or a loss calls is hot too, and so is what that code calls. A guard around
 //! the training call itself does not make its branch cold.
 
+use ruff_python_ast::Expr;
+
 use super::classes::{ClassKind, is_left_open};
-use super::context::{ContextId, Frame, Guard, LoopKind, Part, StepFrequency};
+use super::context::{Context, ContextId, Frame, Guard, LoopKind, StepFrequency};
 use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Program};
-use super::symbols::FunctionId;
+use super::symbols::{ClassId, FunctionId};
+use super::syntax;
 use super::value::Value;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 pub fn measure(program: &mut Program) {
     let calls = program.calls_by_function();
     let passes = passes(program, &calls);
     let (training_calls, steps) = mark_training(program, &passes);
     cool_every_few_steps(program, &steps);
-    let trains = functions_that_train(program);
+    let trains = functions_with(program, |context| context.trains);
     for (function, facts) in program.functions.iter_mut().enumerate() {
         // An evaluation that only computes gradients (attributions, attacks) stays an evaluation.
         let is_training = match facts.kind {
@@ -36,14 +39,13 @@ pub fn measure(program: &mut Program) {
         entered = reached(program, &calls, &entries);
     }
     let evaluated = evaluated_functions(program);
-    let contexts: Vec<ContextId> = program.notes.contexts.iter().map(|(id, _)| id).collect();
-    let function_of = |id: ContextId| program.function_at(id);
+    let contexts = 0..program.notes.contexts.len();
     let steps: Vec<bool> = (0..entries.len()).map(|function| entries[function] && is_step(program, function)).collect();
     program.frequency = StepFrequency {
-        hot: contexts.iter().map(|id| is_hot(program, *id, entered[function_of(*id)])).collect(),
+        hot: contexts.clone().map(|id| is_hot(program, id, entered[program.function_at(id)])).collect(),
         driven: reached(program, &calls, &steps),
         steps: (0..steps.len()).filter(|function| steps[*function]).collect(),
-        evaluation: contexts.iter().map(|id| evaluated[function_of(*id)] || holds_evaluation(program, *id)).collect(),
+        evaluation: contexts.map(|id| evaluated[program.function_at(id)] || holds_evaluation(program, id)).collect(),
         training_calls,
     };
 }
@@ -55,14 +57,13 @@ fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
     // `self.model(x)`, `model.eval()`
     let mut runs_models = vec![false; program.functions.len()];
     for call in &program.notes.calls {
-        let runs = vocabulary::is(Role::EvalMethod, call.name)
-            || matches!(call.receiver, Value::Model(_))
-            || is_model_name(call.name);
+        let runs =
+            Role::EvalMethod.fits(call.name) || matches!(call.receiver, Value::Model(_)) || is_model_name(call.name);
         runs_models[program.function_at(call.context)] |= runs;
     }
     for (function, facts) in program.functions.iter_mut().enumerate() {
         let symbol = &program.sources.symbols.functions[function];
-        let is_of_plain = |class: crate::symbols::ClassId| program.sources.classes[class].kind == ClassKind::Other;
+        let is_of_plain = |class: ClassId| program.sources.classes[class].kind == ClassKind::Other;
         let is_free = symbol.class.is_none_or(is_of_plain) && !runs_models[function];
         let name = symbol.name;
         // `eval_metrics(output, target)`: measures values the step already has, and runs no model.
@@ -73,8 +74,7 @@ fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
         let measures = is_free && is_handed_tensors() && !facts.passed.iter().any(runs_model);
         // `self._validate(emissions, mask)` in a `forward`: checks the step's inputs.
         let is_of_module = symbol.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
-        let checks =
-            is_of_module && !runs_models[function] && vocabulary::is(Role::Validates, name.trim_start_matches('_'));
+        let checks = is_of_module && !runs_models[function] && Role::Validates.fits(name.trim_start_matches('_'));
         let is_part = is_drawing_name(name) || measures || checks;
         if facts.kind == FunctionKind::Evaluation && entered[function] && is_part {
             facts.kind = FunctionKind::Plain;
@@ -92,33 +92,55 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
         |call: &&Call| is_training_call(call) || matches!(call.callee, Callee::Function(function) if steps[function]);
     let calls: Vec<(ContextId, &str)> =
         program.notes.calls.iter().filter(trains).map(|call| (call.context, call.name)).collect();
-    let contexts = &program.notes.contexts;
-    let is_within = |inner: ContextId, outer: ContextId| contexts.outwards(inner).any(|(id, _)| id == outer);
-    let seldom = |(id, guard): (ContextId, &super::context::Context)| {
+    let is_within = |inner: ContextId, outer: ContextId| program.outwards(inner).any(|(id, _)| id == outer);
+    let seldom = |(id, guard): (ContextId, &Context)| {
         if !matches!(guard.frame, Frame::Guard(Guard::Cadence | Guard::OptIn)) || !guard.trains {
             return None;
         }
         let is_around = |frame: Frame| matches!(frame, Frame::Loop(LoopKind::Plain) | Frame::Body);
-        let around = contexts.outwards(id).find(|(_, around)| is_around(around.frame))?.0;
-        let is_backward = |name: &str| vocabulary::is(Role::BackwardName, name);
+        let around = program.outwards(id).find(|(_, around)| is_around(around.frame))?.0;
+        let is_backward = |name: &str| Role::BackwardName.fits(name);
         let goes_back = calls.iter().any(|(call, name)| is_backward(name) && is_within(*call, id));
         let always_runs = |call: ContextId| {
-            let mut guards = contexts.outwards(call).filter(|(_, over)| matches!(over.frame, Frame::Guard(_)));
+            let mut guards = program.outwards(call).filter(|(_, over)| matches!(over.frame, Frame::Guard(_)));
             !is_within(call, id) && is_within(call, around) && guards.all(|(over, _)| is_within(id, over))
         };
         let mut beside = [false, false];
         for (_, name) in calls.iter().filter(|(call, _)| always_runs(*call)) {
             // A function that is a step by itself does both.
-            let is_whole = !is_backward(name) && !vocabulary::is(Role::UpdateCall, name);
+            let is_whole = !is_backward(name) && !Role::UpdateCall.fits(name);
             beside[0] |= is_backward(name) || is_whole;
             beside[1] |= !is_backward(name);
         }
         (goes_back && beside == [true, true]).then_some(id)
     };
-    let found: Vec<ContextId> = contexts.iter().filter_map(seldom).collect();
+    let found: Vec<ContextId> = program.notes.contexts.iter().enumerate().filter_map(seldom).collect();
     for id in found {
-        program.notes.contexts.cool(id);
+        program.notes.contexts[id].trains = false;
     }
+}
+
+/// The half of a step that a training call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Backward,
+    /// An optimizer's step, or both halves.
+    Update,
+}
+
+/// Marks the contexts around a training call, up to the loop whose iteration is the step. Returns whether the function's
+/// own body was reached, so that calling the function is itself a step.
+fn mark_around(program: &mut Program, from: ContextId, part: Part) -> bool {
+    let around: Vec<ContextId> = program.outwards(from).map(|(id, _)| id).collect();
+    for id in around {
+        let context = &mut program.notes.contexts[id];
+        context.trains = true;
+        context.updates |= part == Part::Update;
+        if context.frame == Frame::Loop(LoopKind::Plain) {
+            return false;
+        }
+    }
+    true
 }
 
 /// Marks the contexts of training calls, including calls of functions that train.
@@ -130,20 +152,20 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         .symbols
         .functions
         .iter()
-        .map(|function| vocabulary::is(Role::TrainingStep, function.name) && is_left_open(function))
+        .map(|function| Role::TrainingStep.fits(function.name) && is_left_open(function))
         .collect();
     let closures = closures(program);
     for index in &is_training {
         let call = &program.notes.calls[*index];
         let context = call.context;
         // A step by name only, called for its result: `with torch.no_grad(): stats = model.train_step(x)`.
-        let is_named = !goes_back(call) && !vocabulary::is(Role::UpdateCall, call.name);
+        let is_named = !goes_back(call) && !Role::UpdateCall.fits(call.name);
         if is_named && is_without_gradients(program, context) {
             continue;
         }
         let function = program.function_at(context);
         let part = if goes_back(call) { Part::Backward } else { Part::Update };
-        if program.notes.contexts.mark_training(context, part) {
+        if mark_around(program, context, part) {
             steps[function] = true;
         }
     }
@@ -156,7 +178,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
             }
             let mut part = None;
             for callee in callees(program, call).filter(|callee| steps[*callee] && *callee != own) {
-                let only_looks = closures.contains(&callee) && is_called(call, callee);
+                let only_looks = closures.contains(&callee) && call.callee == Callee::Function(callee);
                 match passes[callee].update {
                     _ if only_looks => {}
                     true => part = Some(Part::Update),
@@ -169,7 +191,7 @@ fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<b
         let mut changed = false;
         for (context, part) in reached {
             let function = program.function_at(context);
-            if program.notes.contexts.mark_training(context, part) && !steps[function] {
+            if mark_around(program, context, part) && !steps[function] {
                 steps[function] = true;
                 changed = true;
             }
@@ -187,40 +209,31 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
     let moves = |call: &Call| {
         let function = program.function_at(call.context);
         let name = call.receiver_expression().and_then(last_name)?.to_ascii_lowercase();
-        let is_environment = vocabulary::is(Role::Environment, &name) && !vocabulary::is(Role::NotEnvironment, &name);
+        let is_environment = Role::Environment.fits(&name) && !Role::NotEnvironment.fits(&name);
         let trains = passes[function].backward && passes[function].update;
-        (vocabulary::is(Role::StepMethod, call.name) && is_environment && trains).then_some(call.context)
+        (Role::StepMethod.fits(call.name) && is_environment && trains).then_some(call.context)
     };
     let found: Vec<ContextId> = program.notes.calls.iter().filter_map(moves).collect();
     for context in found {
-        let in_loop =
-            program.notes.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
-        if in_loop {
-            program.notes.contexts.mark_training(context, Part::Backward);
+        if program.is_in_loop(context) {
+            mark_around(program, context, Part::Backward);
         }
     }
 }
 
 /// Whether the context is under `torch.no_grad()`, within the function.
 fn is_without_gradients(program: &Program, id: ContextId) -> bool {
-    let mut outwards = program.notes.contexts.outwards(id);
-    outwards.any(|(_, around)| {
+    program.outwards(id).any(|(_, around)| {
         let source = &program.sources.files[program.symbol(around.function).file].text;
-        let is_block =
-            || source.get(usize::from(around.range.start())..).is_some_and(|text| vocabulary::is(Role::With, text));
+        let is_block = || source.get(usize::from(around.range.start())..).is_some_and(|text| Role::With.fits(text));
         matches!(around.frame, Frame::WithoutGraph | Frame::Evaluation) && is_block()
     })
 }
 
 /// Functions passed to an optimizer to run in its step. Calls of them elsewhere only look at the result.
 fn closures(program: &Program) -> Vec<FunctionId> {
-    let steps =
-        program.notes.calls.iter().filter(|call| vocabulary::is(Role::StepMethod, call.name) && is_training_call(call));
+    let steps = program.notes.calls.iter().filter(|call| Role::StepMethod.fits(call.name) && is_training_call(call));
     steps.flat_map(Call::argument_values).flat_map(Value::functions).copied().collect()
-}
-
-fn is_called(call: &Call, function: FunctionId) -> bool {
-    call.callee == Callee::Function(function)
 }
 
 /// Whether the function is one step, whoever calls it: backward pass and update, by itself or through its callees, with
@@ -228,15 +241,14 @@ fn is_called(call: &Call, function: FunctionId) -> bool {
 /// receiver.
 fn is_uncalled_step(program: &Program, function: FunctionId, passes: &[Passes]) -> bool {
     let symbol = program.symbol(function);
-    let is_step = symbol.definition.is_some()
-        && !program.functions[function].is_called
-        && !vocabulary::is(Role::TestBegin, symbol.name);
+    let is_step =
+        symbol.definition.is_some() && !program.functions[function].is_called && !Role::TestBegin.fits(symbol.name);
     is_step && passes[function].backward && passes[function].update
 }
 
 /// Whether an entry is a step by itself: a trainer's hook, or one whole step.
 fn is_step(program: &Program, function: FunctionId) -> bool {
-    let is_hook = !vocabulary::is(Role::Pass, program.symbol(function).name);
+    let is_hook = !Role::Pass.fits(program.symbol(function).name);
     is_hook && program.functions[function].kind != FunctionKind::Loss
 }
 
@@ -284,24 +296,16 @@ fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
 /// `optimizer.zero_grad()`: code that clears the gradients goes on to a step, perhaps elsewhere.
 fn clears_gradients(call: &Call) -> bool {
     let is_named = || call.receiver_expression().and_then(last_name).is_some_and(is_optimizer_name);
-    vocabulary::is(Role::ClearsGradients, call.name) && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
+    Role::ClearsGradients.fits(call.name) && (matches!(call.receiver, Value::Optimizer(_)) || is_named())
 }
 
-/// Functions that contain a loop of steps: their other code runs once, even in a `forward`.
-fn functions_with_step_loops(program: &Program) -> Vec<bool> {
+/// Functions that have such a context.
+fn functions_with(program: &Program, is_meant: impl Fn(&Context) -> bool) -> Vec<bool> {
     let mut found = vec![false; program.functions.len()];
-    for (_, context) in program.notes.contexts.iter() {
-        found[context.function] |= context.is_step_loop();
+    for context in &program.notes.contexts {
+        found[context.function] |= is_meant(context);
     }
     found
-}
-
-fn functions_that_train(program: &Program) -> Vec<bool> {
-    let mut trains = vec![false; program.functions.len()];
-    for (_, context) in program.notes.contexts.iter() {
-        trains[context.function] |= context.trains;
-    }
-    trains
 }
 
 /// The functions a call may run: the callee, its overrides in derived classes, and functions passed as arguments.
@@ -310,7 +314,7 @@ fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = Fun
         Callee::Function(function) => Some(function),
         // Instantiating a plain class runs its `__init__`.
         Callee::Class(class) if program.sources.classes[class].kind == ClassKind::Other => {
-            program.sources.symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)).copied()
+            program.method(class, Role::Constructor.word())
         }
         _ => None,
     };
@@ -320,20 +324,20 @@ fn callees<'c>(program: &'c Program, call: &'c Call) -> impl Iterator<Item = Fun
 }
 
 fn goes_back(call: &Call) -> bool {
-    vocabulary::is(Role::BackwardName, call.name)
+    Role::BackwardName.fits(call.name)
 }
 
 pub fn is_training_call(call: &Call) -> bool {
-    let is = |role: Role| vocabulary::is(role, call.name);
+    let is = |role: Role| role.fits(call.name);
     let last_name = call.receiver_expression().and_then(last_name);
     match &call.callee {
         Callee::Function(_) | Callee::Class(_) => false,
-        Callee::External(dotted) if is(Role::Backward) => vocabulary::is(Role::AutogradCall, dotted),
+        Callee::External(dotted) if is(Role::Backward) => Role::AutogradCall.fits(dotted),
         _ if is(Role::BackwardCall) || is(Role::OptimizerStep) => true,
         _ if is(Role::StepMethod) => {
             matches!(call.receiver, Value::Optimizer(_) | Value::Scaler(_))
                 || call.receiver != Value::Scheduler
-                    && last_name.is_some_and(|name| is_optimizer_name(name) || vocabulary::is(Role::Scaler, name))
+                    && last_name.is_some_and(|name| is_optimizer_name(name) || Role::Scaler.fits(name))
         }
         Callee::Method | Callee::Value if is(Role::StepByName) => true,
         Callee::Value => is(Role::Scaler) && call.arguments.iter().any(|value| matches!(value, Value::Optimizer(_))),
@@ -342,24 +346,22 @@ pub fn is_training_call(call: &Call) -> bool {
 }
 
 /// The last name in `self.optimizers[0]`: `optimizers`.
-fn last_name(expression: &ruff_python_ast::Expr) -> Option<&str> {
-    use ruff_python_ast::Expr;
+fn last_name(expression: &Expr) -> Option<&str> {
     match expression {
-        Expr::Name(name) => Some(name.id.as_str()),
-        Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
         Expr::Subscript(subscript) => last_name(&subscript.value),
         Expr::Call(call) => last_name(&call.func),
-        _ => None,
+        other => syntax::last_name(other),
     }
 }
 
 /// Functions that are entered once per step, whoever calls them.
 fn step_entries(program: &Program, steps: &[bool], passes: &[Passes]) -> Vec<bool> {
-    let loops = functions_with_step_loops(program);
+    // Their other code runs once, even in a `forward`.
+    let loops = functions_with(program, Context::is_step_loop);
     let is_entry = |(function, facts): (FunctionId, &FunctionFacts)| match facts.kind {
         FunctionKind::Step => !loops[function],
         FunctionKind::Plain => {
-            let is_named = || vocabulary::is(Role::TrainingStep, program.symbol(function).name);
+            let is_named = || Role::TrainingStep.fits(program.symbol(function).name);
             steps[function] && is_uncalled_step(program, function, passes)
                 || !facts.is_called && !loops[function] && is_named()
         }
@@ -394,7 +396,7 @@ fn reached(program: &Program, calls: &[Vec<usize>], entries: &[bool]) -> Vec<boo
 /// Whether a context runs once per step, given whether its function is entered once per step.
 fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
     let (mut in_step_loop, mut updates) = (false, false);
-    for (_, context) in program.notes.contexts.outwards(id) {
+    for (_, context) in program.outwards(id) {
         match context.frame {
             Frame::Evaluation | Frame::Guard(Guard::Evaluation) if !context.trains && !in_step_loop => return false,
             // Parameters are updated under it, so some other model was frozen. Gradients alone belong to an evaluation.
@@ -417,7 +419,7 @@ fn is_hot(program: &Program, id: ContextId, entered_hot: bool) -> bool {
 }
 
 fn holds_evaluation(program: &Program, id: ContextId) -> bool {
-    program.notes.contexts.outwards(id).any(|(_, context)| {
+    program.outwards(id).any(|(_, context)| {
         matches!(context.frame, Frame::Evaluation | Frame::Guard(Guard::Evaluation)) && !context.trains
     })
 }

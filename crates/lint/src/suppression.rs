@@ -42,17 +42,10 @@ impl Suppressions {
     }
 
     fn add(&mut self, line: u32, codes: Vec<String>) {
-        match self.by_line.entry(line) {
-            std::collections::hash_map::Entry::Occupied(mut known) => {
-                if codes.is_empty() || known.get().is_empty() {
-                    known.get_mut().clear();
-                } else {
-                    known.get_mut().extend(codes);
-                }
-            }
-            std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(codes);
-            }
+        match self.by_line.get_mut(&line) {
+            Some(known) if codes.is_empty() || known.is_empty() => known.clear(),
+            Some(known) => known.extend(codes),
+            None => drop(self.by_line.insert(line, codes)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use ruff_python_ast::token::TokenKind;
 
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 /// Reads a file token by token and reports where a switch that is off ends.
 #[derive(Default)]
@@ -26,17 +26,17 @@ impl Switches {
     pub fn name(&mut self, word: &str) {
         self.state = match self.state {
             // An annotation: `amp: bool = False`.
-            State::Given if vocabulary::is(Role::TruthType, word) => State::Named,
+            State::Given if Role::TruthType.fits(word) => State::Named,
             State::Option => State::Option,
-            _ if vocabulary::is(Role::PrecisionSwitch, word) => State::Named,
+            _ if Role::PrecisionSwitch.fits(word) => State::Named,
             _ => State::Outside,
         };
     }
 
     pub fn text(&mut self, text: &str) -> bool {
         let name = text.trim_start_matches('-').replace('-', "_");
-        let is_switch = vocabulary::is(Role::PrecisionSwitch, &name);
-        if self.state == State::Option && vocabulary::is(Role::StoresTrue, text) {
+        let is_switch = Role::PrecisionSwitch.fits(&name);
+        if self.state == State::Option && Role::StoresTrue.fits(text) {
             self.state = State::Outside;
             return true;
         }

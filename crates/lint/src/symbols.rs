@@ -6,7 +6,7 @@ use ruff_python_ast::{Expr, Stmt, StmtClassDef, StmtFunctionDef, StmtImportFrom}
 
 use super::file::SourceFile;
 use super::syntax::blocks_of;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
 pub use super::ids::{ClassId, FileId, FunctionId};
 
@@ -161,9 +161,9 @@ fn collect_function<'a>(symbols: &mut Symbols<'a>, scope: &Scope<'a>, definition
         body: &definition.body,
     });
     // `@rate.setter` under `@property` of the same name: a read runs the getter.
-    let is_setter = definition.decorator_list.iter().any(|decorator| {
-        matches!(&decorator.expression, Expr::Attribute(part) if vocabulary::is(Role::Setter, part.attr.as_str()))
-    });
+    let is_setter = definition.decorator_list.iter().any(
+        |decorator| matches!(&decorator.expression, Expr::Attribute(part) if Role::Setter.fits(part.attr.as_str())),
+    );
     if let Some(class) = scope.class {
         let methods = &mut symbols.classes[class].methods;
         if !is_setter || !methods.contains_key(definition.name.as_str()) {
@@ -192,7 +192,7 @@ fn absolute(source: &SourceFile, level: u32, module: &str) -> String {
     if level == 0 {
         return module.to_string();
     }
-    let is_package = vocabulary::is(Role::PackageFile, &source.path);
+    let is_package = Role::PackageFile.fits(&source.path);
     let up = level as usize - usize::from(is_package);
     let keep = source.module.len().saturating_sub(up);
     let mut parts: Vec<&str> = source.module[..keep].iter().map(String::as_str).collect();

@@ -4,6 +4,8 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
+use super::vocabulary::Role;
+
 /// The name of `x`, the last part of `a.b.x`.
 pub fn last_name(expression: &Expr) -> Option<&str> {
     match expression {
@@ -21,6 +23,23 @@ pub fn name_of(expression: &Expr) -> Option<&str> {
 /// The owner and the name in `owner.name(…)`.
 pub fn method_of(call: &ExprCall) -> Option<(&Expr, &str)> {
     call.func.as_attribute_expr().map(|method| (&*method.value, method.attr.as_str()))
+}
+
+/// The value that a call gives for a keyword.
+pub fn keyword_of<'e>(call: &'e ExprCall, name: &str) -> Option<&'e Expr> {
+    call.arguments.find_keyword(name).map(|keyword| &keyword.value)
+}
+
+/// The value of `True` or `False`.
+pub fn boolean(expression: &Expr) -> Option<bool> {
+    expression.as_boolean_literal_expr().map(|literal| literal.value)
+}
+
+/// `name` in `self.name`.
+pub fn attribute_of_self(expression: &Expr) -> Option<&str> {
+    let attribute = expression.as_attribute_expr()?;
+    let is_own = name_of(&attribute.value).is_some_and(|owner| Role::SelfName.fits(owner));
+    is_own.then(|| attribute.attr.as_str())
 }
 
 /// The call that a statement consists of.
@@ -80,6 +99,24 @@ pub fn names_in(expression: &Expr) -> Vec<&str> {
     let mut names = Vec::new();
     Walker { enters: |_| true, visit: |part| names.extend(last_name(part)) }.visit_expr(expression);
     names
+}
+
+/// The statements of a block and of the blocks inside them, in the order of the text.
+pub fn statements_in(body: &[Stmt]) -> Vec<&Stmt> {
+    let mut found = Vec::new();
+    for statement in body {
+        found.push(statement);
+        found.extend(blocks_of(statement).into_iter().flat_map(statements_in));
+    }
+    found
+}
+
+/// From the first statement to the last.
+pub fn range_of(body: &[Stmt]) -> TextRange {
+    match body {
+        [] => TextRange::default(),
+        [first, ..] => TextRange::new(first.start(), body[body.len() - 1].end()),
+    }
 }
 
 /// The blocks directly inside a statement.

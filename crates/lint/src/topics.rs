@@ -8,65 +8,50 @@ use ruff_text_size::{Ranged, TextRange};
 
 use super::ids::FileId;
 use super::switches::Switches;
-use super::vocabulary::{self, Role};
+use super::vocabulary::Role;
 
-/// Facts a rule may ask about a file's surroundings, detected by keywords.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Topic {
-    /// A device other than the host.
-    Device,
-    /// `device` is mentioned, but not which one.
-    SomeDevice,
-    /// The host is named as the device.
-    Cpu,
-    ReducedPrecision,
-    TensorFloat,
-    Compiled,
-    Clipping,
-    Convolution,
-    MatrixProduct,
-    /// Products over sequences: a single perceptron layer does not count.
-    LargeProduct,
-    Benchmark,
-    Deterministic,
-    ChannelsLast,
-    NoSync,
-    Distributed,
-    FixedSize,
-    VaryingSize,
-    Trainer,
-    Trains,
-    /// A library that puts batches on the device itself.
-    Placed,
-    /// Reduced precision that is off by default.
-    PrecisionByChoice,
+/// Topics with the roles of the words that speak of them.
+macro_rules! topics {
+    ($($(#[$doc:meta])* $topic:ident: [$($role:ident)*],)*) => {
+        /// Facts a rule may ask about a file's surroundings, detected by keywords.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Topic { $($(#[$doc])* $topic,)* }
+
+        const TOPICS: &[(Topic, &[Role])] = &[$((Topic::$topic, &[$(Role::$role),*]),)*];
+    };
 }
 
-/// The words that speak of a topic.
-const WORDS: &[(Topic, Role)] = &[
-    (Topic::Device, Role::OfDevice),
-    (Topic::SomeDevice, Role::OfSomeDevice),
-    (Topic::ReducedPrecision, Role::OfReducedPrecision),
-    (Topic::TensorFloat, Role::OfTensorFloat),
-    (Topic::Compiled, Role::OfCompilation),
-    (Topic::Clipping, Role::OfClipping),
-    (Topic::Convolution, Role::OfConvolution),
-    (Topic::MatrixProduct, Role::OfProduct),
-    (Topic::MatrixProduct, Role::OfLargeProduct),
-    (Topic::LargeProduct, Role::OfLargeProduct),
-    (Topic::LargeProduct, Role::OfLargeModel),
-    (Topic::Benchmark, Role::OfBenchmark),
-    (Topic::Deterministic, Role::OfDeterminism),
-    (Topic::ChannelsLast, Role::OfChannelsLast),
-    (Topic::NoSync, Role::OfNoSync),
-    (Topic::Distributed, Role::OfDistribution),
-    (Topic::FixedSize, Role::OfFixedSize),
-    (Topic::VaryingSize, Role::OfVaryingSize),
-    (Topic::Trainer, Role::OfTrainer),
-    (Topic::Placed, Role::OfPlacedBatches),
-];
+topics! {
+    /// A device other than the host.
+    Device: [OfDevice],
+    /// `device` is mentioned, but not which one.
+    SomeDevice: [OfSomeDevice],
+    /// The host is named as the device.
+    Cpu: [],
+    ReducedPrecision: [OfReducedPrecision],
+    TensorFloat: [OfTensorFloat],
+    Compiled: [OfCompilation],
+    Clipping: [OfClipping],
+    Convolution: [OfConvolution],
+    MatrixProduct: [OfProduct OfLargeProduct],
+    /// Products over sequences: a single perceptron layer does not count.
+    LargeProduct: [OfLargeProduct OfLargeModel],
+    Benchmark: [OfBenchmark],
+    Deterministic: [OfDeterminism],
+    ChannelsLast: [OfChannelsLast],
+    NoSync: [OfNoSync],
+    Distributed: [OfDistribution],
+    FixedSize: [OfFixedSize],
+    VaryingSize: [OfVaryingSize],
+    Trainer: [OfTrainer],
+    Trains: [],
+    /// A library that puts batches on the device itself.
+    Placed: [OfPlacedBatches],
+    /// Reduced precision that is off by default.
+    PrecisionByChoice: [],
+}
 
+#[derive(Default)]
 pub struct Groups {
     /// One bit per topic: the file itself, its imports and its importers.
     pub(super) masks: Vec<u64>,
@@ -78,25 +63,21 @@ pub struct Groups {
 }
 
 impl Groups {
-    pub fn none() -> Groups {
-        Groups { masks: Vec::new(), own: Vec::new(), programs: Vec::new(), imported: Vec::new() }
-    }
-
     pub fn mentions(&self, file: FileId, topic: Topic) -> bool {
-        self.masks.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+        self.masks.get(file).is_some_and(|mask| speak_of(*mask, topic))
     }
 
     pub fn is_of_program(&self, file: FileId) -> bool {
-        self.programs.get(file).copied().unwrap_or(false)
+        self.programs.get(file) == Some(&true)
     }
 
     pub fn is_imported(&self, file: FileId) -> bool {
-        self.imported.get(file).copied().unwrap_or(false)
+        self.imported.get(file) == Some(&true)
     }
 
     /// Whether the file itself mentions the topic, without its surroundings.
     pub fn mentions_itself(&self, file: FileId, topic: Topic) -> bool {
-        self.own.get(file).is_some_and(|mask| mask & bit(topic) != 0)
+        self.own.get(file).is_some_and(|words| speak_of(*words, topic))
     }
 
     /// Whether the script puts anything on a device. Modules without a training loop are assumed to be used on one.
@@ -122,8 +103,8 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
     static BITS: OnceLock<FxHashMap<&str, u64>> = OnceLock::new();
     let bits = BITS.get_or_init(|| {
         let mut bits: FxHashMap<&str, u64> = FxHashMap::default();
-        for (topic, role) in WORDS {
-            for word in vocabulary::names(*role) {
+        for (topic, roles) in TOPICS {
+            for word in roles.iter().flat_map(|role| role.names()) {
                 *bits.entry(word).or_default() |= bit(*topic);
             }
         }
@@ -140,31 +121,32 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
                 let known = bits.get(word).copied().unwrap_or(0);
                 match before.last {
                     // A trainer defined in the file is not a library's.
-                    Some(TokenKind::Class) if vocabulary::is(Role::TrainerClass, word) => has_own_trainer = true,
-                    _ if vocabulary::is(Role::TrainerClass, word) => match before.imports_own() {
-                        true => has_own_trainer = true,
-                        false => of_trainer |= known,
+                    Some(TokenKind::Class) if Role::TrainerClass.fits(word) => has_own_trainer = true,
+                    // `from trainer import Trainer`, `from .train import Trainer`: the project's own.
+                    _ if Role::TrainerClass.fits(word) => match before.from_library {
+                        Some(false) => has_own_trainer = true,
+                        _ => of_trainer |= known,
                     },
                     // `half` of a width is not a precision.
-                    last if vocabulary::is(Role::HalfMethod, word) && last != Some(TokenKind::Dot) => {}
+                    last if Role::HalfMethod.fits(word) && last != Some(TokenKind::Dot) => {}
                     _ => mask |= known,
                 }
                 switches.name(word);
                 // `self._device`, `main_device`
-                if vocabulary::is(Role::DeviceWord, word) {
+                if Role::DeviceWord.fits(word) {
                     mask |= bit(Topic::SomeDevice);
                 }
             }
             TokenKind::String => {
                 let text = slice(token.range());
-                is_off |= switches.text(text.trim_matches(|quote| matches!(quote, '"' | '\'')));
+                let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
+                is_off |= switches.text(inner);
                 if text.len() < 40 {
-                    let inner = text.trim_matches(|quote| matches!(quote, '"' | '\''));
-                    if vocabulary::is(Role::DeviceText, inner) {
+                    if Role::DeviceText.fits(inner) {
                         mask |= bit(Topic::Device);
-                    } else if vocabulary::is(Role::HostDevice, inner) {
+                    } else if Role::HostDevice.fits(inner) {
                         mask |= before.means_of_cpu();
-                    } else if vocabulary::is(Role::PrecisionText, inner) {
+                    } else if Role::PrecisionText.fits(inner) {
                         mask |= bit(Topic::ReducedPrecision);
                     }
                 }
@@ -199,11 +181,6 @@ struct Before {
 }
 
 impl Before {
-    /// `from trainer import Trainer`, `from .train import Trainer`: the project's own.
-    fn imports_own(&self) -> bool {
-        self.from_library == Some(false)
-    }
-
     /// `torch.device("cpu")` and `device = "cpu"` select the host. A parameter's default leaves the choice to the
     /// caller, `x.to("cpu")` copies from elsewhere, and `device.type != "cpu"` is written where it may be another
     /// device.
@@ -235,13 +212,13 @@ impl Before {
             TokenKind::Newline => self.from_library = None,
             TokenKind::Dot if self.last == Some(TokenKind::From) => self.from_library = Some(false),
             TokenKind::Name if self.last == Some(TokenKind::From) => {
-                self.from_library = Some(vocabulary::is(Role::TrainerLibrary, text));
+                self.from_library = Some(Role::TrainerLibrary.fits(text));
             }
             _ => {}
         }
         let opens = matches!(self.last, Some(TokenKind::Lpar | TokenKind::Comma));
         match (kind, self.head) {
-            (TokenKind::Name, Some(1)) if opens => self.in_device_parameter = vocabulary::is(Role::DeviceOption, text),
+            (TokenKind::Name, Some(1)) if opens => self.in_device_parameter = Role::DeviceOption.fits(text),
             (TokenKind::Comma | TokenKind::Rpar, Some(1)) | (_, None) => self.in_device_parameter = false,
             _ => {}
         }
@@ -255,9 +232,9 @@ impl Before {
         };
         let fetches = kind == TokenKind::Lpar && self.after_dot_cpu;
         self.after_dot_cpu =
-            kind == TokenKind::Name && vocabulary::is(Role::HostDevice, text) && self.last == Some(TokenKind::Dot);
+            kind == TokenKind::Name && Role::HostDevice.fits(text) && self.last == Some(TokenKind::Dot);
         self.after_device = self.last_is_device;
-        self.last_is_device = kind == TokenKind::Name && vocabulary::is(Role::DeviceWord, text);
+        self.last_is_device = kind == TokenKind::Name && Role::DeviceWord.fits(text);
         self.last = Some(kind);
         match (is_default, fetches) {
             (true, _) => bit(Topic::Device),

@@ -2,12 +2,12 @@
 
 use ruff_python_ast::{Expr, Operator, Parameters};
 
-use super::program::{FunctionKind, Program, Test};
-use super::vocabulary::{self, Role};
+use super::program::{FunctionKind, Look, Program};
+use super::vocabulary::Role;
 
 /// Whether the test needs a tensor's own truth. Parameters of a `forward` that are only guessed to be tensors do not
 /// count.
-pub fn asks_device(program: &Program, test: &Test) -> bool {
+pub fn asks_device(program: &Program, test: &Look) -> bool {
     if !test.value.is_surely_on_device() {
         return false;
     }
@@ -36,7 +36,7 @@ pub fn asks_device(program: &Program, test: &Test) -> bool {
         Expr::UnaryOp(_) | Expr::BinOp(_) => !(is_guess && is_parameter(test.expression)),
         // `outputs.get("aux")` tests a dictionary entry; `self.condition(x)` may return anything.
         Expr::Call(call) => !matches!(&*call.func, Expr::Attribute(method)
-            if vocabulary::is(Role::MayAnswer, method.attr.as_str())),
+            if Role::MayAnswer.fits(method.attr.as_str())),
         _ => true,
     }
 }
@@ -56,5 +56,5 @@ fn is_made_of_parameters(parameters: &Parameters, expression: &Expr) -> bool {
 
 /// `dataloader_idx`: a host number, although it was packed with a batch.
 fn is_index(expression: &Expr) -> bool {
-    matches!(expression, Expr::Name(name) if vocabulary::is(Role::Index, name.id.as_str()))
+    matches!(expression, Expr::Name(name) if Role::Index.fits(name.id.as_str()))
 }

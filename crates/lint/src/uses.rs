@@ -1,49 +1,34 @@
 //! Finds where a function uses a name.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{Expr, ExprContext, Stmt};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_python_ast::{Expr, ExprContext, Stmt, StmtGlobal, StmtNonlocal};
+use ruff_text_size::Ranged;
 use rustc_hash::FxHashSet;
 
 use super::api;
-use super::asked::{Found, Names};
-use super::context::ContextId;
+use super::asked::Names;
+pub use super::asked::Use;
+use super::context::Nested;
 use super::program::Program;
 use super::symbols::FunctionId;
-use super::syntax::blocks_of;
-
-pub struct Use<'a> {
-    pub expression: &'a Expr,
-    /// Assigned, not read.
-    pub is_store: bool,
-    /// The innermost loop, guard or block around it; `None` inside another function.
-    pub context: Option<ContextId>,
-    pub statement: &'a Stmt,
-}
+use super::syntax::statements_in;
 
 /// Every use of `name` in the function, including inner functions.
 pub fn uses_of<'a>(program: &Program<'a>, function: FunctionId, name: &str) -> Vec<Use<'a>> {
     let names = program.asked.names.of(function, || {
-        let mut finder = Finder { names: Names::default(), statement: None, inner: 0 };
-        for statement in program.symbol(function).body {
-            finder.visit_stmt(statement);
-        }
+        let contexts = program.nested_in(function);
+        let mut finder = Finder { contexts, names: Names::default(), statement: None, inner: 0 };
+        finder.visit_body(program.symbol(function).body);
         finder.names.into()
     });
-    let with_context = |found: &Found<'a>| Use {
-        expression: found.expression,
-        is_store: found.is_store,
-        context: if found.is_inner { None } else { innermost(program, function, found.expression.range()) },
-        statement: found.statement,
-    };
-    names.get(name).into_iter().flatten().map(with_context).collect()
+    names.get(name).cloned().unwrap_or_default()
 }
 
 /// Whether the function changes what one of the names holds: `x += 1`, `x[0] = 1`, `x.add_(1)`.
 pub fn is_changed_in_place(program: &Program, function: FunctionId, names: &[&str]) -> bool {
     let changed = program.asked.changed.of(function, || {
         let mut changed = FxHashSet::default();
-        for statement in statements_of(program, function) {
+        for statement in statements_in(program.symbol(function).body) {
             match statement {
                 Stmt::AugAssign(sum) => changed.extend(crate::names_in(&sum.target)),
                 Stmt::Assign(assign) => {
@@ -65,11 +50,9 @@ pub fn is_changed_in_place(program: &Program, function: FunctionId, names: &[&st
 pub fn is_borrowed(program: &Program, function: FunctionId, name: &str) -> bool {
     let borrowed = program.asked.borrowed.of(function, || {
         let mut borrowed = FxHashSet::default();
-        for statement in statements_of(program, function) {
-            match statement {
-                Stmt::Nonlocal(outer) => borrowed.extend(outer.names.iter().map(|name| name.as_str())),
-                Stmt::Global(outer) => borrowed.extend(outer.names.iter().map(|name| name.as_str())),
-                _ => {}
+        for statement in statements_in(program.symbol(function).body) {
+            if let Stmt::Nonlocal(StmtNonlocal { names, .. }) | Stmt::Global(StmtGlobal { names, .. }) = statement {
+                borrowed.extend(names.iter().map(|name| name.as_str()));
             }
         }
         borrowed.into()
@@ -77,29 +60,14 @@ pub fn is_borrowed(program: &Program, function: FunctionId, name: &str) -> bool 
     borrowed.contains(name)
 }
 
-/// The statements of a function, those of inner blocks and functions included.
-fn statements_of<'a>(program: &Program<'a>, function: FunctionId) -> Vec<&'a Stmt> {
-    let mut found: Vec<&Stmt> = program.symbol(function).body.iter().collect();
-    let mut next = 0;
-    while next < found.len() {
-        found.extend(blocks_of(found[next]).into_iter().flatten());
-        next += 1;
-    }
-    found
-}
-
-/// The innermost context of the function that covers `range`.
-pub fn innermost(program: &Program, function: FunctionId, range: TextRange) -> Option<ContextId> {
-    program.nested_in(function).innermost(range)
-}
-
-struct Finder<'a> {
+struct Finder<'p, 'a> {
+    contexts: &'p Nested,
     names: Names<'a>,
     statement: Option<&'a Stmt>,
     inner: usize,
 }
 
-impl<'a> Visitor<'a> for Finder<'a> {
+impl<'a> Visitor<'a> for Finder<'_, 'a> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         let outer = self.statement.replace(statement);
         let is_inner = matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_));
@@ -113,8 +81,8 @@ impl<'a> Visitor<'a> for Finder<'a> {
         if let Expr::Name(name) = expression
             && let Some(statement) = self.statement
         {
-            let is_store = name.ctx != ExprContext::Load;
-            let found = Found { expression, is_store, statement, is_inner: self.inner > 0 };
+            let context = if self.inner > 0 { None } else { self.contexts.innermost(expression.range()) };
+            let found = Use { expression, is_store: name.ctx != ExprContext::Load, context, statement };
             self.names.entry(name.id.as_str()).or_default().push(found);
         }
         walk_expr(self, expression);

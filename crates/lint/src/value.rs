@@ -4,7 +4,7 @@
 use ruff_text_size::TextRange;
 
 use super::ids::{ClassId, FileId, FunctionId};
-use super::vocabulary;
+use super::vocabulary::Role;
 
 /// Containers nest at most this deep; deeper contents are unknown.
 pub const MOST_NESTING: usize = 4;
@@ -87,7 +87,7 @@ pub struct Tensor {
     pub graph: bool,
     pub boolean: bool,
     pub origin: Origin,
-    pub role: Role,
+    pub stage: Stage,
     pub evidence: Evidence,
 }
 
@@ -121,9 +121,9 @@ pub enum Origin {
     HostData(TextRange),
 }
 
-/// A tensor's role in hand-written attention.
+/// A tensor's stage of hand-written attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum Stage {
     Plain,
     Transposed,
     /// `q · kᵀ`, scaled or masked.
@@ -139,13 +139,13 @@ impl Tensor {
         graph: false,
         boolean: false,
         origin: Origin::Data,
-        role: Role::Plain,
+        stage: Stage::Plain,
         evidence: Evidence::Seen,
     };
     pub const WITH_GRAPH: Tensor = Tensor { graph: true, ..Tensor::ON_DEVICE };
     pub const ON_HOST: Tensor = Tensor { placement: Placement::Host, ..Tensor::ON_DEVICE };
     pub const GUESS: Tensor = Tensor { evidence: Evidence::Assumed, ..Tensor::WITH_GRAPH };
-    pub const PARAMETER: Tensor = Tensor { role: Role::Parameter, ..Tensor::WITH_GRAPH };
+    pub const PARAMETER: Tensor = Tensor { stage: Stage::Parameter, ..Tensor::WITH_GRAPH };
 
     pub fn is_assumed(&self) -> bool {
         self.evidence == Evidence::Assumed
@@ -212,19 +212,6 @@ impl Value {
     /// Whether there is evidence that it is a tensor on the device.
     pub fn is_surely_on_device(&self) -> bool {
         self.may_be_on_device(Evidence::Seen)
-    }
-
-    /// The same value, its tensors assumed only.
-    pub fn assumed(self) -> Value {
-        match self {
-            Value::Tensor(tensor) => Value::Tensor(Tensor { evidence: Evidence::Assumed, ..tensor }),
-            Value::Tuple(elements) => Value::Tuple(elements.into_iter().map(Value::assumed).collect()),
-            Value::List(element) => Value::List(Box::new(element.assumed())),
-            Value::OneOf(members) => {
-                members.into_iter().map(Value::assumed).reduce(|all, one| all.join(&one)).unwrap_or(Value::Unknown)
-            }
-            value => value,
-        }
     }
 
     /// The values directly inside it: members, elements, entries.
@@ -300,7 +287,7 @@ impl Value {
                 Value::Tuple(vec![Value::Text(None), Value::Tensor(Tensor::PARAMETER)])
             }
             Value::Parameters { named: false } => Value::Tensor(Tensor::PARAMETER),
-            Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor.clone() }),
+            Value::Tensor(tensor) => Value::Tensor(Tensor { stage: Stage::Plain, ..tensor.clone() }),
             Value::Numpy => Value::Numpy,
             Value::Text(_) => Value::Text(None),
             _ => Value::Unknown,
@@ -347,11 +334,11 @@ impl Value {
 /// Library names for fixed values: `torch.float32`, `math.inf`.
 fn is_constant_name(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
-    vocabulary::is(vocabulary::Role::Constant, last) || is_dtype_name(last)
+    Role::Constant.fits(last) || is_dtype_name(last)
 }
 
 pub fn is_dtype_name(last: &str) -> bool {
-    vocabulary::is(vocabulary::Role::Dtype, last)
+    Role::Dtype.fits(last)
 }
 
 #[cfg(test)]

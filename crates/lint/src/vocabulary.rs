@@ -14,14 +14,6 @@ const ROWS: &str = include_str!("tables/vocabulary.tsv");
 named! {
     /// The decision that a word makes.
     Role {
-        /// Python's builtin functions and types.
-        Builtin,
-        /// `log_now`, `should_print`: true at some steps.
-        Cadence,
-        /// `step`, `idx`: loop variables and counters that count steps.
-        Counter,
-        /// `criterion`, `loss_fn`.
-        Criterion,
         /// `batch` in `"test" in batch`: a container tested for a key, not a phase.
         Keyed,
         /// State that one decoder call leaves for the next. Training sees all tokens at once and passes none.
@@ -30,48 +22,18 @@ named! {
         Drawing,
         /// Switches that are off unless something is looked into.
         Debugging,
-        /// `evaluate`, `validate_epoch`: functions that measure instead of training.
-        Evaluation,
-        /// `is_eval`: flags that are true where nothing is trained.
-        EvaluationFlag,
-        /// `nan`, `isfinite`: asks whether a number is one.
-        Finite,
         /// Inputs of a step, such as a `mask` or a `grid`: `generate_square_mask` makes inputs, not outputs.
         MadeInput,
-        /// Data as a whole: `sample_batches`.
-        MadeData,
-        /// `train_loader`, `dl`.
-        Loader,
         /// First parts of the names of functions that compute no loss: `plot_loss`.
         NotOfLoss,
-        /// `encoder`, `unet`: words that name a model at a name's begin or end.
-        Model,
         /// Last parts of names that name something else than a model: `model_path`.
         NotModel,
         /// Arguments of tensor code that are not tensors.
         Option,
         /// `rank`, `is_main_process`: selects which process runs a branch.
         Rank,
-        /// Parts of the names of loader options.
-        LoaderOption,
-        /// Constructors of objects that hold settings.
-        SettingsMaker,
-        /// Ends of the names of classes that hold settings.
-        SettingsClass,
         /// Calls in a function that only moves its argument.
         OnTheWay,
-        /// Objects that hold settings: `args`, `cfg`.
-        Settings,
-        /// `batch_size`, `seq_len`.
-        Size,
-        /// A part of a name that counts: `num_boxes`.
-        Count,
-        /// Methods of callbacks and hooks that a trainer calls at every step.
-        StepHook,
-        /// `is_train`: flags that are true where something is trained.
-        TrainingFlag,
-        /// `training_step`, for any trainer.
-        TrainingStep,
         /// Methods that are nearly unique to tensors: a value that has one is a tensor.
         TensorMethod,
         /// Operations that turn a mask into a mask: they move and repeat its elements.
@@ -82,70 +44,40 @@ named! {
         HandsOn,
         /// Calls that record their arguments.
         Records,
-        /// Parts of the names of functions whose results are recorded.
-        Result,
-        /// Calls that say that something is wrong.
-        Trouble,
-        /// Types of elements: `torch.float32`.
-        Dtype,
-        /// Libraries whose functions return nothing on the device.
-        HostLibrary,
-        /// Libraries that provide a `Trainer`.
-        TrainerLibrary,
-        /// Switches for reduced precision.
-        PrecisionSwitch,
         /// First words of methods that are called only now and then: `show_gradients`.
         Shows,
-        /// Folders and files, by what their code is for.
-        ExampleFolder,
-        TestFile,
-        BenchmarkFile,
-        InferenceFile,
-        PreparationFile,
-        /// Words of a file that tell what it is about.
-        OfLargeProduct,
-        OfLargeModel,
-        OfProduct,
-        OfDevice,
-        OfSomeDevice,
-        OfReducedPrecision,
-        OfTensorFloat,
-        OfCompilation,
-        OfClipping,
-        OfConvolution,
-        OfBenchmark,
-        OfDeterminism,
-        OfChannelsLast,
-        OfNoSync,
-        OfDistribution,
-        OfFixedSize,
-        OfVaryingSize,
-        OfTrainer,
-        OfPlacedBatches,
+        // Folders and files, by what their code is for.
+        ExampleFolder, TestFile, BenchmarkFile, InferenceFile, PreparationFile,
+        // Words of a file that tell what it is about.
+        OfLargeProduct, OfLargeModel, OfProduct, OfDevice, OfSomeDevice, OfReducedPrecision, OfTensorFloat,
+        OfCompilation, OfClipping, OfConvolution, OfBenchmark, OfDeterminism, OfChannelsLast, OfNoSync,
+        OfDistribution, OfFixedSize, OfVaryingSize, OfTrainer, OfPlacedBatches,
         // Names that say themselves what they mean.
-        AddsToMeter, AnyTensorType, AskedNumber, AsksEnvironment, AsksPresence, AsksSupport, AsksTensor,
-        AsksType, Autograd, AutogradCall, Averages, Backward, BackwardCall, BackwardName, BatchIndex,
-        BatchSizeOption, Caches, CallMethod, ClassMethod, ClearsGradients, CollateOption, ComputesLoss,
-        Constant, Constructor, ContainerMethod, CopiedLibrary, Counted, CounterBegin, Counting, CrossValidation,
-        DataAttribute, DataEnding, DataKind, DataName, DatasetOption, DecodingClass, DefaultOption, Described,
-        Device, DeviceFlag, DeviceModule, DeviceName, DeviceOption, DeviceText, DeviceType, DeviceWord,
-        Distributions, DrawsData, DrawsFrom, DrawsSample, DropLayer, DtypeName, DtypeOption, Dunder, EndOption,
-        Environment, EpochName, EvalMethod, EvaluationClass, EvaluationData, Exits, FactoryOption, FewThings,
-        FirstParameter, FloatType, Foreign, Formats, Forward, ForwardInTraining, Freezes, Getter, GradientFlag,
-        GradientText, GraphOff, GraphSwitch, GroupParameters, HalfMethod, HostDevice, Index, InputOption,
-        IterMethod, LengthsOption, LightningOption, Loaded, Loads, LoggingName, Logs, LogsScalar, LossClass,
-        LossFunction, LossName, LossOption, Makes, Mathematics, MayAnswer, Measured, Merges, MeterClass,
-        MeterName, Metric, MetricClass, MetricFolder, ModelBegin, ModelOption, ModuleOption, NamesAttribute,
-        Next, NotEnvironment, NotOptimizer, NotPretrained, OfPython, OfSelf, OnlyReads, Optimizer,
-        OptimizerPart, OptimizerStep, OutOfMemory, PackageFile, ParameterGroups, Pass, PassesOn,
-        PersistentOption, PinOption, PlaceName, Posts, PrecisionText, PretrainedLibrary, ProductFunction,
-        Property, Question, RandomName, Range, Reader, Reference, Saves, Says, ScalarSink, Scaler, Scales,
-        Scheduler, SelfName, Setter, ShortCount, ShortLength, Sink, SoftmaxLayer, StartOption, StateMethod,
-        StaticMethod, StepByName, StepMethod, StepNumber, StepOfClass, Stores, StoresTrue, Stream, Super,
+        AddsToMeter, AnyTensorType, AskedNumber, AsksEnvironment, AsksPresence, AsksSupport, AsksTensor, AsksType,
+        Autograd, AutogradCall, Averages, Backward, BackwardCall, BackwardName, BatchIndex, BatchSizeOption,
+        Builtin, Caches, Cadence, CallMethod, ClassMethod, ClearsGradients, CollateOption, ComputesLoss, Constant,
+        Constructor, ContainerMethod, CopiedLibrary, Count, Counted, Counter, CounterBegin, Counting, Criterion,
+        CrossValidation, DataAttribute, DataEnding, DataKind, DataName, DatasetOption, DecodingClass, DefaultOption,
+        Described, Device, DeviceFlag, DeviceModule, DeviceName, DeviceOption, DeviceText, DeviceType, DeviceWord,
+        Distributions, DrawsData, DrawsFrom, DrawsSample, DropLayer, Dtype, DtypeName, DtypeOption, Dunder,
+        EndOption, Environment, EpochName, EvalMethod, Evaluation, EvaluationClass, EvaluationData, EvaluationFlag,
+        Exits, FactoryOption, FewThings, Finite, FirstParameter, FloatType, Foreign, Formats, Forward,
+        ForwardInTraining, Freezes, Getter, GradientFlag, GradientText, GraphOff, GraphSwitch, GroupParameters,
+        HalfMethod, HostDevice, HostLibrary, Index, InputOption, IterMethod, LengthsOption, LightningOption, Loaded,
+        Loader, LoaderOption, Loads, LoggingName, Logs, LogsScalar, LossClass, LossFunction, LossName, LossOption,
+        MadeData, Makes, Mathematics, MayAnswer, Measured, Merges, MeterClass, MeterName, Metric, MetricClass,
+        MetricFolder, Model, ModelBegin, ModelOption, ModuleOption, NamesAttribute, Next, NotEnvironment,
+        NotOptimizer, NotPretrained, OfPython, OfSelf, OnlyReads, Optimizer, OptimizerPart, OptimizerStep,
+        OutOfMemory, PackageFile, ParameterGroups, Pass, PassesOn, PersistentOption, PinOption, PlaceName, Posts,
+        PrecisionSwitch, PrecisionText, PretrainedLibrary, ProductFunction, Property, Question, RandomName, Range,
+        Reader, Reference, Result, Saves, Says, ScalarSink, Scaler, Scales, Scheduler, SelfName, Setter, Settings,
+        SettingsClass, SettingsMaker, ShortCount, ShortLength, Sink, Size, SoftmaxLayer, StartOption, StateMethod,
+        StaticMethod, StepByName, StepHook, StepMethod, StepNumber, StepOfClass, Stores, StoresTrue, Stream, Super,
         Synchronizes, TakesAxes, Target, TensorContainer, TensorDataset, TensorType, TestBegin, TestName,
-        TestScript, TextKey, TorchText, Tracker, Tracks, TrainBegin, TrainMethod, TrainerClass, TrainerStep,
-        TrainingFile, TrainingText, TrainingWord, TruthType, TurnCount, TypeName, TypeOnDevice, UpdateCall,
-        Validates, Version, VersionClass, Warns, With, WorkersOption, WritesUnderMask,
+        TestScript, TextKey, TorchText, Tracker, Tracks, TrainBegin, TrainMethod, TrainerClass, TrainerLibrary,
+        TrainerStep, TrainingFile, TrainingFlag, TrainingStep, TrainingText, TrainingWord, Trouble, TruthType,
+        TurnCount, TypeName, TypeOnDevice, UpdateCall, Validates, Version, VersionClass, Warns, With, WorkersOption,
+        WritesUnderMask,
     }
 }
 
@@ -180,41 +112,43 @@ static WORDS: LazyLock<Vec<Words>> = LazyLock::new(|| {
     all
 });
 
-/// Whether a word of this role matches the name.
-pub fn is(role: Role, name: &str) -> bool {
-    let words = &WORDS[role as usize];
-    words.is.contains(name)
-        || words.begins.iter().any(|word| name.starts_with(word))
-        || words.ends.iter().any(|word| name.ends_with(word))
-        || words.within.iter().any(|word| name.contains(word))
-        || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
+impl Role {
+    /// Whether a word of this role matches the name.
+    pub fn fits(self, name: &str) -> bool {
+        let words = &WORDS[self as usize];
+        words.is.contains(name)
+            || words.begins.iter().any(|word| name.starts_with(word))
+            || words.ends.iter().any(|word| name.ends_with(word))
+            || words.within.iter().any(|word| name.contains(word))
+            || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
+    }
+
+    /// Its only word.
+    pub fn word(self) -> &'static str {
+        let words = &WORDS[self as usize];
+        words.is.iter().chain(&words.begins).next().copied().unwrap_or_default()
+    }
+
+    /// The rest after a word of this role at the begin of the name.
+    pub fn rest_of(self, name: &str) -> Option<&str> {
+        WORDS[self as usize].begins.iter().find_map(|word| name.strip_prefix(word))
+    }
+
+    /// The name without a word of this role at its end, unless nothing is left.
+    pub fn without_end(self, name: &str) -> &str {
+        let mut rests = WORDS[self as usize].ends.iter().filter_map(|word| name.strip_suffix(word));
+        rests.find(|rest| !rest.is_empty()).unwrap_or(name)
+    }
+
+    /// Its words that match whole names.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        WORDS[self as usize].is.iter().copied()
+    }
 }
 
 /// Lowercases a name. Called often, so names without capitals are not copied.
 pub fn lowered(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) { name.to_ascii_lowercase().into() } else { name.into() }
-}
-
-/// The only word of a role.
-pub fn word(role: Role) -> &'static str {
-    let words = &WORDS[role as usize];
-    words.is.iter().chain(&words.begins).next().copied().unwrap_or_default()
-}
-
-/// The rest after a word of this role at the begin of the name.
-pub fn rest_of(role: Role, name: &str) -> Option<&str> {
-    WORDS[role as usize].begins.iter().find_map(|word| name.strip_prefix(word))
-}
-
-/// The name without a word of this role at its end, unless nothing is left.
-pub fn without_end(role: Role, name: &str) -> &str {
-    let mut rests = WORDS[role as usize].ends.iter().filter_map(|word| name.strip_suffix(word));
-    rests.find(|rest| !rest.is_empty()).unwrap_or(name)
-}
-
-/// The words of a role that match whole names.
-pub fn names(role: Role) -> impl Iterator<Item = &'static str> {
-    WORDS[role as usize].is.iter().copied()
 }
 
 #[cfg(test)]
@@ -232,9 +166,9 @@ mod tests {
 
     #[test]
     fn words_match_in_their_own_way() {
-        assert!(is(Role::Size, "seq_len") && is(Role::Size, "hidden_size") && !is(Role::Size, "sizes"));
-        assert!(is(Role::Rank, "local_rank") && !is(Role::Rank, "ranking"));
-        assert!(is(Role::Cadence, "should_print") && !is(Role::Cadence, "print_should"));
-        assert!(is(Role::Finite, "isnan") && !is(Role::Finite, "nancy"));
+        assert!(Role::Size.fits("seq_len") && Role::Size.fits("hidden_size") && !Role::Size.fits("sizes"));
+        assert!(Role::Rank.fits("local_rank") && !Role::Rank.fits("ranking"));
+        assert!(Role::Cadence.fits("should_print") && !Role::Cadence.fits("print_should"));
+        assert!(Role::Finite.fits("isnan") && !Role::Finite.fits("nancy"));
     }
 }

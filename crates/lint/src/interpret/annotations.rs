@@ -1,11 +1,6 @@
 //! Facts that an annotation states about a value: `node: Node`, `nodes: List[Node]`, `masks: dict[str, Tensor]`.
 
-use ruff_python_ast::{Expr, Operator};
-
-use super::Interpreter;
-use crate::effects::{self, Effect, Owner};
-use crate::syntax::last_name;
-use crate::value::Value;
+use super::*;
 
 impl Interpreter<'_, '_> {
     /// The value an annotation describes, including classes of the given files and containers of them.
@@ -17,20 +12,20 @@ impl Interpreter<'_, '_> {
         match annotation {
             Expr::Name(_) | Expr::Attribute(_) => {
                 let name = last_name(annotation)?;
-                let known = effects::of(Owner::Annotation, name).value();
+                let known = Owner::Annotation.effect(name).value();
                 known.or_else(|| annotation.is_name_expr().then(|| self.of_class(name)).flatten())
             }
             // `"Node"`: a class defined further down.
             Expr::StringLiteral(text) => {
                 let name = text.value.to_str();
-                effects::of(Owner::Annotation, name).value().or_else(|| self.of_class(name))
+                Owner::Annotation.effect(name).value().or_else(|| self.of_class(name))
             }
             Expr::BinOp(union) if union.op == Operator::BitOr && union.right.is_none_literal_expr() => {
                 self.by_annotation(&union.left, depth)
             }
             Expr::Subscript(subscript) if depth > 0 => {
                 let inner = |expression: &Expr| self.by_annotation(expression, depth - 1);
-                match (effects::of(Owner::Annotation, last_name(&subscript.value)?), &*subscript.slice) {
+                match (Owner::Annotation.effect(last_name(&subscript.value)?), &*subscript.slice) {
                     (Effect::First, inside) => inner(inside),
                     (Effect::Collects, inside) => Some(Value::list(inner(inside)?)),
                     (Effect::Dictionary, Expr::Tuple(pair)) => Some(Value::dict(Vec::new(), inner(pair.elts.get(1)?)?)),
@@ -43,10 +38,7 @@ impl Interpreter<'_, '_> {
 
     fn of_class(&self, name: &str) -> Option<Value> {
         match self.global_value(self.file(), name) {
-            Value::Class(class) if self.program.sources.classes[class].kind.is_module() => {
-                Some(Value::Model(Some(class)))
-            }
-            Value::Class(class) => Some(Value::Instance(class)),
+            Value::Class(class) => Some(self.instance(class)),
             _ => None,
         }
     }

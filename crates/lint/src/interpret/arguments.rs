@@ -1,13 +1,6 @@
 //! Passes a call's arguments to the called function.
 
-use ruff_python_ast::{Expr, ExprCall};
-
-use super::Interpreter;
-use crate::program::FunctionKind;
-use crate::settings::literal;
-use crate::symbols::FunctionId;
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::*;
 
 /// The argument values of a call, in source order.
 pub(super) struct Arguments<'a> {
@@ -72,10 +65,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Records what `callee` is called with; its first `bound` parameters are already bound (`self`).
     pub(super) fn pass(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
-        for at in 0..self.program.written_below(callee).len() {
-            self.note_call(self.program.written_below(callee)[at]);
-        }
-        self.note_call(callee);
+        self.run_by(callee).into_iter().for_each(|function| self.note_call(function));
         self.pass_values(callee, arguments, bound);
     }
 
@@ -83,7 +73,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         // A file that does not train only tries out its definitions, which says nothing about other callers.
         let caller = self.program.symbol(self.function);
         let tries = caller.definition.is_none()
-            && !vocabulary::is(Role::TrainingText, &self.program.sources.files[caller.file].text)
+            && !Role::TrainingText.fits(&self.program.sources.files[caller.file].text)
             && self.program.functions[callee].kind == FunctionKind::Loss;
         if !tries {
             self.outcome.called.insert(callee);
@@ -92,10 +82,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Like [`Self::pass`], for a function that may be another's: it is not known to be called.
     pub(super) fn pass_values(&mut self, callee: FunctionId, arguments: &Arguments<'a>, bound: usize) {
-        for at in 0..self.program.written_below(callee).len() {
-            self.pass_to(self.program.written_below(callee)[at], arguments, bound);
-        }
-        self.pass_to(callee, arguments, bound);
+        self.run_by(callee).into_iter().for_each(|function| self.pass_to(function, arguments, bound));
+    }
+
+    /// The functions that a call may run: the callee, and overrides of one that only declares itself.
+    fn run_by(&self, callee: FunctionId) -> Vec<FunctionId> {
+        self.program.written_below(callee).iter().copied().chain([callee]).collect()
     }
 
     /// The argument for a parameter, by its position; `None` where the call leaves it out or hides it.
@@ -120,27 +112,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let outcome = &mut self.outcome;
         let mut gather = |name: &'a str, value: Value| outcome.pass(callee, name, value);
         let parameters = &definition.parameters;
-        let by_position = parameters.posonlyargs.iter().chain(&parameters.args).skip(bound);
-        let mut taken: Vec<&str> = Vec::new();
-        for (parameter, value) in by_position.zip(&arguments.positional) {
+        let by_position = parameters.posonlyargs.len() + parameters.args.len();
+        for (at, parameter) in parameters.iter_non_variadic_params().enumerate().skip(bound) {
             let name = parameter.parameter.name.as_str();
-            taken.push(name);
-            gather(name, value.clone());
+            let positional = arguments.positional.get(at - bound).filter(|_| at < by_position);
+            match positional.or_else(|| arguments.get(name, usize::MAX)) {
+                Some(value) => gather(name, value.clone()),
+                None if arguments.has_unknown => gather(name, Value::Unknown),
+                None => parameter.default().into_iter().for_each(|default| gather(name, literal(default))),
+            }
         }
         let mut extra = Vec::new();
-        for parameter in parameters.iter_non_variadic_params().skip(bound) {
-            let name = parameter.parameter.name.as_str();
-            if taken.contains(&name) {
-                continue;
-            }
-            if let Some(value) = arguments.get(name, usize::MAX) {
-                gather(name, value.clone());
-            } else if arguments.has_unknown {
-                gather(name, Value::Unknown);
-            } else if let Some(default) = parameter.default().map(literal) {
-                gather(name, default);
-            }
-        }
         let mut element = Value::Unknown;
         for (keyword, value) in &arguments.keywords {
             match (keyword, value) {

@@ -1,12 +1,6 @@
 //! Branches that fill the cache they test: they run once, however often the test does.
 
-use ruff_python_ast::{CmpOp, Expr, ExprCall, Stmt, StmtIf, UnaryOp};
-
-use crate::classes::dotted_name;
-use crate::effects::{self, Effect, Owner};
-use crate::settings::{literal, text_of};
-use crate::syntax::{called_by, method_of};
-use crate::vocabulary::{self, Role};
+use super::*;
 
 /// A branch that fills the cache it tests: `if self.mask is None: self.mask = …`, `if first: first = False`. A local
 /// name is a cache only where a loop keeps it from one iteration to the next.
@@ -49,11 +43,9 @@ pub(super) fn returns_cache_filled_below(branch: &StmtIf, rest: &[Stmt]) -> bool
             ([CmpOp::In], [cache]) => dotted_name(cache),
             _ => None,
         },
-        Expr::Call(call) => {
-            has_attribute_of(call).or_else(|| call.arguments.args.first().and_then(dotted_name)).filter(
-                |_| matches!(&*call.func, Expr::Name(name) if vocabulary::is(Role::AsksPresence, name.id.as_str())),
-            )
-        }
+        Expr::Call(call) => has_attribute_of(call)
+            .or_else(|| call.arguments.args.first().and_then(dotted_name))
+            .filter(|_| matches!(&*call.func, Expr::Name(name) if Role::AsksPresence.fits(name.id.as_str()))),
         _ => None,
     };
     let asked: Vec<String> = found.into_iter().filter_map(is_there).filter(|name| name.contains('.')).collect();
@@ -80,35 +72,30 @@ pub(super) fn resets_own_counter(test: &Expr, body: &[Stmt]) -> bool {
 
 /// Names that the test checks for absence, emptiness, size or truth.
 fn asked_names(test: &Expr) -> Vec<String> {
+    let named = |part: &Expr| match part {
+        Expr::Call(call) => has_attribute_of(call),
+        other => dotted_name(other),
+    };
     match test {
-        Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => match &*operation.operand {
-            Expr::Call(call) => has_attribute_of(call).into_iter().collect(),
-            inner => dotted_name(inner).into_iter().collect(),
-        },
+        Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => Vec::from_iter(named(&operation.operand)),
         Expr::BoolOp(operation) => operation.values.iter().flat_map(asked_names).collect(),
         Expr::Compare(compare) => match (&*compare.ops, &*compare.comparators) {
-            ([CmpOp::Is], [Expr::NoneLiteral(_)]) => match &*compare.left {
-                Expr::Call(call) => has_attribute_of(call).into_iter().collect(),
-                left => dotted_name(left).into_iter().collect(),
-            },
-            ([CmpOp::NotIn], [right]) => dotted_name(right).into_iter().collect(),
+            ([CmpOp::Is], [Expr::NoneLiteral(_)]) => Vec::from_iter(named(&compare.left)),
+            ([CmpOp::NotIn], [right]) => Vec::from_iter(dotted_name(right)),
             (_, [right]) => {
-                [size_owner(&compare.left), size_owner(right), cached_number(&compare.left), cached_number(right)]
-                    .into_iter()
-                    .flatten()
-                    .collect()
+                let sides = [&*compare.left, right].into_iter();
+                sides.flat_map(|side| [size_owner(side), cached_number(side)]).flatten().collect()
             }
             _ => Vec::new(),
         },
-        Expr::Name(_) | Expr::Attribute(_) => dotted_name(test).into_iter().collect(),
-        _ => Vec::new(),
+        _ => Vec::from_iter(dotted_name(test)),
     }
 }
 
 /// `hasattr(self, "mask")`, `getattr(self, "mask", None)` as `self.mask`.
 fn has_attribute_of(call: &ExprCall) -> Option<String> {
     let (Expr::Name(name), [owner, attribute, ..]) = (&*call.func, &*call.arguments.args) else { return None };
-    if !vocabulary::is(Role::NamesAttribute, name.id.as_str()) {
+    if !Role::NamesAttribute.fits(name.id.as_str()) {
         return None;
     }
     Some(format!("{}.{}", dotted_name(owner)?, text_of(attribute)?))
@@ -118,14 +105,12 @@ fn has_attribute_of(call: &ExprCall) -> Option<String> {
 fn size_owner(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Subscript(subscript) => size_owner(&subscript.value),
-        Expr::Attribute(attribute) if vocabulary::is(Role::Described, attribute.attr.as_str()) => {
-            cached_number(&attribute.value)
-        }
+        Expr::Attribute(attribute) if Role::Described.fits(attribute.attr.as_str()) => cached_number(&attribute.value),
         Expr::Call(call) => match &*call.func {
-            Expr::Attribute(attribute) if vocabulary::is(Role::Measured, attribute.attr.as_str()) => {
+            Expr::Attribute(attribute) if Role::Measured.fits(attribute.attr.as_str()) => {
                 cached_number(&attribute.value)
             }
-            Expr::Name(name) if effects::of(Owner::Builtin, name.id.as_str()) == Effect::Size => {
+            Expr::Name(name) if Owner::Builtin.effect(name.id.as_str()) == Effect::Size => {
                 dotted_name(call.arguments.args.first()?)
             }
             _ => None,
@@ -136,7 +121,7 @@ fn size_owner(expression: &Expr) -> Option<String> {
 
 /// `self.max_seq_cached` in `seq_len > self.max_seq_cached`.
 fn cached_number(expression: &Expr) -> Option<String> {
-    dotted_name(expression).filter(|name| vocabulary::is(Role::OfSelf, name))
+    dotted_name(expression).filter(|name| Role::OfSelf.fits(name))
 }
 
 /// `first = False`.
@@ -163,7 +148,7 @@ fn stored_names(statement: &Stmt) -> Vec<String> {
         Stmt::AnnAssign(assign) => of_target(&assign.target).into_iter().collect(),
         Stmt::Expr(_) => {
             let registers = |call: &&ExprCall| {
-                method_of(call).is_some_and(|(_, name)| effects::of(Owner::Module, name) == Effect::RegistersBuffer)
+                method_of(call).is_some_and(|(_, name)| Owner::Module.effect(name) == Effect::RegistersBuffer)
             };
             let buffer = called_by(statement).filter(registers).and_then(|call| call.arguments.args.first());
             buffer.and_then(text_of).map(|name| format!("self.{name}")).into_iter().collect()

@@ -1,22 +1,16 @@
 //! Recognizes tests that are true at some steps only, or never during training, by how they are written.
 
-use ruff_python_ast::{Expr, ExprCall, Operator, Stmt};
-
-use super::names;
-use crate::classes::dotted_name;
-use crate::settings::{literal, text_of};
-use crate::syntax::{called_by, last_name};
-use crate::vocabulary::{self, Role};
+use super::*;
 
 /// `log_now`, `should_print`, `is_log_step`.
 pub(super) fn says_cadence(name: &str) -> bool {
-    vocabulary::is(Role::Cadence, &name.to_ascii_lowercase())
+    Role::Cadence.fits(&name.to_ascii_lowercase())
 }
 
 /// `batch` in `"test" in batch`: a container tested for a key, not a phase.
 pub(super) fn holds_keys(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    lower.split('_').any(|word| vocabulary::is(Role::Keyed, word.trim_end_matches('s')))
+    lower.split('_').any(|word| Role::Keyed.fits(word.trim_end_matches('s')))
 }
 
 /// The `n` of an `x % n` anywhere in an arithmetic expression.
@@ -57,16 +51,16 @@ pub(super) fn first_text(expression: &Expr) -> Option<&str> {
 }
 
 pub(super) fn is_random_draw(expression: &Expr) -> bool {
-    matches!(expression, Expr::Call(call) if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::RandomName, &name)))
+    matches!(expression, Expr::Call(call) if dotted_name(&call.func).is_some_and(|name| Role::RandomName.fits(&name)))
 }
 
 pub(super) fn mentions_version(expression: &Expr) -> bool {
     match expression {
         Expr::Name(_) | Expr::Attribute(_) => {
-            last_name(expression).is_some_and(|name| vocabulary::is(Role::Version, &vocabulary::lowered(name)))
+            last_name(expression).is_some_and(|name| Role::Version.fits(&lowered(name)))
         }
         Expr::Call(call) => {
-            let makes = |name: String| vocabulary::is(Role::VersionClass, &name);
+            let makes = |name: String| Role::VersionClass.fits(&name);
             call.arguments.args.iter().any(mentions_version) || dotted_name(&call.func).is_some_and(makes)
         }
         Expr::Subscript(subscript) => mentions_version(&subscript.value),
@@ -78,18 +72,13 @@ pub(super) fn mentions_version(expression: &Expr) -> bool {
 pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
     let Expr::Compare(compare) = test else { return false };
     let is_asked = |side: &Expr| match side {
-        Expr::Call(call) => vocabulary::is(Role::AskedNumber, last_part(call)),
+        Expr::Call(call) => Role::AskedNumber.fits(last_part(call)),
         _ => false,
     };
     let is_bound = |side: &Expr| side.is_number_literal_expr() || side.is_unary_op_expr();
     let first = body.first().and_then(called_by);
-    let says = first.is_some_and(|call| vocabulary::is(Role::Says, last_part(call)));
+    let says = first.is_some_and(|call| Role::Says.fits(last_part(call)));
     says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
-}
-
-/// State that one decoder call leaves for the next. Training sees all tokens at once and passes none.
-pub(super) fn is_decoding_name(name: &str) -> bool {
-    vocabulary::is(Role::Decoding, name)
 }
 
 /// The last part of the called name, without its owner.
@@ -99,5 +88,5 @@ pub(super) fn last_part(call: &ExprCall) -> &str {
 
 /// `rank`, `is_main_process`: selects which process runs the branch. One of them does.
 pub(super) fn speaks_of_rank(name: &str) -> bool {
-    vocabulary::is(Role::Rank, &name.to_ascii_lowercase())
+    Role::Rank.fits(&name.to_ascii_lowercase())
 }

@@ -1,22 +1,7 @@
 //! Calls: resolves the function, passes its arguments, returns its result.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
-use super::fixpoint::Fact;
-use super::names;
-use super::placement::{device_argument, placement_named};
-use crate::classes::lineage;
-use crate::context::{Frame, Guard, LoopKind};
-use crate::effects::{self, Effect, Owner};
-use crate::program::{Call, Callee, FunctionKind, Loader};
-use crate::symbols::ClassId;
-use crate::syntax::last_name;
+use super::*;
 use crate::topics;
-use crate::value::{Evidence, Origin, Placement, Tensor, Value};
-use crate::vocabulary::{self, Role};
 
 enum Target {
     /// A value that is called itself.
@@ -40,7 +25,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let Expr::Attribute(method) = &*node.func else { return None };
         let Expr::Name(owner) = &*method.value else { return None };
         let Some(Value::Argument { index, .. }) = self.names.get(owner.id.as_str()) else { return None };
-        let placed = match effects::of(Owner::Tensor, method.attr.as_str()) {
+        let placed = match Owner::Tensor.effect(method.attr.as_str()) {
             Effect::ToDevice => Placement::Device,
             Effect::ToHost => Placement::Host,
             Effect::Moves => placement_named(device_argument(node)?, None)?,
@@ -51,7 +36,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn run_call(&mut self, node: &'a ExprCall) -> Value {
         let (target, receiver, name) = self.target(node);
-        if vocabulary::is(Role::BackwardCall, name) {
+        if Role::BackwardCall.fits(name) {
             self.note_trained(node);
         }
         let arguments = self.arguments(node);
@@ -126,9 +111,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 _ => self.bound_by(node, *function),
             };
-            match is_told {
-                true => self.pass_values(*function, arguments, bound),
-                false => self.pass(*function, arguments, bound),
+            if is_told {
+                self.pass_values(*function, arguments, bound)
+            } else {
+                self.pass(*function, arguments, bound)
             }
             results.push(self.returned(*function, arguments, bound));
         }
@@ -178,7 +164,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let name = last_name(&node.func).unwrap_or_default();
             let value = self.evaluate(&node.func);
             let value = match value {
-                Value::Unknown if names::is_criterion_name(name) || names::is_model_name(name) => Value::Model(None),
+                Value::Unknown if is_criterion_name(name) || is_model_name(name) => Value::Model(None),
                 value => value,
             };
             return (Target::Called(value), Value::Unknown, name);
@@ -204,9 +190,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None if self.program.sources.classes[*class].below.contains_key(name) => {
                     Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
                 }
-                _ if names::is_criterion_name(name)
-                    || (names::is_model_name(name) && !vocabulary::is(Role::Getter, name)) =>
-                {
+                _ if is_criterion_name(name) || (is_model_name(name) && !Role::Getter.fits(name)) => {
                     Target::Called(Value::Model(None))
                 }
                 _ => Target::Method(receiver.clone()),
@@ -219,9 +203,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     false => Target::Called(Value::Functions(methods)),
                 }
             }
-            Value::Model(None) if names::is_model_name(name) || names::is_criterion_name(name) => {
-                Target::Called(Value::Model(None))
-            }
+            Value::Model(None) if is_model_name(name) || is_criterion_name(name) => Target::Called(Value::Model(None)),
             // An unknown module, and a method that only modules define.
             Value::Model(None) | Value::Unknown if self.own_methods(&receiver, name).is_some() => {
                 Target::Called(Value::Functions(self.own_methods(&receiver, name).unwrap_or_default()))
@@ -240,10 +222,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The method that `super().name` means.
     fn above(&self, receiver: &Expr, name: &str) -> Option<usize> {
         let Expr::Call(call) = receiver else { return None };
-        let is_super = matches!(&*call.func, Expr::Name(function) if vocabulary::is(Role::Super, function.id.as_str()));
+        let is_super = matches!(&*call.func, Expr::Name(function) if Role::Super.fits(function.id.as_str()));
         let class = self.program.symbol(self.function).class.filter(|_| is_super)?;
         let mut bases = lineage(&self.program.sources.classes, class).into_iter().skip(1);
-        bases.find_map(|base| self.program.sources.symbols.classes[base].methods.get(name).copied())
+        bases.find_map(|base| self.program.method(base, name))
     }
 
     /// The function's result in terms of its arguments, for the arguments of one call.
@@ -295,20 +277,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn construct(&mut self, node: &'a ExprCall, class: ClassId, arguments: &Arguments<'a>) -> Value {
-        if let Some(Value::Function(function)) = self.member(class, vocabulary::word(Role::Constructor)) {
+        if let Some(Value::Function(function)) = self.member(class, Role::Constructor.word()) {
             self.pass(function, arguments, 1);
         }
-        use crate::classes::ClassKind;
         match self.program.sources.classes[class].kind {
-            ClassKind::Module | ClassKind::Lightning => Value::Model(Some(class)),
             ClassKind::Optimizer => Value::Optimizer(None),
             ClassKind::Loader => self.make_derived_loader(node, class, arguments),
-            _ => Value::Instance(class),
+            _ => self.instance(class),
         }
     }
 
     fn call_instance(&mut self, class: ClassId, method: Role, arguments: &Arguments<'a>) -> (Callee, Value) {
-        match self.member(class, vocabulary::word(method)) {
+        match self.member(class, method.word()) {
             Some(Value::Function(function)) => {
                 self.pass(function, arguments, 1);
                 let returned = self.summary(function, arguments, 1).reading();
@@ -326,13 +306,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// A library's module: dropout returns its input's kind, a softmax of scores makes weights.
     fn layer_call(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
         let made = match &*node.func {
-            Expr::Call(made) => crate::names_in(&made.func).first().copied().unwrap_or_default(),
+            Expr::Call(made) => names_in(&made.func).first().copied().unwrap_or_default(),
             _ => name,
         };
         let lower = made.to_ascii_lowercase();
         match arguments.first() {
-            Value::Tensor(tensor) if vocabulary::is(Role::DropLayer, &lower) => self.tensor(tensor),
-            Value::Tensor(tensor) if vocabulary::is(Role::SoftmaxLayer, &lower) => self.softmax(tensor, node),
+            Value::Tensor(tensor) if Role::DropLayer.fits(&lower) => self.tensor(tensor),
+            Value::Tensor(tensor) if Role::SoftmaxLayer.fits(&lower) => self.softmax(tensor, node),
             _ => self.tensor(Tensor::WITH_GRAPH),
         }
     }
@@ -341,24 +321,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn unknown_call(&mut self, name: &str, arguments: &Arguments) -> Value {
         // A class of another library makes an object, not a tensor.
         if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-            return if vocabulary::is(Role::MeterClass, name) { Value::Meter } else { Value::Unknown };
+            return if Role::MeterClass.fits(name) { Value::Meter } else { Value::Unknown };
         }
         if let Some(loader) = arguments.all().find(|value| matches!(value, Value::Loader(_))) {
             return loader.clone();
         }
         // `exists(mask)`, `is_main_process()`: answered by the host.
-        if names::is_question(name) {
+        if Role::Question.fits(name) {
             return Value::Bool(None);
         }
         if arguments.all().any(Value::holds_device) {
             let graph = arguments.all().any(Value::carries_graph);
             return self.tensor(Tensor { graph, ..Tensor::GUESS });
         }
-        if names::is_loss_function_name(name) && !name.is_empty() {
-            self.tensor(Tensor::WITH_GRAPH)
-        } else {
-            Value::Unknown
-        }
+        if is_loss_function_name(name) && !name.is_empty() { self.tensor(Tensor::WITH_GRAPH) } else { Value::Unknown }
     }
 
     pub(super) fn make_site(&mut self, node: &'a ExprCall) -> usize {
@@ -405,13 +381,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Tensor(tensor) if tensor.placement == Placement::Device => return LoopKind::WithinStep,
             _ => {}
         }
-        let names = crate::names_in(iterated);
-        let is = |role: Role| names.iter().any(|name| vocabulary::is(role, &vocabulary::lowered(name)));
+        let names = names_in(iterated);
+        let is = |role: Role| names.iter().any(|name| role.fits(&lowered(name)));
         match iterated {
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
             _ if is(Role::Range) && is(Role::TurnCount) => LoopKind::Plain,
-            _ if is(Role::FewThings) && !names.iter().any(|name| names::is_loader_name(name)) => LoopKind::WithinStep,
+            _ if is(Role::FewThings) && !names.iter().any(|name| is_loader_name(name)) => LoopKind::WithinStep,
             _ => LoopKind::Plain,
         }
     }
@@ -424,7 +400,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 /// `warnings.warn(…)`, `logger.error(…)`: called when something is wrong, not at every step.
 fn is_warning(node: &ExprCall) -> bool {
-    matches!(&*node.func, Expr::Attribute(attribute) if vocabulary::is(Role::Warns, attribute.attr.as_str()))
+    matches!(&*node.func, Expr::Attribute(attribute) if Role::Warns.fits(attribute.attr.as_str()))
 }
 
 fn is_generator(interpreter: &Interpreter, function: usize) -> bool {

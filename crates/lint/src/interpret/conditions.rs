@@ -1,27 +1,20 @@
 //! Conditions: values whose truth is tested, in evaluation order.
 
-use ruff_python_ast::{BoolOp, Expr};
-use ruff_text_size::{Ranged, TextRange};
-
-use super::Interpreter;
-use crate::context::{Frame, Guard};
-use crate::program::Test;
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::*;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// Evaluates a condition and records every value whose truth it needs.
     pub(super) fn test(&mut self, expression: &'a Expr) -> Value {
         match expression {
             Expr::BoolOp(operation) => self.in_order(operation.op, &operation.values, Self::test),
-            Expr::UnaryOp(operation) if operation.op == ruff_python_ast::UnaryOp::Not => {
+            Expr::UnaryOp(operation) if operation.op == UnaryOp::Not => {
                 self.test(&operation.operand);
                 Value::Bool(None)
             }
             _ => {
                 let value = self.evaluate(expression);
                 if let Some(statement) = self.noted() {
-                    let test = Test { expression, statement, context: self.context, value: value.clone() };
+                    let test = Look { expression, statement, context: self.context, value: value.clone() };
                     self.program.notes.tests.push(test);
                 }
                 value
@@ -69,12 +62,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let Some(Expr::Name(asked)) = call.arguments.args.first() else { return None };
-    let named = |expression: &Expr| {
-        crate::names_in(expression).first().is_some_and(|name| vocabulary::is(Role::TensorType, name))
-    };
+    let named = |expression: &Expr| names_in(expression).first().is_some_and(|name| Role::TensorType.fits(name));
     let is_asked = match (&*call.func, call.arguments.args.get(1)) {
-        (Expr::Name(function), Some(types)) => vocabulary::is(Role::AsksType, function.id.as_str()) && named(types),
-        (Expr::Attribute(function), None) => vocabulary::is(Role::AsksTensor, function.attr.as_str()),
+        (Expr::Name(function), Some(types)) => Role::AsksType.fits(function.id.as_str()) && named(types),
+        (Expr::Attribute(function), None) => Role::AsksTensor.fits(function.attr.as_str()),
         _ => false,
     };
     is_asked.then(|| asked.id.as_str())
@@ -84,8 +75,8 @@ pub(super) fn asked_for_tensor(test: &Expr) -> Option<&str> {
 fn asked_for_another_type(test: &Expr) -> Option<&str> {
     let Expr::Call(call) = test else { return None };
     let ([Expr::Name(asked), types], Expr::Name(function)) = (&*call.arguments.args, &*call.func) else { return None };
-    let is_tensor = crate::names_in(types).iter().any(|name| vocabulary::is(Role::AnyTensorType, name));
-    (vocabulary::is(Role::AsksType, function.id.as_str()) && !is_tensor).then(|| asked.id.as_str())
+    let is_tensor = names_in(types).iter().any(|name| Role::AnyTensorType.fits(name));
+    (Role::AsksType.fits(function.id.as_str()) && !is_tensor).then(|| asked.id.as_str())
 }
 
 fn asks_for_nothing(test: &Expr) -> bool {

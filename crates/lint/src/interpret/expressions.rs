@@ -1,15 +1,9 @@
 //! Evaluates expressions, recording what rules look at.
 
-use ruff_python_ast::{CmpOp, Comprehension, Expr, ExprCompare, ExprIf, ExprSubscript, Operator, UnaryOp};
-use ruff_python_ast::{ExprGenerator, ExprListComp, ExprSetComp};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_python_ast::{Comprehension, ExprGenerator, ExprIf, ExprListComp, ExprSetComp, ExprSubscript};
 
-use super::Interpreter;
-use crate::context::{Frame, LoopKind};
-use crate::program::{Loop, Product, Shown, Speed, Subscript};
-use crate::settings::literal;
-use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
-use crate::vocabulary::{self, Role as Word};
+use super::*;
+use crate::program::{Product, Speed, Subscript};
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// The expression's value, as one.
@@ -188,7 +182,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Records a value that becomes part of a text.
     pub(super) fn note_shown(&mut self, expression: &'a Expr, value: Value) {
         if let Some(statement) = self.noted() {
-            self.program.notes.shown.push(Shown { expression, statement, context: self.context, value });
+            self.program.notes.shown.push(Look { expression, statement, context: self.context, value });
         }
     }
 
@@ -198,9 +192,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::Tensor(one), Value::Tensor(two)) => {
                 // Adding a bias or a mask to scores gives scores; weights combined with anything else are no longer a
                 // softmax's.
-                let stands = |tensor: &Tensor| matches!(tensor.role, Role::Scores(_));
-                let role =
-                    [one, two].into_iter().find(|tensor| stands(tensor)).map_or(Role::Plain, |tensor| tensor.role);
+                let stands = |tensor: &Tensor| matches!(tensor.stage, Stage::Scores(_));
+                let stage =
+                    [one, two].into_iter().find(|tensor| stands(tensor)).map_or(Stage::Plain, |tensor| tensor.stage);
                 let constant = matches!((one.origin, two.origin), (Origin::Constant(_), Origin::Constant(_)));
                 // Random numbers on the host combine only with host tensors, so the guess that the other one is on the
                 // device was wrong.
@@ -218,14 +212,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     graph: one.graph || two.graph,
                     boolean: one.boolean && two.boolean,
                     origin: if constant { one.origin } else { made_of([one, two].into_iter()) },
-                    role,
+                    stage,
                     // Arithmetic with a tensor gives a tensor.
                     evidence: one.evidence.max(two.evidence),
                 })
             }
             (Value::Tensor(tensor), _) | (_, Value::Tensor(tensor)) => {
-                let role = if tensor.role == Role::Parameter { Role::Plain } else { tensor.role };
-                self.tensor(Tensor { role, boolean: false, ..tensor.clone() })
+                let stage = if tensor.stage == Stage::Parameter { Stage::Plain } else { tensor.stage };
+                self.tensor(Tensor { stage, boolean: false, ..tensor.clone() })
             }
             (Value::Clock, _) | (_, Value::Clock) => Value::Clock,
             (Value::Numpy, _) | (_, Value::Numpy) => Value::Numpy,
@@ -240,7 +234,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::List(_), _) => left.clone(),
             (Value::Text(_), _) => Value::Text(None),
             (Value::Tuple(one), Value::Tuple(two)) => Value::tuple(one.iter().chain(two).cloned().collect()),
-            (Value::External(name), other) | (other, Value::External(name)) if vocabulary::is(Word::OfPython, name) => {
+            (Value::External(name), other) | (other, Value::External(name)) if Role::OfPython.fits(name) => {
                 other.clone()
             }
             _ => left.join(right),
@@ -249,37 +243,31 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `left @ right`, where the stages of hand-written attention are recognized.
     pub(super) fn product(&mut self, whole: &'a Expr, left: &Value, right: &Value) -> Value {
-        let role = match (left.tensor().map(|one| one.role), right.tensor().map(|two| two.role)) {
+        let stage = match (left.tensor().map(|one| one.stage), right.tensor().map(|two| two.stage)) {
             // Values may be transposed as well: heads before positions.
-            (Some(Role::Weights(weights)), Some(values)) if !matches!(values, Role::Weights(_) | Role::Scores(_)) => {
+            (Some(Stage::Weights(weights)), Some(values))
+                if !matches!(values, Stage::Weights(_) | Stage::Scores(_)) =>
+            {
                 if let Some(statement) = self.noted() {
                     let context = self.context;
                     self.program.notes.products.push(Product { expression: whole, statement, context, weights });
                 }
-                Role::Plain
+                Stage::Plain
             }
-            (Some(_), Some(Role::Transposed)) => Role::Scores(whole.range()),
-            _ => Role::Plain,
+            (Some(_), Some(Stage::Transposed)) => Stage::Scores(whole.range()),
+            _ => Stage::Plain,
         };
         match self.combine(left, right) {
-            Value::Tensor(tensor) => Value::Tensor(Tensor { role, boolean: false, origin: Origin::Data, ..tensor }),
+            Value::Tensor(tensor) => Value::Tensor(Tensor { stage, boolean: false, origin: Origin::Data, ..tensor }),
             other => other,
         }
     }
 
     fn note_speed(&mut self, whole: &'a Expr, divisor: &'a Expr) {
-        let difference = match divisor {
-            Expr::BinOp(operation) if operation.op == Operator::Sub => Some(operation),
-            _ => None,
-        };
-        let start = match (difference, divisor) {
-            (Some(operation), _) => match &*operation.right {
-                Expr::Name(start) => Some(start.id.as_str()),
-                _ => None,
-            },
+        let start = match divisor {
+            Expr::BinOp(difference) if difference.op == Operator::Sub => name_of(&difference.right),
             // `elapsed = time.time() - start` earlier.
-            (None, Expr::Name(elapsed)) => self.elapsed_since.get(elapsed.id.as_str()).copied(),
-            _ => None,
+            elapsed => name_of(elapsed).and_then(|name| self.elapsed_since.get(name).copied()),
         };
         if let (Some(start), Some(_)) = (start, self.noted()) {
             let speed = Speed { expression: whole, context: self.context, start };
@@ -306,23 +294,23 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let constant = rights.iter().chain([&left]).all(Value::is_sized);
             let made = || made_of(rights.iter().chain([&left]).filter_map(Value::tensor));
             let origin = if constant { tensor.origin } else { made() };
-            return Value::Tensor(Tensor { boolean: true, graph: false, role: Role::Plain, origin, ..tensor.clone() });
+            return Value::Tensor(Tensor {
+                boolean: true,
+                graph: false,
+                stage: Stage::Plain,
+                origin,
+                ..tensor.clone()
+            });
         }
         if left == Value::Numpy || rights.contains(&Value::Numpy) {
             return Value::Numpy;
         }
-        let branches = self.quietly(|quiet| quiet.classify_expression(compare));
-        branches.unwrap_or(Value::Bool(None))
-    }
-
-    /// `step % 10 == 0` bound to a name stays a cadence.
-    fn classify_expression(&mut self, compare: &'a ExprCompare) -> Option<Value> {
-        use crate::context::Guard;
-        let branches = self.classify_compare(compare);
+        let branches = self.quietly(|quiet| quiet.classify_compare(compare));
         match (branches.when_true, branches.when_false) {
-            (Guard::Cadence, _) => Some(Value::Cadence),
-            (_, Guard::Fallback) => Some(Value::Capability),
-            _ => None,
+            // `step % 10 == 0` bound to a name stays a cadence.
+            (Guard::Cadence, _) => Value::Cadence,
+            (_, Guard::Fallback) => Value::Capability,
+            _ => Value::Bool(None),
         }
     }
 
@@ -360,7 +348,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     Placement::Pinned if index.tensor().is_some() => Placement::Host,
                     placement => placement,
                 };
-                Value::Tensor(Tensor { placement, role: Role::Plain, evidence, origin, ..tensor.clone() })
+                Value::Tensor(Tensor { placement, stage: Stage::Plain, evidence, origin, ..tensor.clone() })
             }
             (Value::Loader(_) | Value::Unknown | Value::Module(_), _) => Value::Unknown,
             (Value::Model(_), _) => Value::Model(None),
@@ -461,11 +449,11 @@ fn asks_for_slices(index: &Expr) -> bool {
 }
 
 fn is_parameter(value: &Value) -> bool {
-    value.tensor().is_some_and(|tensor| tensor.role == Role::Parameter)
+    value.tensor().is_some_and(|tensor| tensor.stage == Stage::Parameter)
 }
 
 /// Keys whose last word means text.
 fn names_text(key: &str) -> bool {
     let last = key.rsplit(['_', '-', '.', '/']).next().unwrap_or_default().to_ascii_lowercase();
-    vocabulary::is(Word::TextKey, last.trim_end_matches('s'))
+    Role::TextKey.fits(last.trim_end_matches('s'))
 }

@@ -1,23 +1,10 @@
 //! Tensor construction: from sizes, from host data, by typed constructors.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
-use crate::api;
-use crate::syntax::last_name;
-use crate::value::{Origin, Placement, Tensor, Value};
-use crate::vocabulary::{self, Role};
-
-/// Whether the function takes tensors as distribution parameters, and may also make a new tensor of numbers.
-fn draws_from(rest: &str) -> bool {
-    vocabulary::is(Role::DrawsFrom, rest)
-}
+use super::*;
 
 /// Whether a function of torch makes a new tensor from sizes: `rest` is its name without `torch.`.
 pub(super) fn is_factory(rest: &str) -> bool {
-    draws_from(rest) || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
+    Role::DrawsFrom.fits(rest) || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -38,16 +25,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `torch.FloatTensor(rows, columns)` allocates that size; `torch.FloatTensor(rows)` holds its argument.
     pub(super) fn typed_tensor(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
-        let placement = if vocabulary::is(Role::DeviceModule, rest) { Placement::Device } else { Placement::Host };
+        let placement = if Role::DeviceModule.fits(rest) { Placement::Device } else { Placement::Host };
         let range = node.range();
-        let is_size = |argument: &Expr, value: &Value| match argument {
-            Expr::Starred(_) => true,
-            _ => match value {
-                Value::Number { .. } => true,
-                // `torch.FloatTensor(x.size())`
-                Value::List(element) => **element == Value::SIZE,
-                _ => false,
-            },
+        let is_size = |argument: &Expr, value: &Value| match value {
+            _ if argument.is_starred_expr() => true,
+            Value::Number { .. } => true,
+            // `torch.FloatTensor(x.size())`
+            Value::List(element) => **element == Value::SIZE,
+            _ => false,
         };
         let is_place = !node.arguments.args.is_empty()
             && (arguments.has_unknown
@@ -61,9 +46,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Where `device=` puts a new tensor; `None` where it is not given.
     pub(super) fn device_of(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
-        let keyword = node.arguments.find_keyword(vocabulary::word(Role::DeviceOption))?;
-        let value = arguments.keyword(vocabulary::word(Role::DeviceOption));
-        Some(super::placement::placement_named(&keyword.value, value).unwrap_or(Placement::Device))
+        let keyword = node.arguments.find_keyword(Role::DeviceOption.word())?;
+        let value = arguments.keyword(Role::DeviceOption.word());
+        Some(placement_named(&keyword.value, value).unwrap_or(Placement::Device))
     }
 
     pub(super) fn factory(&mut self, node: &'a ExprCall, rest: &str, arguments: &Arguments<'a>) -> Value {
@@ -71,25 +56,25 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Some(placement) => placement,
             // Without `device=` the tensor is made on the host, unless it draws from a device tensor. Sizes do not
             // matter.
-            None if draws_from(rest) && arguments.all().any(Value::is_on_device) => Placement::Device,
+            None if Role::DrawsFrom.fits(rest) && arguments.all().any(Value::is_on_device) => Placement::Device,
             None => Placement::Host,
         };
         let is_random = api::torch_function(rest).is_some_and(|row| row.draws);
         let shapes_only = !arguments.has_unknown
             && arguments.keywords.iter().all(|(name, value)| match name {
-                Some(name) => vocabulary::is(Role::FactoryOption, name) || value.is_sized(),
+                Some(name) => Role::FactoryOption.fits(name) || value.is_sized(),
                 None => false,
             })
             && (arguments.positional.iter().all(Value::is_sized)
                 || !is_random && node.arguments.args.iter().all(|argument| self.is_size(argument)));
         let range = node.range();
         // `arange` from a fixed start always gives a prefix of the same sequence.
-        let is_row = vocabulary::is(Role::Counting, rest)
+        let is_row = Role::Counting.fits(rest)
             && !arguments.has_unknown
-            && match (arguments.positional.as_slice(), arguments.keyword(vocabulary::word(Role::StartOption))) {
+            && match (arguments.positional.as_slice(), arguments.keyword(Role::StartOption.word())) {
                 ([_], _) => true,
                 ([start, ..], _) | ([], Some(start)) => start.known_integer().is_some(),
-                ([], None) => arguments.keyword(vocabulary::word(Role::EndOption)).is_some(),
+                ([], None) => arguments.keyword(Role::EndOption.word()).is_some(),
             };
         let is_constant = is_row || shapes_only && !is_random;
         let origin = if is_constant { Origin::Constant(range) } else { Origin::Factory(range) };
@@ -106,10 +91,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Tuple(tuple) => tuple.elts.iter().all(|element| self.is_size(element)),
             Expr::List(list) => list.elts.iter().all(|element| self.is_size(element)),
             _ => {
-                let of_self = matches!(expression, Expr::Attribute(attribute)
-                    if matches!(&*attribute.value, Expr::Name(owner) if vocabulary::is(Role::SelfName, owner.id.as_str()))
-                        && !super::names::counts_steps(attribute.attr.as_str())
-                        && !vocabulary::is(Role::EpochName, attribute.attr.as_str()));
+                let is_fixed = |name: &str| !names::counts_steps(name) && !Role::EpochName.fits(name);
+                let of_self = attribute_of_self(expression).is_some_and(is_fixed);
                 let value = self.quietly(|quiet| quiet.evaluate(expression));
                 value.is_sized() || (of_self && value == Value::Unknown)
             }
@@ -136,6 +119,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 /// `dtype=torch.bool`.
 pub(super) fn makes_mask(node: &ExprCall) -> bool {
-    let dtype = node.arguments.find_keyword(vocabulary::word(Role::DtypeOption));
-    dtype.and_then(|dtype| last_name(&dtype.value)).is_some_and(|name| vocabulary::is(Role::TruthType, name))
+    let dtype = node.arguments.find_keyword(Role::DtypeOption.word());
+    dtype.and_then(|dtype| last_name(&dtype.value)).is_some_and(|name| Role::TruthType.fits(name))
 }

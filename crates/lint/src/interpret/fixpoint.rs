@@ -8,16 +8,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
 
-use ruff_python_ast::Expr;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::FxBuildHasher;
 
-use super::statements::Names;
-use super::visit;
-use crate::program::{Notes, Program};
-use crate::symbols::{ClassId, FunctionId};
-use crate::syntax::{each_expression, last_name};
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::statements::{add, add_all};
+use super::*;
+use crate::program::Notes;
 
 /// From this visit on a function's outcome only grows. Facts that take turns (a guess where nothing is known, and what
 /// the guess leads to) settle there.
@@ -74,23 +69,10 @@ impl<'a> Outcome<'a> {
             (Some(one), Some(other)) => Some(one.join(other)),
             (one, other) => one.or_else(|| other.clone()),
         };
-        before.locals.iter().for_each(|(name, value)| add(&mut self.locals, name, value.clone()));
+        add_all(&mut self.locals, &before.locals);
         self.trained.extend(&before.trained);
         for (own, before) in [(&mut self.passed, &before.passed), (&mut self.stored, &before.stored)] {
-            for (key, names) in before {
-                let known = own.entry(*key).or_default();
-                names.iter().for_each(|(name, value)| add(known, name, value.clone()));
-            }
-        }
-    }
-}
-
-fn add<'a>(names: &mut Names<'a>, name: &'a str, value: Value) {
-    match names.get_mut(name) {
-        Some(known) if *known == value => {}
-        Some(known) => *known = known.join(&value),
-        None => {
-            names.insert(name, value);
+            before.iter().for_each(|(key, names)| add_all(own.entry(*key).or_default(), names));
         }
     }
 }
@@ -148,7 +130,7 @@ fn stage_of(program: &Program, function: FunctionId, called: &FxHashSet<&str>) -
     let symbol = program.symbol(function);
     match (symbol.definition, symbol.name) {
         (None, _) => 0,
-        (_, name) if vocabulary::is(Role::Constructor, name) => 1,
+        (_, name) if Role::Constructor.fits(name) => 1,
         (_, name) if !called.contains(name) => 2,
         _ => LAST_STAGE,
     }
@@ -183,11 +165,9 @@ impl<'a> Table<'a> {
             for fact in outcome.read.take() {
                 self.readers.entry(fact).or_default().insert(function);
             }
-            match self.is_around[function] {
-                true => outcome.locals.values_mut().for_each(|value| {
-                    *value = std::mem::replace(value, Value::Unknown).without_arguments();
-                }),
-                false => outcome.locals.clear(),
+            outcome.locals.retain(|_, _| self.is_around[function]);
+            for value in outcome.locals.values_mut() {
+                *value = std::mem::replace(value, Value::Unknown).without_arguments();
             }
             if self.visits[function] >= GROWS_FROM {
                 outcome.grow(&self.outcomes[function]);
@@ -230,9 +210,8 @@ impl<'a> Table<'a> {
     /// Joins what all callers pass to a function. Returns whether that changed.
     fn pass_on(&self, program: &mut Program<'a>, callee: FunctionId) -> bool {
         let mut all = Names::default();
-        for names in self.callers[callee].iter().filter_map(|caller| self.outcomes[*caller].passed.get(&callee)) {
-            names.iter().for_each(|(name, value)| add(&mut all, name, value.clone()));
-        }
+        let passed = self.callers[callee].iter().filter_map(|caller| self.outcomes[*caller].passed.get(&callee));
+        passed.for_each(|names| add_all(&mut all, names));
         let loaders = all.iter().map(|(name, value)| (*name, value.loader_members()));
         let loaders = loaders.filter(|(_, all)| !all.is_empty()).collect();
         let passed: Names = all.iter().map(|(name, value)| (*name, value.clone().reading_of_callers())).collect();
@@ -245,9 +224,8 @@ impl<'a> Table<'a> {
     /// Joins what all functions store in a class's attributes, and adds those that changed.
     fn store(&self, program: &mut Program<'a>, class: ClassId, changed: &mut Vec<Fact>) {
         let mut all = Names::default();
-        for names in self.writers[class].iter().filter_map(|writer| self.outcomes[*writer].stored.get(&class)) {
-            names.iter().for_each(|(name, value)| add(&mut all, name, value.clone()));
-        }
+        let stored = self.writers[class].iter().filter_map(|writer| self.outcomes[*writer].stored.get(&class));
+        stored.for_each(|names| add_all(&mut all, names));
         let attributes: Names = all.into_iter().map(|(name, value)| (name, value.reading())).collect();
         let known = &mut program.sources.classes[class].attributes;
         if *known != attributes {

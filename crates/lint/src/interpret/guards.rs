@@ -1,23 +1,8 @@
 //! Estimates how often a branch runs, from its test.
 
-use ruff_python_ast::{BoolOp, CmpOp, Expr, ExprCall, ExprCompare, Operator, Stmt, UnaryOp};
-
-use super::Interpreter;
 use super::caches::{fills_tested_cache, resets_own_counter};
-use super::cadence::{
-    counts_steps, first_text, holds_keys, is_decoding_name, is_one, is_random_draw, last_part, mentions_version,
-    modulo_of, says_cadence, speaks_of_rank, speaks_of_trouble,
-};
-use super::conditions::asked_for_tensor;
-use crate::classes::dotted_name;
-use crate::context::{Frame, Guard, LoopKind};
-use crate::effects::{self, Effect, Owner};
-use crate::program::FunctionKind;
-use crate::settings::{is_settings_name, literal, text_of};
-use crate::symbols::ClassId;
-use crate::syntax::{called_name, last_name};
-use crate::value::Value;
-use crate::vocabulary::{self, Role, lowered};
+use super::cadence::*;
+use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Branches {
@@ -46,11 +31,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Classifies the branches of an `if` with this body by its test.
     pub(super) fn classify(&mut self, test: &'a Expr, body: &'a [Stmt]) -> Branches {
         let mut branches = self.classify_test(test);
-        let in_loop = self.is_in_plain_loop();
-        if !branches.when_true.cools() && (fills_tested_cache(test, body, in_loop) || self.ends_the_run(body)) {
-            branches.when_true = Guard::Once;
-        }
-        if !branches.when_true.cools() && speaks_of_trouble(test, body) {
+        let in_loop = self.program.is_in_loop(self.context);
+        let is_once =
+            || fills_tested_cache(test, body, in_loop) || self.ends_the_run(body) || speaks_of_trouble(test, body);
+        if !branches.when_true.cools() && is_once() {
             branches.when_true = Guard::Once;
         }
         if !branches.when_true.cools() && in_loop && resets_own_counter(test, body) {
@@ -97,18 +81,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn classify_call(&mut self, test: &'a Expr, call: &'a ExprCall) -> Branches {
         let last = last_part(call);
-        let effect = effects::of(Owner::TestedCall, last).or_else(|| effects::of_part(Owner::TestedCall, last));
+        let effect = Owner::TestedCall.effect(last).or_else(|| Owner::TestedCall.effect_of_part(last));
         if let Some(branches) = branches_of(effect) {
             return branches;
         }
         match last {
             _ if asked_for_tensor(test).is_some() || speaks_of_rank(last) => TAKEN,
-            _ if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::AsksEnvironment, &name)) => {
+            _ if dotted_name(&call.func).is_some_and(|name| Role::AsksEnvironment.fits(&name)) => {
                 when_true(Guard::OptIn)
             }
             _ if says_cadence(last) => when_true(Guard::Cadence),
             _ if effect == Effect::Element => self.classify_inner(call),
-            _ if vocabulary::is(Role::AsksSupport, last) => when_false(Guard::Fallback),
+            _ if Role::AsksSupport.fits(last) => when_false(Guard::Fallback),
             _ => self.classify_value(test),
         }
     }
@@ -121,7 +105,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => None,
         };
         match inner {
-            Some(Expr::Call(asked)) if vocabulary::is(Role::Finite, last_part(asked)) => {
+            Some(Expr::Call(asked)) if Role::Finite.fits(last_part(asked)) => {
                 self.classify_test(inner.unwrap_or(&call.func))
             }
             _ => OPEN,
@@ -143,23 +127,23 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         let Some(name) = last_name(test) else { return OPEN };
         let lower = name.to_ascii_lowercase();
-        if vocabulary::is(Role::TrainingFlag, &lower) {
+        if Role::TrainingFlag.fits(&lower) {
             return when_false(Guard::Evaluation);
         }
-        if vocabulary::is(Role::EvaluationFlag, &lower) {
+        if Role::EvaluationFlag.fits(&lower) {
             return when_true(Guard::Evaluation);
         }
         if says_cadence(&lower) {
             return when_true(Guard::Cadence);
         }
         // `if args.cuda: x = x.cuda()`: training runs have a device.
-        if speaks_of_rank(&lower) || vocabulary::is(Role::DeviceFlag, &lower) {
+        if speaks_of_rank(&lower) || Role::DeviceFlag.fits(&lower) {
             return TAKEN;
         }
-        if is_decoding_name(&lower) {
+        if Role::Decoding.fits(&lower) {
             return when_true(Guard::Evaluation);
         }
-        if vocabulary::is(Role::OutOfMemory, &lower) {
+        if Role::OutOfMemory.fits(&lower) {
             return when_true(Guard::Once);
         }
         if self.is_off_unless_asked(test) { when_true(Guard::OptIn) } else { OPEN }
@@ -176,7 +160,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         // `if targets is not None:` in a model that computes its own loss: training code passes them. Gradients exist
         // after a backward pass.
-        let is_target = last_name(left).is_some_and(|name| vocabulary::is(Role::Target, &lowered(name)));
+        let is_target = last_name(left).is_some_and(|name| Role::Target.fits(&lowered(name)));
         if is_target && matches!(operator, CmpOp::IsNot) && right.is_none_literal_expr() {
             return TAKEN;
         }
@@ -214,7 +198,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         // `n = boxes.shape[0]`: a size, although step counters have the same name.
         let is_size = |side: &Expr, value: &Value| {
-            *value == Value::SIZE && last_name(side).is_some_and(|name| vocabulary::is(Role::ShortCount, name))
+            *value == Value::SIZE && last_name(side).is_some_and(|name| Role::ShortCount.fits(name))
         };
         let counts = |side: &Expr| counts_steps(side) && !is_size(left, &left_value) && !is_size(right, &right_value);
         self.classify_counter(*operator, left, right, &right_value, counts(left), counts(right))
@@ -222,7 +206,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `cache is not None`, which only decoding or an option provides.
     fn classify_presence(&mut self, operator: CmpOp, left: &'a Expr) -> Branches {
-        let branches = match last_name(left).is_some_and(is_decoding_name) {
+        let branches = match last_name(left).is_some_and(|name| Role::Decoding.fits(name)) {
             true => when_true(Guard::Evaluation),
             false if self.is_missing_unless_asked(left) => when_true(Guard::OptIn),
             false => OPEN,
@@ -274,9 +258,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// A switch that is off by default: a parameter, a setting, a constant.
     fn is_off_unless_asked(&mut self, expression: &Expr) -> bool {
-        let speaks_of_debugging = |name: &str| vocabulary::is(Role::Debugging, &name.to_ascii_lowercase());
+        let speaks_of_debugging = |name: &str| Role::Debugging.fits(&name.to_ascii_lowercase());
         // `return_loss=False`: training code asks for it.
-        let asks_for_loss = |name: &str| vocabulary::is(Role::LossName, name);
+        let asks_for_loss = |name: &str| Role::LossName.fits(name);
         match expression {
             Expr::Name(name) if asks_for_loss(name.id.as_str()) => false,
             Expr::Name(name) => {
@@ -287,20 +271,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         && passed.is_none_or(|passed| passed.known_bool() != Some(true))
                         && !(self.kind() == FunctionKind::Step && default == Value::Nothing);
                 }
-                match self.named(name) {
-                    Some(value) if value.known_bool() == Some(false) => return true,
-                    Some(value) if value.known_bool() == Some(true) => return false,
-                    Some(_) => {}
-                    None => {
-                        if let Some(constant) = self.program.sources.symbols.files[self.file()].constants.get(name) {
-                            return match literal(constant).known_bool() {
-                                Some(on) => !on,
-                                None => speaks_of_debugging(name),
-                            };
-                        }
-                    }
-                }
-                speaks_of_debugging(name)
+                let constants = &self.program.sources.symbols.files[self.file()].constants;
+                let known = match self.named(name) {
+                    Some(value) => value.known_bool(),
+                    None => constants.get(name).and_then(|constant| literal(constant).known_bool()),
+                };
+                known.map_or_else(|| speaks_of_debugging(name), |on| !on)
             }
             Expr::Attribute(attribute) => {
                 let name = attribute.attr.as_str();
@@ -312,7 +288,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                         None => speaks_of_debugging(name),
                     };
                 }
-                speaks_of_debugging(name) || vocabulary::is(Role::SelfName, owner) && self.is_off_when_made(name)
+                speaks_of_debugging(name) || Role::SelfName.fits(owner) && self.is_off_when_made(name)
             }
             Expr::Subscript(subscript) => text_of(&subscript.slice).is_some_and(speaks_of_debugging),
             _ => false,
@@ -340,40 +316,31 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `self.track` of a class constructed with `track=False`.
     fn is_off_when_made(&self, name: &str) -> bool {
-        let symbols = &self.program.sources.symbols;
         // Options of a module define the model.
-        let is_other = |class: &ClassId| !self.program.sources.classes[*class].kind.is_module();
-        let class = symbols.functions[self.function].class.filter(is_other);
-        let made = class.and_then(|class| symbols.classes[class].methods.get(vocabulary::word(Role::Constructor)));
-        let definition = made.and_then(|made| symbols.functions[*made].definition);
-        let parameter = definition.and_then(|definition| definition.parameters.find(name));
-        parameter
-            .and_then(|parameter| parameter.default())
-            .is_some_and(|default| matches!(default, Expr::BooleanLiteral(literal) if !literal.value))
-            && !vocabulary::is(Role::LossName, name)
+        let class = self.program.symbol(self.function).class.filter(|class| !self.program.is_module(*class));
+        let made = class.and_then(|class| self.program.method(class, Role::Constructor.word()));
+        let default = made.and_then(|made| self.default_of(made, name));
+        default.and_then(boolean) == Some(false) && !Role::LossName.fits(name)
     }
 
     fn parameter_default(&self, name: &str) -> Option<Value> {
-        let definition = self.program.symbol(self.function).definition?;
-        let parameter = definition.parameters.find(name)?;
-        parameter.default().map(literal)
+        self.default_of(self.function, name).map(literal)
+    }
+
+    /// The default of a function's parameter.
+    fn default_of(&self, function: FunctionId, name: &str) -> Option<&'a Expr> {
+        self.program.symbol(function).definition?.parameters.find(name)?.default()
     }
 
     /// Whether the body leaves the loop of steps or the program, so that it runs at most once.
     fn ends_the_run(&self, body: &[Stmt]) -> bool {
-        let in_loop = self.is_in_plain_loop();
         match body.last() {
             Some(Stmt::Raise(_)) => true,
-            Some(Stmt::Break(_) | Stmt::Return(_)) => in_loop,
+            Some(Stmt::Break(_) | Stmt::Return(_)) => self.program.is_in_loop(self.context),
             Some(Stmt::Expr(inner)) => matches!(&*inner.value, Expr::Call(call)
-                if dotted_name(&call.func).is_some_and(|name| vocabulary::is(Role::Exits, &name))),
+                if dotted_name(&call.func).is_some_and(|name| Role::Exits.fits(&name))),
             _ => false,
         }
-    }
-
-    fn is_in_plain_loop(&self) -> bool {
-        let mut outwards = self.program.notes.contexts.outwards(self.context);
-        outwards.any(|(_, context)| context.frame == Frame::Loop(LoopKind::Plain))
     }
 
     /// Evaluates without taking notes.
@@ -392,26 +359,24 @@ pub fn ends_turn(body: &[Stmt]) -> bool {
 
 /// `and`: one cold operand makes the body cold, all together make the `else` cold. `or`: the reverse.
 fn combined(operator: BoolOp, parts: &[Branches]) -> Branches {
-    let any = |pick: fn(&Branches) -> Guard| parts.iter().map(pick).find(|guard| guard.cools());
-    let every =
-        |pick: fn(&Branches) -> Guard| if parts.iter().all(|part| pick(part).cools()) { any(pick) } else { None };
-    let (taken, other): (fn(&Branches) -> Guard, fn(&Branches) -> Guard) =
-        (|part| part.when_true, |part| part.when_false);
-    let (when_true, when_false) = match operator {
-        BoolOp::And => (any(taken), every(other)),
-        // `step % 100 == 0 or is_last`: still now and then.
-        BoolOp::Or if parts.iter().any(|part| part.when_true == Guard::Cadence) => (Some(Guard::Cadence), any(other)),
-        BoolOp::Or => (every(taken), any(other)),
-    };
-    let is_taken = |pick: fn(&Branches) -> Guard, one_suffices: bool| match one_suffices {
-        true => parts.iter().any(|part| pick(part) == Guard::Taken),
-        false => parts.iter().all(|part| pick(part) == Guard::Taken),
-    };
+    let (taken, other): (Vec<Guard>, Vec<Guard>) = parts.iter().map(|part| (part.when_true, part.when_false)).unzip();
+    let is_taken = |guard: &Guard| *guard == Guard::Taken;
     let open = |is_taken: bool| if is_taken { Guard::Taken } else { Guard::Open };
-    let is_or = operator == BoolOp::Or;
-    Branches {
-        when_true: when_true.unwrap_or_else(|| open(is_taken(taken, is_or))),
-        when_false: when_false.unwrap_or_else(|| open(is_taken(other, !is_or))),
+    let one = |guards: &[Guard]| {
+        let cold = guards.iter().copied().find(|guard| guard.cools());
+        cold.unwrap_or_else(|| open(guards.iter().all(is_taken)))
+    };
+    let all = |guards: &[Guard]| match guards.iter().all(|guard| guard.cools()) {
+        true => guards[0],
+        false => open(guards.iter().any(is_taken)),
+    };
+    match operator {
+        BoolOp::And => Branches { when_true: one(&taken), when_false: all(&other) },
+        // `step % 100 == 0 or is_last`: still now and then.
+        BoolOp::Or if taken.contains(&Guard::Cadence) => {
+            Branches { when_true: Guard::Cadence, when_false: one(&other) }
+        }
+        BoolOp::Or => Branches { when_true: all(&taken), when_false: one(&other) },
     }
 }
 
@@ -437,11 +402,11 @@ fn tested_phase(operator: CmpOp, left: &Expr, right: &Expr) -> Option<Branches> 
     let text = text_of(right).or_else(|| text_of(left)).or_else(|| first_text(right)).filter(|_| !asks_for_key);
     let is_by_identity = matches!(operator, CmpOp::Is | CmpOp::IsNot);
     if let Some(text) = text {
-        let branches = branches_of(effects::of(Owner::TestedText, &lowered(text)));
+        let branches = branches_of(Owner::TestedText.effect(&lowered(text)));
         return Some(branches.filter(|_| !is_by_identity).unwrap_or(OPEN));
     }
     let of_constant = |side: &Expr| match side {
-        Expr::Attribute(constant) => branches_of(effects::of(Owner::TestedPhase, constant.attr.as_str())),
+        Expr::Attribute(constant) => branches_of(Owner::TestedPhase.effect(constant.attr.as_str())),
         _ => None,
     };
     let branches = of_constant(right).or_else(|| of_constant(left))?;

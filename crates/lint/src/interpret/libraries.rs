@@ -1,17 +1,8 @@
 //! Return values of library functions, mainly torch's.
 
-use ruff_python_ast::ExprCall;
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
 use super::expressions::made_of;
 use super::factories::is_factory;
-use super::names::is_boolean_operation;
-use crate::api;
-use crate::effects::{self, Effect, Owner};
-use crate::value::{Origin, Placement, Role, Tensor, Value};
-use crate::vocabulary::{self, Role as Word};
+use super::*;
 
 /// Marks a distribution whose parameters are plain numbers.
 const DRAWN: &str = "of_numbers";
@@ -21,8 +12,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let (library, rest) = dotted.split_once('.').unwrap_or((dotted, ""));
         let last = dotted.rsplit('.').next().unwrap_or(dotted);
         // The modules between a library and its function do not matter.
-        let effect = effects::of(Owner::Library, &format!("{library}.{last}"));
-        let effect = effect.or_else(|| effects::of_part(Owner::Library, dotted));
+        let effect = Owner::Library.effect(&format!("{library}.{last}"));
+        let effect = effect.or_else(|| Owner::Library.effect_of_part(dotted));
         let is_sized = || arguments.all().all(Value::is_sized);
         match effect {
             Effect::Builtins => self.builtin_call(last, arguments),
@@ -37,16 +28,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             },
             Effect::Partial => self.partial(arguments),
             Effect::Deepspeed => {
-                let model = arguments.keyword(vocabulary::word(Word::ModelOption)).cloned();
+                let model = arguments.keyword(Role::ModelOption.word()).cloned();
                 let model = model.filter(|model| *model != Value::Unknown).unwrap_or(Value::Model(None));
                 Value::Tuple(vec![model, Value::Optimizer(None), Value::Loader(None), Value::Scheduler])
             }
             Effect::TensorOf => self.tensor_of(arguments),
             Effect::MakesLoader => self.make_loader(node, arguments),
             Effect::ModelOrTensor => self.model_or_tensor(last, arguments),
-            Effect::Pretrained if vocabulary::is(Word::NotPretrained, dotted) => Value::Unknown,
+            Effect::Pretrained if Role::NotPretrained.fits(dotted) => Value::Unknown,
             Effect::Pretrained => Value::Model(None),
-            _ => effect.value().unwrap_or_else(|| match vocabulary::is(Word::HostLibrary, library) {
+            _ => effect.value().unwrap_or_else(|| match Role::HostLibrary.fits(library) {
                 true => Value::Unknown,
                 false => self.unknown_call(last, arguments),
             }),
@@ -71,7 +62,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn builtin_call(&mut self, name: &str, arguments: &Arguments<'a>) -> Value {
         let first = arguments.first();
-        let effect = effects::of(Owner::Builtin, name);
+        let effect = Owner::Builtin.effect(name);
         match (effect, first) {
             (Effect::Integer, number @ Value::Number { .. }) => number,
             (Effect::Rounds, tensor @ Value::Tensor(_)) => tensor,
@@ -93,7 +84,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None => Value::Unknown,
             },
             (Effect::Reduces, first) if arguments.positional.len() == 1 => match self.element_of(&first) {
-                Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor }),
+                Value::Tensor(tensor) => Value::Tensor(Tensor { stage: Stage::Plain, ..tensor }),
                 value @ Value::Number { .. } => value,
                 _ => Value::Unknown,
             },
@@ -125,24 +116,24 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(value) = self.distribution(node, rest, last, arguments) {
             return value;
         }
-        let effect = effects::of(Owner::Torch, rest).or_else(|| effects::of(Owner::Torch, last));
+        let effect = Owner::Torch.effect(rest).or_else(|| Owner::Torch.effect(last));
         let answers = || api::torch_function(rest).is_some_and(|row| row.returns == api::Kinds::BOOL);
-        if effect == Effect::Other && (super::names::is_question(last) || answers()) {
+        if effect == Effect::Other && (Role::Question.fits(last) || answers()) {
             return Value::Bool(None);
         }
-        match (effect.or_else(|| effects::of_part(Owner::Torch, rest)), arguments.first()) {
+        match (effect.or_else(|| Owner::Torch.effect_of_part(rest)), arguments.first()) {
             (Effect::MakesLoader, _) => self.make_loader(node, arguments),
-            (Effect::Splits, dataset) => match arguments.get(vocabulary::word(Word::LengthsOption), 1) {
+            (Effect::Splits, dataset) => match arguments.get(Role::LengthsOption.word(), 1) {
                 Some(Value::Tuple(cuts)) => Value::tuple(vec![dataset; cuts.len()]),
                 _ => Value::list(dataset),
             },
             // A dataset of device tensors counts as a device tensor; otherwise it is a dataset like any other.
             (Effect::TensorDataset, _) if arguments.all().any(Value::holds_device) => Value::DEVICE,
-            (Effect::TensorDataset, _) => Value::External(vocabulary::word(Word::TensorDataset).to_string()),
+            (Effect::TensorDataset, _) => Value::External(Role::TensorDataset.word().to_string()),
             (Effect::MakesOptimizer, _) => Value::Optimizer(Some(self.make_site(node))),
             (Effect::MakesScaler, _) => Value::Scaler(Some(self.make_site(node))),
             (Effect::Wraps, Value::Unknown) => {
-                arguments.keyword(vocabulary::word(Word::ModuleOption)).cloned().unwrap_or(Value::Model(None))
+                arguments.keyword(Role::ModuleOption.word()).cloned().unwrap_or(Value::Model(None))
             }
             // Modules in a list keep their class.
             (Effect::ModuleList, Value::List(element)) if matches!(*element, Value::Model(Some(_))) => {
@@ -150,9 +141,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             (Effect::ModuleList, _) => Value::Model(None),
             // The host, selected by name.
-            (Effect::DeviceName, Value::Text(Some(name))) if vocabulary::is(Word::HostDevice, &name) => {
-                Value::Text(Some(name))
-            }
+            (Effect::DeviceName, Value::Text(Some(name))) if Role::HostDevice.fits(&name) => Value::Text(Some(name)),
             (Effect::HostData, _) => self.host_data_to_tensor(node, arguments),
             (Effect::TypedTensor, _) => self.typed_tensor(node, rest, arguments),
             (Effect::ModelOrTensor, _) => self.model_or_tensor(last, arguments),
@@ -170,8 +159,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// `Beta(a, a).sample()`: with plain numbers as parameters, it draws on the host.
     fn distribution(&mut self, node: &'a ExprCall, rest: &str, last: &str, arguments: &Arguments<'a>) -> Option<Value> {
-        let name = vocabulary::rest_of(Word::Distributions, rest)?;
-        if name.starts_with(DRAWN) && vocabulary::is(Word::DrawsSample, last) {
+        let name = Role::Distributions.rest_of(rest)?;
+        if name.starts_with(DRAWN) && Role::DrawsSample.fits(last) {
             return Some(Value::Tensor(Tensor { origin: Origin::Factory(node.range()), ..Tensor::ON_HOST }));
         }
         let is_class = last.starts_with(|first: char| first.is_ascii_uppercase());
@@ -180,16 +169,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             value.is_sized() || value.tensor().is_some_and(is_there)
         };
         let of_numbers = is_class && arguments.all().next().is_some() && arguments.all().all(is_host);
-        of_numbers.then(|| Value::External(format!("torch.{}{DRAWN}", vocabulary::word(Word::Distributions))))
+        of_numbers.then(|| Value::External(format!("torch.{}{DRAWN}", Role::Distributions.word())))
     }
 
     fn tensor_function(&mut self, node: &'a ExprCall, last: &str, arguments: &Arguments<'a>) -> Value {
         let subject = match arguments.first() {
-            Value::Unknown => arguments.keyword(vocabulary::word(Word::InputOption)).cloned().unwrap_or(Value::Unknown),
+            Value::Unknown => arguments.keyword(Role::InputOption.word()).cloned().unwrap_or(Value::Unknown),
             value => value,
         };
-        let shaped = effects::of(Owner::Tensor, last);
-        let effect = effects::of(Owner::Torch, last).or_else(|| shaped);
+        let shaped = Owner::Tensor.effect(last);
+        let effect = Owner::Torch.effect(last).or_else(|| shaped);
         match (effect, &subject) {
             (Effect::Product, subject) => {
                 let right = arguments.positional.get(1).cloned().unwrap_or(Value::Unknown);
@@ -211,11 +200,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             (Effect::Joins, subject) => return self.joined(node, subject, arguments),
             (Effect::Chooses, _) => {
-                let is_scores = |tensor: &&Tensor| matches!(tensor.role, Role::Scores(_));
+                let is_scores = |tensor: &&Tensor| matches!(tensor.stage, Stage::Scores(_));
                 let kept = arguments.all().filter_map(Value::tensor).find(is_scores);
-                if let (Some(kept), Value::Tensor(tensor)) = (kept.map(|tensor| tensor.role), self.tensor_of(arguments))
+                if let (Some(kept), Value::Tensor(tensor)) =
+                    (kept.map(|tensor| tensor.stage), self.tensor_of(arguments))
                 {
-                    return Value::Tensor(Tensor { role: kept, ..tensor });
+                    return Value::Tensor(Tensor { stage: kept, ..tensor });
                 }
             }
             (Effect::Einsum, _) => {
@@ -238,7 +228,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     Origin::Data if placement == Placement::Host => self.made_part(node).unwrap_or(Origin::Data),
                     origin => origin,
                 };
-                self.tensor(Tensor { role: Role::Plain, placement, origin, ..tensor })
+                self.tensor(Tensor { stage: Stage::Plain, placement, origin, ..tensor })
             }
             Value::Number { .. } => Value::HOST,
             _ => self.tensor_of(arguments),
@@ -281,8 +271,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let is_between = summed.len() == 1 && own(first, second) && own(second, first);
         let right = match right {
             // Both operands carry the summed index, so the second counts as transposed.
-            Value::Tensor(tensor) if is_between => Value::Tensor(Tensor { role: Role::Transposed, ..tensor.clone() }),
-            Value::Tensor(tensor) => Value::Tensor(Tensor { role: Role::Plain, ..tensor.clone() }),
+            Value::Tensor(tensor) if is_between => Value::Tensor(Tensor { stage: Stage::Transposed, ..tensor.clone() }),
+            Value::Tensor(tensor) => Value::Tensor(Tensor { stage: Stage::Plain, ..tensor.clone() }),
             _ => return None,
         };
         let whole = self.whole(node)?;
@@ -290,16 +280,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     pub(super) fn softmax(&mut self, tensor: Tensor, node: &'a ExprCall) -> Value {
-        let role = match tensor.role {
-            Role::Scores(scores) => Role::Weights(scores.cover(node.range())),
-            _ => Role::Plain,
+        let stage = match tensor.stage {
+            Stage::Scores(scores) => Stage::Weights(scores.cover(node.range())),
+            _ => Stage::Plain,
         };
-        Value::Tensor(Tensor { role, boolean: false, origin: Origin::Data, ..tensor })
+        Value::Tensor(Tensor { stage, boolean: false, origin: Origin::Data, ..tensor })
     }
 
     /// The call as an expression of the tree, found through the current statement.
-    pub(super) fn whole(&self, node: &'a ExprCall) -> Option<&'a ruff_python_ast::Expr> {
-        crate::find_expression(self.statement?, node.range())
+    pub(super) fn whole(&self, node: &'a ExprCall) -> Option<&'a Expr> {
+        find_expression(self.statement?, node.range())
     }
 }
 

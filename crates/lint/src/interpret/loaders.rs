@@ -1,36 +1,13 @@
 //! Records loaders where they are constructed: torch's own, and classes that derive from it.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
-use super::fixpoint::Fact;
-use super::statements::{Names, join_names};
-use crate::program::Loader;
-use crate::settings::literal;
-use crate::symbols::ClassId;
-use crate::value::{LoaderId, Value};
-use crate::vocabulary::{Role, word};
-
-/// Loader options that rules look at.
-struct Options {
-    workers: Option<Value>,
-    pin_memory: Option<Value>,
-    persistent: Option<Value>,
-    has_unknown: bool,
-}
+use super::statements::join_names;
+use super::*;
+use crate::program::Options;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn make_loader(&mut self, node: &'a ExprCall, arguments: &Arguments<'a>) -> Value {
-        let loader = Options {
-            workers: arguments.get(word(Role::WorkersOption), 5).cloned(),
-            pin_memory: arguments.get(word(Role::PinOption), 7).cloned(),
-            persistent: arguments.get(word(Role::PersistentOption), usize::MAX).cloned(),
-            has_unknown: arguments.has_unknown,
-        };
-        let batch_size = arguments.get(word(Role::BatchSizeOption), 1).cloned();
-        self.note_loader(node, arguments, loader, batch_size)
+        let get = |option: Role, position: usize| arguments.get(option.word(), position).cloned();
+        self.note_loader(node, arguments, get, arguments.has_unknown)
     }
 
     /// A loader of one of the project's own classes: options that its `__init__` does not name are passed on or keep
@@ -41,61 +18,50 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         class: ClassId,
         arguments: &Arguments<'a>,
     ) -> Value {
-        let own = self.program.sources.symbols.classes[class].methods.get(word(Role::Constructor)).copied();
+        let own = self.program.method(class, Role::Constructor.word());
         let Some(definition) = own.and_then(|own| self.program.symbol(own).definition) else {
             return self.make_loader(node, arguments);
         };
         let parameters = &definition.parameters;
-        let get = |name: &str| {
-            let default = || parameters.find(name).and_then(|parameter| parameter.default()).map(literal);
-            arguments.get(name, usize::MAX).cloned().or_else(default)
+        let get = |option: Role, _: usize| {
+            let default = || parameters.find(option.word()).and_then(|parameter| parameter.default()).map(literal);
+            arguments.get(option.word(), usize::MAX).cloned().or_else(default)
         };
-        let (workers, pin_memory) = (get(word(Role::WorkersOption)), get(word(Role::PinOption)));
         // Without `**kwargs`, it may set these options itself.
-        let is_closed = parameters.kwarg.is_none() && (workers.is_none() || pin_memory.is_none());
-        let has_unknown = arguments.has_unknown || is_closed;
-        let options = Options { workers, pin_memory, persistent: get(word(Role::PersistentOption)), has_unknown };
-        let batch_size = get(word(Role::BatchSizeOption));
-        self.note_loader(node, arguments, options, batch_size)
+        let is_unsaid = [Role::WorkersOption, Role::PinOption].iter().any(|option| get(*option, 0).is_none());
+        let has_unknown = arguments.has_unknown || parameters.kwarg.is_none() && is_unsaid;
+        self.note_loader(node, arguments, get, has_unknown)
     }
 
     fn note_loader(
         &mut self,
         node: &'a ExprCall,
         arguments: &Arguments<'a>,
-        options: Options,
-        batch_size: Option<Value>,
+        get: impl Fn(Role, usize) -> Option<Value>,
+        has_unknown: bool,
     ) -> Value {
+        let given = |option: Role, at: usize| arguments.get(option.word(), at).cloned().unwrap_or(Value::Unknown);
+        let options = Options {
+            workers: get(Role::WorkersOption, 5),
+            pin_memory: get(Role::PinOption, 7),
+            persistent: get(Role::PersistentOption, usize::MAX),
+            batch_size: get(Role::BatchSizeOption, 1),
+            dataset: given(Role::DatasetOption, 0),
+            collate: given(Role::CollateOption, 6),
+            has_unknown,
+        };
         let key = (self.file(), node.range().start());
-        let known = self.program.constructed.loader_ids.get(&key).copied();
-        let Some(statement) = self.statement.filter(|_| self.is_recording) else { return Value::Loader(known) };
-        let get = |name: &str, position: usize| arguments.get(name, position).cloned();
-        let loader = Loader {
-            node,
-            statement,
-            context: self.context,
-            workers: options.workers,
-            pin_memory: options.pin_memory,
-            persistent: options.persistent,
-            batch_size,
-            dataset: get(word(Role::DatasetOption), 0).unwrap_or(Value::Unknown),
-            collate: get(word(Role::CollateOption), 6).unwrap_or(Value::Unknown),
-            has_unknown_keywords: options.has_unknown,
-        };
-        // Ids stay the same from visit to visit: parameters may still hold them.
         let constructed = &mut self.program.constructed;
-        constructed.has_news |= known.is_none_or(|id| !constructed.loaders[id].is_like(&loader));
-        let id = match known {
-            Some(id) => {
-                constructed.loaders[id] = loader;
-                id
-            }
-            None => {
-                constructed.loaders.push(loader);
-                constructed.loader_ids.insert(key, constructed.loaders.len() - 1);
-                constructed.loaders.len() - 1
-            }
-        };
+        // Ids stay the same from visit to visit: parameters may still hold them.
+        let known = constructed.loader_ids.get(&key).copied();
+        let Some(statement) = self.statement.filter(|_| self.is_recording) else { return Value::Loader(known) };
+        constructed.has_news |= known.is_none_or(|id| constructed.loaders[id].options != options);
+        let id = *constructed.loader_ids.entry(key).or_insert(constructed.loaders.len());
+        let loader = Loader { id, node, statement, context: self.context, options };
+        match known {
+            Some(id) => constructed.loaders[id] = loader,
+            None => constructed.loaders.push(loader),
+        }
         Value::Loader(Some(id))
     }
 
@@ -192,10 +158,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The loaders that iterating over an object with its own `__iter__` goes through.
     fn handed_out_by(&self, class: ClassId) -> Vec<LoaderId> {
         self.depends_on(Fact::Attributes(class));
-        if self.member(class, word(Role::IterMethod)).is_none() {
+        if self.member(class, Role::IterMethod.word()).is_none() {
             return Vec::new();
         }
-        let lineage = crate::classes::lineage(&self.program.sources.classes, class);
+        let lineage = lineage(&self.program.sources.classes, class);
         let mut all: Vec<LoaderId> = lineage
             .into_iter()
             .flat_map(|class| self.program.sources.classes[class].attributes.values())

@@ -1,18 +1,9 @@
 //! Looks up the values of names and attributes.
 
-use ruff_python_ast::{Expr, ExprAttribute, Stmt};
-
-use super::Interpreter;
-use super::fixpoint::Fact;
-use super::names;
-use crate::api;
-use crate::classes::lineage;
-use crate::effects::{self, Effect, Owner};
-use crate::resolve::{Symbol, look_up};
-use crate::settings::{is_loader_option, is_settings_name};
-use crate::syntax::last_name;
-use crate::value::{Evidence, Role, Tensor, Value, is_dtype_name};
-use crate::vocabulary::{self, Role as Word};
+use super::*;
+use crate::resolve::{Resolver, Symbol};
+use crate::settings::is_loader_option;
+use crate::value::is_dtype_name;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn name_value(&mut self, name: &str) -> Value {
@@ -34,14 +25,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn global_value(&self, file: usize, name: &str) -> Value {
         let symbols = &self.program.sources.symbols;
         let is_assigned = || symbols.files[file].constants.contains_key(name);
-        match look_up(symbols, &self.program.sources.index, file, name) {
+        match Resolver::new(symbols, &self.program.sources.index).name(file, name) {
             Some(Symbol::Function(function)) => Value::Function(function),
             Some(Symbol::Class(class)) => Value::Class(class),
             // `import model`, then `model = model.Net()`.
             Some(Symbol::Module(module)) if is_assigned() => self.at_top(file, name).unwrap_or(Value::Module(module)),
             Some(Symbol::Module(module)) => Value::Module(module),
             // A star import does not hide Python's builtins: `from torch.distributed import *`.
-            Some(Symbol::External(dotted)) if names::is_builtin(name) && api::is_of_torch(&dotted) => {
+            Some(Symbol::External(dotted)) if Role::Builtin.fits(name) && api::is_of_torch(&dotted) => {
                 Value::External(format!("builtins.{name}"))
             }
             Some(Symbol::External(dotted)) => {
@@ -49,7 +40,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 if is_capability { Value::Capability } else { Value::External(dotted) }
             }
             Some(Symbol::Constant(owner, _)) => self.at_top(owner, name).unwrap_or(Value::Unknown),
-            None if names::is_builtin(name) => {
+            None if Role::Builtin.fits(name) => {
                 self.at_top(file, name).unwrap_or_else(|| Value::External(format!("builtins.{name}")))
             }
             None => self.at_top(file, name).unwrap_or(Value::Unknown),
@@ -77,15 +68,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Module(file) => self.global_value(file, name),
             Value::Tensor(tensor) => tensor_attribute(tensor, name),
             Value::Model(Some(class)) | Value::Instance(class) => self.attribute_of_class(class, name),
-            Value::Model(None) => {
-                effects::of(Owner::ModuleAttribute, name).value().unwrap_or_else(|| names::by_name(name))
-            }
+            Value::Model(None) => Owner::ModuleAttribute.effect(name).value().unwrap_or_else(|| names::by_name(name)),
             Value::Class(class) => self.member(class, name).unwrap_or(Value::Unknown),
-            Value::Numpy => effects::of(Owner::ArrayAttribute, name).value().unwrap_or(Value::Numpy),
+            Value::Numpy => Owner::ArrayAttribute.effect(name).value().unwrap_or(Value::Numpy),
             Value::Number { .. } => owner,
-            Value::Optimizer(_) if vocabulary::is(Word::ParameterGroups, name) => {
-                let parameters =
-                    (vocabulary::word(Word::GroupParameters).to_string(), Value::Parameters { named: false });
+            Value::Optimizer(_) if Role::ParameterGroups.fits(name) => {
+                let parameters = (Role::GroupParameters.word().to_string(), Value::Parameters { named: false });
                 Value::list(Value::dict(vec![parameters], Value::NUMBER))
             }
             Value::Optimizer(_) => Value::Unknown,
@@ -95,11 +83,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn attribute_of_class(&mut self, class: usize, name: &str) -> Value {
-        let is_model = self.program.sources.classes[class].kind.is_module();
+        let is_model = self.program.is_module(class);
         match self.member(class, name) {
-            Some(Value::Function(function)) if self.is_decorated(function, Word::Property) => self.property(function),
+            Some(Value::Function(function)) if self.is_decorated(function, Role::Property) => self.property(function),
             Some(value) if value != Value::Unknown => value,
-            _ => self.field(class, name).unwrap_or_else(|| match effects::of(Owner::ModuleAttribute, name) {
+            _ => self.field(class, name).unwrap_or_else(|| match Owner::ModuleAttribute.effect(name) {
                 Effect::Model if is_model => Value::Model(Some(class)),
                 _ if is_settings_name(name) => Value::Unknown,
                 _ => names::by_name(name),
@@ -119,7 +107,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn attribute_of_unknown(&self, attribute: &ExprAttribute) -> Value {
         let name = attribute.attr.as_str();
         let owner = last_name(&attribute.value).unwrap_or_default();
-        match (effects::of(Owner::UnknownAttribute, name), names::by_name(name)) {
+        match (Owner::UnknownAttribute.effect(name), names::by_name(name)) {
             (Effect::Gradient, _) => Value::Tensor(Tensor { graph: false, ..Tensor::PARAMETER }),
             (effect, guess) => effect.value().unwrap_or(match guess {
                 guess @ (Value::Device | Value::Dtype) => guess,
@@ -130,9 +118,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     /// Whether the function has a decorator of this name.
-    pub(super) fn is_decorated(&self, function: usize, by: Word) -> bool {
-        let definition = self.program.symbol(function).definition;
-        definition.is_some_and(|definition| super::is_decorated(definition, by))
+    pub(super) fn is_decorated(&self, function: usize, by: Role) -> bool {
+        is_decorated(self.program, function, by)
     }
 
     /// Records a property read, which runs the property.
@@ -148,8 +135,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// An attribute or method of one of the given classes, including its bases.
     pub(super) fn member(&self, class: usize, name: &str) -> Option<Value> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
-            let method = self.program.sources.symbols.classes[class].methods.get(name).map(|id| Value::Function(*id));
-            method.or_else(|| {
+            self.program.method(class, name).map(Value::Function).or_else(|| {
                 self.depends_on(Fact::attribute(class, name));
                 self.program.sources.classes[class].attributes.get(name).cloned()
             })
@@ -177,10 +163,9 @@ impl Interpreter<'_, '_> {
         lineage(&self.program.sources.classes, class).into_iter().find_map(|class| {
             let body = &self.program.sources.symbols.classes[class].definition.body;
             body.iter().find_map(|statement| match statement {
-                Stmt::AnnAssign(field) => match &*field.target {
-                    Expr::Name(target) if target.id.as_str() == name => self.annotated(Some(&field.annotation)),
-                    _ => None,
-                },
+                Stmt::AnnAssign(field) if name_of(&field.target) == Some(name) => {
+                    self.annotated(Some(&field.annotation))
+                }
                 _ => None,
             })
         })
@@ -188,10 +173,10 @@ impl Interpreter<'_, '_> {
 }
 
 fn tensor_attribute(tensor: Tensor, name: &str) -> Value {
-    let effect = effects::of(Owner::TensorAttribute, name);
+    let effect = Owner::TensorAttribute.effect(name);
     effect.value().unwrap_or(Value::Tensor(match effect {
         Effect::Detaches => Tensor { graph: false, ..tensor },
-        Effect::Transposes => Tensor { role: Role::Transposed, ..tensor },
+        Effect::Transposes => Tensor { stage: Stage::Transposed, ..tensor },
         // `out.loss`, `out.logits`: models return tensors by name. Other attributes may be anything.
         Effect::Same => tensor,
         _ => Tensor { evidence: Evidence::Assumed, ..tensor },

@@ -1,19 +1,7 @@
 //! Methods of values: mainly tensors, then containers, modules, optimizers, loaders.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use super::Interpreter;
-use super::arguments::Arguments;
-use super::names::{
-    is_boolean_operation, is_criterion_name, is_loss_function_name, is_model_name, is_question, may_be_tensor_method,
-};
-use super::placement::{device_argument, placement_named};
-use crate::api;
-use crate::effects::{self, Effect, Owner};
-use crate::syntax::last_name;
-use crate::value::{Evidence, Origin, Placement, Role, Tensor, Value};
-use crate::vocabulary::{self, Role as Word, lowered};
+use super::names::may_be_tensor_method;
+use super::*;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn method_call(
@@ -23,30 +11,30 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         name: &str,
         arguments: &Arguments<'a>,
     ) -> Value {
-        if is_question(name) {
+        if Role::Question.fits(name) {
             return Value::Bool(None);
         }
-        if vocabulary::is(Word::Backward, name) {
+        if Role::Backward.fits(name) {
             self.note_backward(node, receiver);
         }
         match receiver {
             Value::Tensor(tensor) => self.tensor_method(node, tensor.clone(), name, arguments),
             Value::List(element) => self.list_method(node, element, name, arguments),
             Value::Dict { entries, element } => self.dict_method(node, entries, element, name, arguments),
-            Value::Tuple(_) if effects::of(Owner::List, name) == Effect::Same => receiver.clone(),
+            Value::Tuple(_) if Owner::List.effect(name) == Effect::Same => receiver.clone(),
             Value::Tuple(_) => Value::Unknown,
             Value::Model(class) => self.model_method(*class, name, receiver, arguments),
             Value::Parameters { .. } => receiver.clone(),
-            Value::Numpy => effects::of(Owner::Array, name).value().unwrap_or(Value::Numpy),
-            Value::Optimizer(_) if vocabulary::is(Word::StepMethod, name) => Value::Unknown,
-            Value::Scaler(_) if vocabulary::is(Word::Scales, name) => arguments.first(),
-            Value::Loader(_) => match effects::of(Owner::Loader, name) {
+            Value::Numpy => Owner::Array.effect(name).value().unwrap_or(Value::Numpy),
+            Value::Optimizer(_) if Role::StepMethod.fits(name) => Value::Unknown,
+            Value::Scaler(_) if Role::Scales.fits(name) => arguments.first(),
+            Value::Loader(_) => match Owner::Loader.effect(name) {
                 Effect::Same => receiver.clone(),
                 Effect::Element => self.element_of(receiver),
                 _ => Value::Unknown,
             },
             Value::Text(_) => {
-                if vocabulary::is(Word::Formats, name) {
+                if Role::Formats.fits(name) {
                     self.note_format(node, arguments);
                 }
                 Value::Text(None)
@@ -69,26 +57,22 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Marks a name whose `backward` is called as a tensor from here on.
     fn note_backward(&mut self, node: &'a ExprCall, receiver: &Value) {
-        let Expr::Attribute(method) = &*node.func else { return };
-        let Expr::Name(loss) = &*method.value else { return };
         // `engine.backward(loss)`: the gradients are those of its argument.
-        if !node.arguments.args.is_empty() {
-            return;
-        }
+        let Some(loss) = owner_of(node).filter(|_| node.arguments.args.is_empty()) else { return };
         let known = match receiver {
             Value::Tensor(tensor) if tensor.is_assumed() => {
                 Value::Tensor(Tensor { evidence: Evidence::Seen, ..tensor.clone() })
             }
-            Value::Unknown if self.names.contains_key(loss.id.as_str()) => Value::DEVICE,
+            Value::Unknown if self.names.contains_key(loss) => Value::DEVICE,
             _ => return,
         };
-        self.names.insert(loss.id.as_str(), known);
+        self.names.insert(loss, known);
     }
 
     fn tensor_method(&mut self, node: &'a ExprCall, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
-        let effect = effects::of(Owner::Tensor, name);
+        let effect = Owner::Tensor.effect(name);
         // A value that is moved to a device, or has methods that only tensors have, is a tensor.
-        let is_known = vocabulary::is(Word::TensorMethod, name) || matches!(effect, Effect::Moves | Effect::ToDevice);
+        let is_known = Role::TensorMethod.fits(name) || matches!(effect, Effect::Moves | Effect::ToDevice);
         let tensor = Tensor { evidence: if is_known { Evidence::Seen } else { tensor.evidence }, ..tensor };
         if let Some(value) = effect.value() {
             return value;
@@ -108,9 +92,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 let origin = if constant { Origin::Constant(node.range()) } else { Origin::Data };
                 Value::Tensor(Tensor { placement: tensor.placement, origin, ..Tensor::ON_DEVICE })
             }
-            // Shape changes keep the tensor's role.
-            Effect::Reshapes if tensor.role == Role::Transposed => {
-                Value::Tensor(Tensor { role: Role::Plain, ..tensor })
+            // Shape changes keep the tensor's stage.
+            Effect::Reshapes if tensor.stage == Stage::Transposed => {
+                Value::Tensor(Tensor { stage: Stage::Plain, ..tensor })
             }
             Effect::Reshapes | Effect::Keeps => Value::Tensor(tensor),
             Effect::Casts => Value::Tensor(Tensor { boolean: false, ..tensor }),
@@ -157,13 +141,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // Without an argument it returns the type's name, which tells where the tensor is: `.type(x.type())` moves
             // there.
             _ if is_asked && tensor.placement == Placement::Device => {
-                Value::External(vocabulary::word(Word::TypeOnDevice).to_string())
+                Value::External(Role::TypeOnDevice.word().to_string())
             }
             _ if is_asked => Value::Text(None),
-            Value::External(name) if vocabulary::is(Word::DeviceType, &name) => {
+            Value::External(name) if Role::DeviceType.fits(&name) => {
                 Value::Tensor(Tensor { boolean: false, ..tensor.moved_to(Placement::Device) })
             }
-            Value::External(name) if api::torch_name(&name).is_some_and(is_host_type) => {
+            // `.type(torch.FloatTensor)`
+            Value::External(name)
+                if api::torch_name(&name).is_some_and(|name| Owner::Torch.effect(name) == Effect::TypedTensor) =>
+            {
                 Value::Tensor(Tensor { placement: Placement::Host, boolean: false, ..tensor })
             }
             _ => Value::Tensor(tensor),
@@ -184,7 +171,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 };
                 Value::Tensor(Tensor { origin, ..tensor })
             }
-            Effect::Transposes => Value::Tensor(Tensor { role: Role::Transposed, ..tensor }),
+            Effect::Transposes => Value::Tensor(Tensor { stage: Stage::Transposed, ..tensor }),
             _ => self.softmax(tensor, node),
         }
     }
@@ -195,14 +182,14 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let graph = tensor.graph || arguments.all().any(Value::carries_graph);
         let placement = if device { Placement::Device } else { tensor.placement };
         let origin = if constant { tensor.origin } else { Origin::Data };
-        let role = if tensor.role == Role::Parameter { Role::Plain } else { tensor.role };
-        self.tensor(Tensor { placement, graph, origin, role, ..tensor })
+        let stage = if tensor.stage == Stage::Parameter { Stage::Plain } else { tensor.stage };
+        self.tensor(Tensor { placement, graph, origin, stage, ..tensor })
     }
 
     /// The result of any other method.
     fn computed(&mut self, tensor: Tensor, name: &str, arguments: &Arguments<'a>) -> Value {
         // An in-place operation on a mask gives a mask.
-        let keeps = vocabulary::is(Word::MaskToMask, name) || name.ends_with('_');
+        let keeps = Role::MaskToMask.fits(name) || name.ends_with('_');
         let boolean = is_boolean_operation(name) || tensor.boolean && keeps;
         let device = tensor.placement == Placement::Device || arguments.all().any(Value::is_on_device);
         // The result is new, and not pinned.
@@ -217,17 +204,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         };
         let graph = (tensor.graph || arguments.all().any(Value::carries_graph)) && !boolean;
         let evidence = if may_be_tensor_method(name) { tensor.evidence } else { Evidence::Assumed };
-        self.tensor(Tensor { placement, graph, boolean, origin, role: Role::Plain, evidence })
+        self.tensor(Tensor { placement, graph, boolean, origin, stage: Stage::Plain, evidence })
     }
 
     /// Where `.to(…)` moves the tensor; `None` where it only changes the type.
     pub(super) fn moves_to(&self, node: &'a ExprCall, arguments: &Arguments) -> Option<Placement> {
-        placement_named(device_argument(node)?, arguments.get(vocabulary::word(Word::DeviceOption), 0))
+        placement_named(device_argument(node)?, arguments.get(Role::DeviceOption.word(), 0))
     }
 
     fn list_method(&mut self, node: &'a ExprCall, element: &Value, name: &str, arguments: &Arguments<'a>) -> Value {
         let list = || Value::list(element.clone());
-        match effects::of(Owner::List, name) {
+        match Owner::List.effect(name) {
             effect @ (Effect::Appends | Effect::Extends) => {
                 let added = match effect {
                     Effect::Appends => arguments.positional.last().cloned().unwrap_or(Value::Unknown),
@@ -253,7 +240,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         arguments: &Arguments<'a>,
     ) -> Value {
         let all = || Value::any_of(entries.iter().map(|(_, value)| value).chain([element])).reading();
-        match effects::of(Owner::Dict, name) {
+        match Owner::Dict.effect(name) {
             Effect::Updates => {
                 let (mut entries, mut element) = (entries.to_vec(), element.clone());
                 let added = arguments.keywords.iter();
@@ -299,24 +286,28 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         if let Some(owner) = owner_of(node) {
             let held = self.names.get(owner).unwrap_or(container).join(&added);
             self.names.insert(owner, held);
-            return;
+        } else if let Some((Expr::Attribute(attribute), _)) = method_of(node) {
+            self.hold_as(attribute, added);
         }
-        let Expr::Attribute(method) = &*node.func else { return };
-        let Expr::Attribute(attribute) = &*method.value else { return };
-        self.hold_as(attribute, added);
     }
 
     /// Like [`Self::hold`], for an attribute.
-    pub(super) fn hold_as(&mut self, attribute: &'a ruff_python_ast::ExprAttribute, added: Value) {
-        if let Value::Instance(class) | Value::Model(Some(class)) =
-            self.quietly(|quiet| quiet.evaluate(&attribute.value))
-        {
+    pub(super) fn hold_as(&mut self, attribute: &'a ExprAttribute, added: Value) {
+        if let Some(class) = self.class_of(&attribute.value) {
             self.outcome.store(class, attribute.attr.as_str(), added);
         }
     }
 
+    /// The given class that the owner of an attribute is an instance of.
+    pub(super) fn class_of(&mut self, owner: &'a Expr) -> Option<ClassId> {
+        match self.quietly(|quiet| quiet.evaluate(owner)) {
+            Value::Instance(class) | Value::Model(Some(class)) => Some(class),
+            _ => None,
+        }
+    }
+
     fn model_method(&mut self, class: Option<usize>, name: &str, receiver: &Value, arguments: &Arguments<'a>) -> Value {
-        let effect = effects::of(Owner::Module, name);
+        let effect = Owner::Module.effect(name);
         match effect {
             Effect::Same => receiver.clone(),
             Effect::Collects => Value::list(Value::DEVICE),
@@ -330,7 +321,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Effect::Other => {
                 let takes_tensors = || arguments.all().any(|value| value.holds_device() || value.tensor().is_some());
-                match vocabulary::is(Word::Metric, name) {
+                match Role::Metric.fits(name) {
                     // `model.loss_and_metrics(batch)`: perhaps numbers besides the loss.
                     true => self.tensor(Tensor::GUESS),
                     false if takes_tensors() => self.tensor(Tensor::WITH_GRAPH),
@@ -343,14 +334,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The attribute's name as a slice of the file's text, so that it lives as long as the tree.
     fn attribute_key(&self, class: usize, attribute: &str) -> Option<&'a str> {
-        let definition = self.program.sources.symbols.classes[class].definition;
-        let file = &self.program.sources.files[self.program.sources.symbols.classes[class].file];
-        let text: &'a str = file.slice(definition.range());
+        let symbol = &self.program.sources.symbols.classes[class];
+        let text: &'a str = self.program.sources.files[symbol.file].slice(symbol.definition.range());
         text.find(attribute).map(|at| &text[at..at + attribute.len()])
     }
 
     fn unknown_method(&mut self, node: &'a ExprCall, name: &str, arguments: &Arguments<'a>) -> Value {
-        let effect = effects::of(Owner::Unknown, name);
+        let effect = Owner::Unknown.effect(name);
         match effect {
             Effect::Sizes if arguments.positional.is_empty() => Value::list(Value::SIZE),
             Effect::Sizes => Value::SIZE,
@@ -376,11 +366,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 /// The name that a method is called on.
 fn owner_of(node: &ExprCall) -> Option<&str> {
-    let Expr::Attribute(method) = &*node.func else { return None };
-    match &*method.value {
-        Expr::Name(owner) => Some(owner.id.as_str()),
-        _ => None,
-    }
+    method_of(node).and_then(|(owner, _)| name_of(owner))
 }
 
 /// Whether a factory made the tensor on the host.
@@ -388,16 +374,11 @@ fn is_made_here(tensor: &Tensor) -> bool {
     tensor.placement == Placement::Host && matches!(tensor.origin, Origin::Constant(_) | Origin::Factory(_))
 }
 
-/// `FloatTensor`.
-fn is_host_type(rest: &str) -> bool {
-    effects::of(Owner::Torch, rest) == Effect::TypedTensor
-}
-
 /// Whether the only argument is an unknown name that does not denote a type.
 fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
     match (&*node.arguments.args, arguments.positional.as_slice()) {
         ([Expr::Name(other)], [Value::Unknown]) => {
-            node.arguments.keywords.is_empty() && !vocabulary::is(Word::TypeName, &lowered(other.id.as_str()))
+            node.arguments.keywords.is_empty() && !Role::TypeName.fits(&lowered(other.id.as_str()))
         }
         _ => false,
     }
@@ -405,13 +386,12 @@ fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
 
 /// `build_loss(options).to(device)`: functions with such names make modules.
 fn is_made_by_factory(node: &ExprCall) -> bool {
-    let Expr::Attribute(method) = &*node.func else { return false };
-    let Expr::Call(made) = &*method.value else { return false };
+    let Some((Expr::Call(made), _)) = method_of(node) else { return false };
     let Some(name) = last_name(&made.func) else { return false };
     // `library.Model(options).to(device)`, but not a batch of tensors.
     if name.starts_with(|first: char| first.is_ascii_uppercase()) {
-        return !vocabulary::is(Word::TensorContainer, name);
+        return !Role::TensorContainer.fits(name);
     }
-    let made = vocabulary::rest_of(Word::Makes, name);
+    let made = Role::Makes.rest_of(name);
     made.is_some_and(|made| is_model_name(made) || is_criterion_name(made) || is_loss_function_name(made))
 }

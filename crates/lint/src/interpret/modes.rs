@@ -1,14 +1,6 @@
 //! Finds where a block switches from training to evaluation: `model.eval()`.
 
-use ruff_python_ast::{Expr, ExprAttribute, ExprCall, Stmt};
-use ruff_text_size::{Ranged, TextRange};
-
-use super::Interpreter;
-use crate::classes::dotted_name;
-use crate::effects::{self, Effect, Owner};
-use crate::program::FunctionKind;
-use crate::syntax::{called_by, called_name, method_of};
-use crate::vocabulary::{self, Role};
+use super::*;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// `model.eval()` without a later `.train()` in the same block. Beside `student.train()` it freezes a teacher.
@@ -35,7 +27,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return false;
         }
         // Gradients without a loop over data: adversarial examples for the calling step.
-        if self.asks_for_gradients(rest) && !super::goes_over_data(rest) {
+        if self.asks_for_gradients(rest) && !goes_over_data(rest) {
             return false;
         }
         // Cleanup at the end of a step: nothing is evaluated any more.
@@ -46,10 +38,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
 impl Interpreter<'_, '_> {
     fn asks_for_gradients(&self, statements: &[Stmt]) -> bool {
-        let (Some(first), Some(last)) = (statements.first(), statements.last()) else { return false };
         let is_function = self.program.symbol(self.function).definition.is_some();
-        let text = self.program.sources.files[self.file()].slice(TextRange::new(first.start(), last.end()));
-        is_function && vocabulary::is(Role::GradientText, text)
+        let text = self.program.sources.files[self.file()].slice(range_of(statements));
+        is_function && Role::GradientText.fits(text)
     }
 }
 
@@ -57,7 +48,7 @@ impl Interpreter<'_, '_> {
 fn called_without_arguments(statement: &Stmt, role: Role) -> Option<String> {
     let call = called_by(statement)?;
     let (owner, method) = method_of(call)?;
-    let is_meant = vocabulary::is(role, method) && call.arguments.is_empty();
+    let is_meant = role.fits(method) && call.arguments.is_empty();
     is_meant.then(|| dotted_name(owner).unwrap_or_default())
 }
 
@@ -65,7 +56,7 @@ fn called_without_arguments(statement: &Stmt, role: Role) -> Option<String> {
 fn only_reads(expression: &Expr) -> bool {
     match expression {
         Expr::Call(call) => {
-            method_of(call).is_some_and(|(owner, method)| vocabulary::is(Role::OnlyReads, method) && only_reads(owner))
+            method_of(call).is_some_and(|(owner, method)| Role::OnlyReads.fits(method) && only_reads(owner))
         }
         Expr::Tuple(tuple) => tuple.elts.iter().all(only_reads),
         Expr::Dict(dict) => dict.items.iter().all(|item| only_reads(&item.value)),
@@ -76,7 +67,7 @@ fn only_reads(expression: &Expr) -> bool {
 
 /// Whether the name says that the model is not the one being trained.
 fn is_reference(name: &str) -> bool {
-    vocabulary::is(Role::Reference, &name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase())
+    Role::Reference.fits(&name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase())
 }
 
 /// `model.requires_grad_(False)`, `for p in model.parameters(): p.requires_grad = False`.
@@ -85,13 +76,12 @@ fn freezes(statement: &Stmt, model: &str) -> bool {
         method_of(call).is_some_and(|(owner, method)| is_meant(method) && dotted_name(owner).as_deref() == Some(model))
     };
     let Stmt::For(repeat) = statement else {
-        return called_by(statement)
-            .is_some_and(|call| of_model(call, &|method| vocabulary::is(Role::Freezes, method)));
+        return called_by(statement).is_some_and(|call| of_model(call, &|method| Role::Freezes.fits(method)));
     };
-    let is_flag = |target: &ExprAttribute| vocabulary::is(Role::GradientFlag, target.attr.as_str());
+    let is_flag = |target: &ExprAttribute| Role::GradientFlag.fits(target.attr.as_str());
     let sets_flag = |target: &Expr| target.as_attribute_expr().is_some_and(is_flag);
     let sets = |inner: &Stmt| inner.as_assign_stmt().is_some_and(|assign| assign.targets.iter().any(sets_flag));
-    let is_parameters = |method: &str| effects::of(Owner::Module, method) == Effect::Parameters;
+    let is_parameters = |method: &str| Owner::Module.effect(method) == Effect::Parameters;
     repeat.iter.as_call_expr().is_some_and(|call| of_model(call, &is_parameters)) && repeat.body.iter().any(sets)
 }
 
@@ -99,14 +89,14 @@ fn freezes(statement: &Stmt, model: &str) -> bool {
 fn is_without_graph(statement: &Stmt) -> bool {
     let Stmt::With(with) = statement else { return false };
     let mut names = with.items.iter().filter_map(|item| called_name(&item.context_expr));
-    names.any(|name| vocabulary::is(Role::GraphOff, name))
+    names.any(|name| Role::GraphOff.fits(name))
 }
 
 /// A backward pass in the block itself or in a branch of it, but not in an inner loop.
 fn goes_back(statement: &Stmt) -> bool {
     match statement {
         Stmt::Expr(_) => {
-            called_by(statement).and_then(method_of).is_some_and(|(_, method)| vocabulary::is(Role::Backward, method))
+            called_by(statement).and_then(method_of).is_some_and(|(_, method)| Role::Backward.fits(method))
         }
         Stmt::If(branch) => {
             let others = branch.elif_else_clauses.iter().flat_map(|clause| &clause.body);

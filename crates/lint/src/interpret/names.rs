@@ -1,9 +1,6 @@
 //! Guesses from names alone, where nothing better is known.
 
-use crate::api;
-use crate::settings::is_settings_name;
-use crate::value::Value;
-use crate::vocabulary::{self, Role, lowered};
+use super::*;
 
 /// The value a parameter of this name usually has.
 pub fn by_name(name: &str) -> Value {
@@ -13,13 +10,13 @@ pub fn by_name(name: &str) -> Value {
         Value::Loader(None)
     } else if is_optimizer_name(name) {
         Value::Optimizer(None)
-    } else if vocabulary::is(Role::Scheduler, name) {
+    } else if Role::Scheduler.fits(name) {
         Value::Scheduler
-    } else if vocabulary::is(Role::Scaler, name) {
+    } else if Role::Scaler.fits(name) {
         Value::Scaler(None)
-    } else if vocabulary::is(Role::Device, name) {
+    } else if Role::Device.fits(name) {
         Value::Device
-    } else if vocabulary::is(Role::DtypeName, name) {
+    } else if Role::DtypeName.fits(name) {
         Value::Dtype
     } else if is_model_name(name) || is_criterion_name(name) {
         Value::Model(None)
@@ -30,57 +27,54 @@ pub fn by_name(name: &str) -> Value {
 
 fn is_size_name(name: &str) -> bool {
     // `klen`, `tgtlen`; not the builtin.
-    let is_short_length = name.len() <= 6 && !is_builtin(name) && vocabulary::is(Role::ShortLength, name);
-    vocabulary::is(Role::Size, name) || is_short_length
+    let is_short_length = name.len() <= 6 && !Role::Builtin.fits(name) && Role::ShortLength.fits(name);
+    Role::Size.fits(name) || is_short_length
 }
 
 /// `val_batches`, `test_data`: something that yields data.
 pub(super) fn is_data_name(name: &str) -> bool {
-    is_loader_name(name) || vocabulary::is(Role::DataName, name)
+    is_loader_name(name) || Role::DataName.fits(name)
 }
 
 pub fn is_loader_name(name: &str) -> bool {
-    vocabulary::is(Role::Loader, &lowered(name))
+    Role::Loader.fits(&lowered(name))
 }
 
 /// `optimizer`, `optim_d`, `self.opt_G`, `adam`. `opt` alone is as often a namespace of settings.
 pub fn is_optimizer_name(name: &str) -> bool {
     let lower = lowered(name);
-    vocabulary::is(Role::Optimizer, &lower)
-        || vocabulary::is(Role::OptimizerPart, &lower) && !vocabulary::is(Role::NotOptimizer, &lower)
+    Role::Optimizer.fits(&lower) || Role::OptimizerPart.fits(&lower) && !Role::NotOptimizer.fits(&lower)
 }
 
 pub fn is_model_name(name: &str) -> bool {
     let lower = lowered(name);
-    let is_part = |word: &str| vocabulary::is(Role::Model, word);
+    let is_part = |word: &str| Role::Model.fits(word);
     // The whole name, its last word or its first word.
     let (first, last) = (lower.split('_').next().unwrap_or_default(), lower.rsplit('_').next().unwrap_or_default());
-    (is_part(last) || is_part(first) || vocabulary::is(Role::ModelBegin, &lower))
-        && !vocabulary::is(Role::NotModel, &lower)
+    (is_part(last) || is_part(first) || Role::ModelBegin.fits(&lower)) && !Role::NotModel.fits(&lower)
 }
 
 pub fn is_criterion_name(name: &str) -> bool {
-    vocabulary::is(Role::Criterion, &lowered(name))
+    Role::Criterion.fits(&lowered(name))
 }
 
 /// `contrastive_loss`, `loss_fn`, `compute_loss`: functions whose result is trained on.
 pub fn is_loss_function_name(name: &str) -> bool {
     let lower = lowered(name.trim_start_matches('_'));
-    (vocabulary::is(Role::LossFunction, &lower) || is_criterion_name(&lower))
-        && !vocabulary::is(Role::NotOfLoss, &lower)
+    (Role::LossFunction.fits(&lower) || is_criterion_name(&lower)) && !Role::NotOfLoss.fits(&lower)
 }
 
 /// `evaluate`, `validate_epoch`, `test`, `run_eval`: functions that measure instead of training.
 pub fn is_evaluation_name(name: &str) -> bool {
     let lower = lowered(name);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
-    let any = |role: Role| words.iter().any(|word| vocabulary::is(role, word.trim_end_matches('s')));
-    let trains = words.iter().any(|word| vocabulary::is(Role::TrainingWord, word));
+    let any = |role: Role| words.iter().any(|word| role.fits(word.trim_end_matches('s')));
+    let trains = words.iter().any(|word| Role::TrainingWord.fits(word));
     // `generate_square_mask`, `sample_noise`: these make inputs of a step, not outputs.
     let makes_inputs = any(Role::MadeInput);
     // `sample_data`, `generate_batches`: so do these, unless another word means evaluation.
-    let draws = |word: &str| vocabulary::is(Role::DrawsData, word);
-    let evaluates = |word: &str| vocabulary::is(Role::Evaluation, word);
+    let draws = |word: &str| Role::DrawsData.fits(word);
+    let evaluates = |word: &str| Role::Evaluation.fits(word);
     let makes_data = any(Role::MadeData) && words.iter().all(|word| draws(word) || !evaluates(word));
     !trains && !makes_inputs && !makes_data && words.iter().any(|word| evaluates(word))
 }
@@ -88,49 +82,32 @@ pub fn is_evaluation_name(name: &str) -> bool {
 /// `sample_noise`, `q_sample`, `predict_eps_from_start`: sampling and predicting are part of many steps.
 pub fn is_drawing_name(name: &str) -> bool {
     let lower = lowered(name);
-    let draws = |word: &str| vocabulary::is(Role::Drawing, word);
+    let draws = |word: &str| Role::Drawing.fits(word);
     let (drawn, others): (Vec<&str>, Vec<&str>) =
         lower.split('_').filter(|word| !word.is_empty()).partition(|word| draws(word));
     !drawn.is_empty() && !is_evaluation_name(&others.join("_"))
-}
-
-/// Arguments of tensor code that are not tensors.
-pub fn is_settings_like(name: &str) -> bool {
-    is_settings_name(name) || vocabulary::is(Role::Option, name)
 }
 
 /// Functions that run only now and then, whoever calls them: savers, loaders of checkpoints and shards, warm-ups.
 pub fn is_seldom_name(name: &str) -> bool {
     let lower = lowered(name);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
-    let has = |role: Role| words.iter().any(|word| vocabulary::is(role, word));
+    let has = |role: Role| words.iter().any(|word| role.fits(word));
     let trains = has(Role::TrainingWord) || has(Role::StepMethod);
     let loads = has(Role::Loads) && has(Role::Loaded);
-    let saves = words.first().is_some_and(|first| vocabulary::is(Role::Saves, first));
-    !trains && (loads || saves || vocabulary::is(Role::StateMethod, &lower))
-}
-
-/// `is_causal()`, `has_cache()`: functions that return a host bool.
-pub fn is_question(name: &str) -> bool {
-    vocabulary::is(Role::Question, name)
+    let saves = words.first().is_some_and(|first| Role::Saves.fits(first));
+    !trains && (loads || saves || Role::StateMethod.fits(&lower))
 }
 
 /// Loop variables and counters that count steps.
 pub fn counts_steps(name: &str) -> bool {
-    vocabulary::is(Role::Counter, &lowered(name))
-}
-
-/// Python's builtin functions and types.
-pub(super) fn is_builtin(name: &str) -> bool {
-    vocabulary::is(Role::Builtin, name)
+    Role::Counter.fits(&lowered(name))
 }
 
 /// Whether the name may be a tensor method's: `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object may
 /// return anything.
 pub fn may_be_tensor_method(name: &str) -> bool {
-    vocabulary::is(Role::TensorMethod, name)
-        || name.ends_with('_')
-        || !name.contains('_') && !vocabulary::is(Role::ContainerMethod, name)
+    Role::TensorMethod.fits(name) || name.ends_with('_') || !name.contains('_') && !Role::ContainerMethod.fits(name)
 }
 
 /// Operations whose result is a mask, as functions or methods.

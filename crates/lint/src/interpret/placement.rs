@@ -1,19 +1,14 @@
 //! Resolves where a `device` argument puts a tensor.
 
-use ruff_python_ast::{Expr, ExprCall};
-
-use crate::settings::text_of;
-use crate::syntax::last_name;
-use crate::value::{Placement, Value};
-use crate::vocabulary::{self, Role, lowered};
+use super::*;
 
 /// The argument of `.to(…)` that may name a device.
 pub(super) fn device_argument(node: &ExprCall) -> Option<&Expr> {
-    node.arguments.find_argument_value(vocabulary::word(Role::DeviceOption), 0)
+    node.arguments.find_argument_value(Role::DeviceOption.word(), 0)
 }
 
 fn of_text(text: &str) -> Placement {
-    if vocabulary::is(Role::HostDevice, text) { Placement::Host } else { Placement::Device }
+    if Role::HostDevice.fits(text) { Placement::Host } else { Placement::Device }
 }
 
 /// The placement that a `device` argument names; `None` where it is a type or may be one.
@@ -36,5 +31,5 @@ pub(super) fn placement_named(argument: &Expr, value: Option<&Value>) -> Option<
         Expr::Subscript(subscript) => last_name(&subscript.value),
         other => last_name(other),
     };
-    name.is_some_and(|name| vocabulary::is(Role::DeviceName, &lowered(name))).then_some(Placement::Device)
+    name.is_some_and(|name| Role::DeviceName.fits(&lowered(name))).then_some(Placement::Device)
 }

@@ -1,19 +1,12 @@
 //! Runs statements in order.
 
-use ruff_python_ast::{ExceptHandler, Expr, Stmt, StmtAnnAssign, StmtAssign, StmtFor, StmtIf, StmtTry, StmtWith};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_python_ast::{ExceptHandler, StmtAnnAssign, StmtAssign, StmtTry, StmtWith};
 
-use super::Interpreter;
 use super::caches::returns_cache_filled_below;
-use super::conditions::asked_for_tensor;
 use super::guards::{Branches, ends_turn};
-use super::names::{is_data_name, is_model_name};
 use super::unpacking::{goes_over_keys, spread};
-use crate::context::{Frame, Guard, LoopKind};
-use crate::program::{Accumulation, Call, Callee, FunctionKind, Loop};
-use crate::syntax::last_name;
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::*;
+use crate::program::Accumulation;
 
 /// Loops nested deeper than this are visited once.
 const MOST_REPEATED: usize = 2;
@@ -32,9 +25,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             if let Some(frame) = around
                 && !rest.is_empty()
             {
-                let end = rest[rest.len() - 1].range().end();
-                let range = TextRange::new(rest[0].range().start(), end);
-                self.within(frame, range, |inside| inside.run_block(rest));
+                self.within(frame, range_of(rest), |inside| inside.run_block(rest));
                 return;
             }
         }
@@ -67,7 +58,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Stmt::For(repeat) => self.run_for(statement, repeat),
             Stmt::While(repeat) => {
                 self.test(&repeat.test);
-                self.run_loop(statement, LoopKind::Plain, &repeat.body, None, None, Value::Unknown);
+                let (value, loaders, context) = (Value::Unknown, Vec::new(), self.context);
+                let body = &repeat.body;
+                let around = Loop { statement, target: None, iterated: None, value, loaders, body, context };
+                self.run_loop(LoopKind::Plain, around, Value::Unknown);
                 self.run_block(&repeat.orelse);
             }
             Stmt::With(with) => {
@@ -167,7 +161,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.outcome.returns = Some(all);
     }
 
-    fn inner_function(&self, definition: &ruff_python_ast::StmtFunctionDef) -> Option<usize> {
+    fn inner_function(&self, definition: &StmtFunctionDef) -> Option<usize> {
         let functions = &self.program.sources.symbols.functions;
         // Functions are numbered in text order: an inner one comes after the one that contains it.
         let holds = |function: &crate::symbols::Function| {
@@ -187,7 +181,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         {
             self.names.insert(name, Value::Unknown);
         }
-        self.within(Frame::Guard(when_true), body_range(&branch.body), |inside| inside.run_block(&branch.body));
+        self.within(Frame::Guard(when_true), range_of(&branch.body), |inside| inside.run_block(&branch.body));
         let inside = std::mem::replace(&mut self.names, before.clone());
         let mut after = (!leaves).then_some(inside);
         // `if isinstance(x, Tensor): return …`: afterwards, and in the `else`, it is not a tensor.
@@ -215,7 +209,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     otherwise
                 }
             };
-            self.within(Frame::Guard(guard), body_range(&clause.body), |inside| inside.run_block(&clause.body));
+            self.within(Frame::Guard(guard), range_of(&clause.body), |inside| inside.run_block(&clause.body));
             if !ends_turn(&clause.body) {
                 let names = std::mem::take(&mut self.names);
                 after = Some(match after {
@@ -240,31 +234,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn run_for(&mut self, statement: &'a Stmt, repeat: &'a StmtFor) {
         let iterated = self.evaluate(&repeat.iter);
         let kind = self.loop_kind(&repeat.iter, &iterated);
-        let element = match goes_over_keys(repeat) {
-            true => Value::Text(None),
-            false => self.element_of(&iterated),
-        };
+        let element = if goes_over_keys(repeat) { Value::Text(None) } else { self.element_of(&iterated) };
         let loaders = self.loaders_in(&repeat.iter);
-        self.run_loop(statement, kind, &repeat.body, Some(&repeat.target), Some(&repeat.iter), element.clone());
-        if self.noted().is_some()
-            && let Some(last) =
-                self.program.notes.loops.iter_mut().rev().find(|known| std::ptr::eq(known.statement, statement))
-        {
-            last.value = loaders.first().map_or(iterated, |first| Value::Loader(Some(*first)));
-            last.loaders = loaders;
-        }
+        let value = loaders.first().map_or(iterated, |first| Value::Loader(Some(*first)));
+        let (target, iterated) = (Some(&*repeat.target), Some(&*repeat.iter));
+        let around = Loop { statement, target, iterated, value, loaders, body: &repeat.body, context: self.context };
+        self.run_loop(kind, around, element);
         self.run_block(&repeat.orelse);
     }
 
-    fn run_loop(
-        &mut self,
-        statement: &'a Stmt,
-        kind: LoopKind,
-        body: &'a [Stmt],
-        target: Option<&'a Expr>,
-        iterated: Option<&'a Expr>,
-        element: Value,
-    ) {
+    fn run_loop(&mut self, kind: LoopKind, around: Loop<'a>, element: Value) {
+        let Loop { statement, target, body, .. } = around;
+        let mut around = Some(around);
         let was_recording = self.is_recording;
         let turns = if self.loop_depth < MOST_REPEATED { 2 } else { 1 };
         self.loop_depth += 1;
@@ -277,17 +258,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             self.within(Frame::Loop(kind), statement.range(), |inside| {
                 if inside.noted().is_some() {
                     let context = inside.context;
-                    let value = Value::Unknown;
-                    let loaders = Vec::new();
-                    inside.program.notes.loops.push(Loop {
-                        statement,
-                        target,
-                        iterated,
-                        value,
-                        loaders,
-                        body,
-                        context,
-                    });
+                    inside.program.notes.loops.extend(around.take().map(|around| Loop { context, ..around }));
                 }
                 inside.run_block(body);
             });
@@ -315,22 +286,21 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         self.within(frame, with.range, |inside| inside.run_block(&with.body));
         self.without_graph -= off;
         if frame == Frame::Evaluation && !self.repeats_since(block) {
-            self.program.notes.contexts.reframe(block, Frame::WithoutGraph);
+            self.program.notes.contexts[block].frame = Frame::WithoutGraph;
         }
     }
 
     /// Whether a loop over data, or one that runs a model, was visited since context `first`.
     fn repeats_since(&self, first: usize) -> bool {
         let notes = &self.program.notes;
-        let is_loop = |id: usize| notes.contexts.get(id).frame == Frame::Loop(LoopKind::Plain);
-        if !(first..notes.contexts.len()).any(is_loop) {
+        if !notes.contexts[first..].iter().any(|context| context.frame == Frame::Loop(LoopKind::Plain)) {
             return false;
         }
         if self.noted().is_none() {
             return true;
         }
         let over_data = notes.loops.iter().rev().take_while(|around| around.context >= first).any(|around| {
-            let names = around.iterated.map(crate::names_in).unwrap_or_default();
+            let names = around.iterated.map(names_in).unwrap_or_default();
             matches!(around.value, Value::Loader(_))
                 || around.iterated.is_none()
                 || names.iter().any(|name| is_data_name(name))
@@ -339,12 +309,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn runs_model(&self, call: &Call) -> bool {
-        let in_loop = self
-            .program
-            .notes
-            .contexts
-            .outwards(call.context)
-            .any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
         let is_model = match call.callee {
             Callee::Function(function) => {
                 let takes_model = call.argument_values().any(|value| matches!(value, Value::Model(_)));
@@ -353,7 +317,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Callee::Value => is_model_name(call.name),
             _ => false,
         };
-        in_loop && is_model
+        is_model && self.program.is_in_loop(call.context)
     }
 
     fn turns_gradients_off(&self, expression: &Expr) -> bool {
@@ -364,7 +328,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let Some(name) = last_name(function) else { return false };
         let first = arguments.and_then(|all| all.args.first());
         let is_off = matches!(first, Some(Expr::BooleanLiteral(flag)) if !flag.value);
-        vocabulary::is(Role::GraphOff, name) && !is_off || vocabulary::is(Role::GraphSwitch, name) && is_off
+        Role::GraphOff.fits(name) && !is_off || Role::GraphSwitch.fits(name) && is_off
     }
 
     fn run_try(&mut self, attempt: &'a StmtTry) {
@@ -460,29 +424,24 @@ fn with_stored(base: Value, index: Value, value: Value) -> Option<Value> {
     })
 }
 
-fn body_range(body: &[Stmt]) -> TextRange {
-    match (body.first(), body.last()) {
-        (Some(first), Some(last)) => TextRange::new(first.range().start(), last.range().end()),
-        _ => TextRange::default(),
+pub(super) type Names<'a> = rustc_hash::FxHashMap<&'a str, Value>;
+
+/// Adds what a name may hold on another path.
+pub(super) fn add<'a>(names: &mut Names<'a>, name: &'a str, value: Value) {
+    match names.get_mut(name) {
+        Some(known) if *known == value => {}
+        Some(known) => *known = known.join(&value),
+        None => drop(names.insert(name, value)),
     }
 }
 
-pub(super) type Names<'a> = rustc_hash::FxHashMap<&'a str, Value>;
-
 /// Joins the names of two paths where they meet.
 pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> {
-    for (name, value) in other {
-        match one.entry(name) {
-            std::collections::hash_map::Entry::Occupied(mut known) => {
-                if *known.get() != value {
-                    let joined = known.get().join(&value);
-                    known.insert(joined);
-                }
-            }
-            std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(value);
-            }
-        }
-    }
+    other.into_iter().for_each(|(name, value)| add(&mut one, name, value));
     one
+}
+
+/// Adds all names of another path.
+pub(super) fn add_all<'a>(names: &mut Names<'a>, others: &Names<'a>) {
+    others.iter().for_each(|(name, value)| add(names, name, value.clone()));
 }

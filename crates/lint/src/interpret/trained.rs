@@ -1,11 +1,6 @@
 //! Values a backward pass starts from: losses on the device, however they were computed.
 
-use ruff_python_ast::{Expr, ExprCall, Operator};
-
-use super::Interpreter;
-use super::fixpoint::Fact;
-use crate::value::Value;
-use crate::vocabulary::{self, Role};
+use super::*;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     /// `loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss / n).backward()`: the loss is a tensor with
@@ -28,9 +23,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Expr::Attribute(attribute) => {
-                if let Value::Instance(class) | Value::Model(Some(class)) =
-                    self.quietly(|quiet| quiet.evaluate(&attribute.value))
-                {
+                if let Some(class) = self.class_of(&attribute.value) {
                     let name = attribute.attr.as_str();
                     self.depends_on(Fact::attribute(class, name));
                     let known = self.program.sources.classes[class].attributes.get(name);
@@ -49,10 +42,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Expr::Call(call) => match (&*call.func, call.arguments.args.first()) {
-                (Expr::Attribute(method), Some(loss)) if vocabulary::is(Role::Scales, method.attr.as_str()) => {
+                (Expr::Attribute(method), Some(loss)) if Role::Scales.fits(method.attr.as_str()) => {
                     self.mark_trained(loss)
                 }
-                (Expr::Attribute(method), _) if vocabulary::is(Role::Averages, method.attr.as_str()) => {
+                (Expr::Attribute(method), _) if Role::Averages.fits(method.attr.as_str()) => {
                     self.mark_trained(&method.value);
                 }
                 _ => {}
@@ -71,7 +64,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             // `model, state, step = load(…)`: a step counter is a number, whatever it was packed with.
             Value::Tensor(_) if is_counter(name) => Value::NUMBER,
             Value::Unknown if self.program.functions[self.function].trained.contains(name) => Value::DEVICE_WITH_GRAPH,
-            Value::Unknown => match super::names::by_name(name) {
+            Value::Unknown => match names::by_name(name) {
                 Value::Number { .. } | Value::Unknown => value,
                 guess => guess,
             },
@@ -81,6 +74,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 }
 
 fn is_counter(name: &str) -> bool {
-    let counted = vocabulary::rest_of(Role::CounterBegin, name);
-    vocabulary::is(Role::StepNumber, name) || counted.is_some_and(|rest| vocabulary::is(Role::Counted, rest))
+    let counted = Role::CounterBegin.rest_of(name);
+    Role::StepNumber.fits(name) || counted.is_some_and(|rest| Role::Counted.fits(rest))
 }

@@ -1,9 +1,8 @@
 //! Unpacking of values into several names, and into loop targets.
 
-use ruff_python_ast::{Expr, ExprName, StmtFor};
+use ruff_python_ast::ExprName;
 
-use crate::syntax::each_expression;
-use crate::value::Value;
+use super::*;
 
 /// `b, n, d, device = *x.shape, x.device`: expands the starred part to as many values as there are names for it.
 pub(super) fn spread(expression: &Expr, target: &Expr, value: Value) -> Value {

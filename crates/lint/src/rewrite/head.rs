@@ -7,34 +7,8 @@ use crate::edits::{is_words, last_of_head};
 use crate::file::SourceFile;
 
 /// Standard library modules that many scripts import first, and that load nothing heavy.
-const LIGHT: &[&str] = &[
-    "argparse",
-    "collections",
-    "contextlib",
-    "copy",
-    "dataclasses",
-    "datetime",
-    "enum",
-    "functools",
-    "gc",
-    "inspect",
-    "itertools",
-    "json",
-    "logging",
-    "math",
-    "os",
-    "pathlib",
-    "pickle",
-    "random",
-    "re",
-    "shutil",
-    "string",
-    "sys",
-    "tempfile",
-    "time",
-    "typing",
-    "warnings",
-];
+const LIGHT: &str = "argparse collections contextlib copy dataclasses datetime enum functools gc inspect itertools json \
+                     logging math os pathlib pickle random re shutil string sys tempfile time typing warnings";
 
 #[derive(Default)]
 pub(super) struct Head {
@@ -112,7 +86,7 @@ fn imports(statement: &Stmt) -> Vec<&str> {
 }
 
 fn is_heavy(module: &str) -> bool {
-    module != "__future__" && !LIGHT.contains(&module)
+    module != "__future__" && LIGHT.split(' ').all(|light| light != module)
 }
 
 /// Whether the statement is `import name`, or imports a submodule of it.

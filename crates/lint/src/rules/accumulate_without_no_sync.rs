@@ -1,11 +1,6 @@
 //! TP503: gradients are exchanged at every micro-step of an accumulation.
 
-use crate::context::{Frame, Guard, LoopKind};
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::rule::{Check, SourceRule};
-use crate::topics::Topic;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP503",
@@ -29,25 +24,22 @@ fn check(check: &mut Check) {
             continue;
         }
         // The optimizer's step is under a cadence guard that does not contain the backward pass.
-        let guard = program
-            .notes
-            .contexts
-            .outwards(step.context)
-            .take_while(|(_, around)| around.frame != Frame::Loop(LoopKind::Plain))
-            .find(|(_, around)| around.frame == Frame::Guard(Guard::Cadence));
-        let Some((guard, _)) = guard else { continue };
-        let range = program.notes.contexts.get(guard).range;
+        let within = program.outwards(step.context).map(|(_, around)| around);
+        let guard = within
+            .take_while(|around| around.frame != Frame::Loop(LoopKind::Plain))
+            .find(|around| around.frame == Frame::Guard(Guard::Cadence));
+        let Some(guard) = guard else { continue };
         let backward = program.calls_in(file).find(|call| {
             call.name == "backward"
                 && program.function_at(call.context) == program.function_at(step.context)
-                && !range.contains_range(ruff_text_size::Ranged::range(call.node))
+                && !guard.range.contains_range(call.node.range())
         });
         if let Some(backward) = backward {
             let message =
                 "gradients are all-reduced at every backward pass, although the optimizer steps only after several";
             let advice = "run all but the last backward pass of an accumulation under `model.no_sync()`";
             let notice = notice::in_step(program, backward.context);
-            check.report_as(notice, backward.context, backward.node, message, Fix::shown(advice));
+            check.report_as(notice, backward, message, Fix::shown(advice));
         }
     }
 }

@@ -1,15 +1,6 @@
 //! TP411: `nn.MultiheadAttention` also returns its weights, and nothing reads them.
 
-use ruff_python_ast::{Expr, Stmt};
-use ruff_text_size::Ranged;
-
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Call, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::settings::literal;
-use crate::uses::uses_of;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP411",
@@ -35,23 +26,16 @@ fn check(check: &mut Check) {
         let message = "`nn.MultiheadAttention` returns its weights by default, which are of sequence length squared and \
                        which nothing reads: it cannot use a fused kernel";
         let edit = set_keyword(program.source(call.context), call.node, "need_weights", "False");
-        check.report_as(
-            Notice::Pedantic,
-            call.context,
-            call.node,
-            message,
-            Fix::unsafe_("`need_weights=False`", vec![edit]),
-        );
+        check.report_as(Notice::Pedantic, call, message, Fix::unsafe_("`need_weights=False`", vec![edit]));
     }
 }
 
 /// `self.attention(…)` of a class that assigns `nn.MultiheadAttention(…)` to it.
 fn is_multihead(program: &Program, call: &Call) -> bool {
-    let Expr::Attribute(attribute) = &*call.node.func else { return false };
-    let is_own = matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self");
-    let Some(class) = program.function_of(call.context).class.filter(|_| is_own) else { return false };
-    let made = super::made_as(program, class, attribute.attr.as_str());
-    made.is_some_and(|(_, made)| super::called_name(made) == "MultiheadAttention")
+    let Some(name) = attribute_of_self(&call.node.func) else { return false };
+    let Some(class) = program.function_of(call.context).class else { return false };
+    let made = made_as(program, class, name);
+    made.is_some_and(|(_, made)| called_name(made) == "MultiheadAttention")
 }
 
 /// Whether anything but the first of the two results is used, as far as the function shows.

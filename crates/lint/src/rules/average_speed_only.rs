@@ -1,14 +1,6 @@
 //! TP606: a speed averaged since the start, which hides every change.
 
-use ruff_python_ast::{Expr, Stmt};
-use ruff_text_size::Ranged;
-
-use crate::context::{ContextId, Frame, LoopKind};
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Loop, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::syntax::blocks_of;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP606",
@@ -36,8 +28,8 @@ fn check(check: &mut Check) {
         let advice = "also log the speed since the last log line: reset the clock after each one";
         // In the loop of steps itself, a speed since the last log line is one line of work; around it, an average may
         // be intended.
-        let notice = if program.step_loop(speed.context).is_some() { Notice::Default } else { Notice::Pedantic };
-        check.report_as(notice, speed.context, speed.expression, message, Fix::shown(advice));
+        let notice = Notice::when(program.step_loop(speed.context).is_some());
+        check.report_as(notice, speed, message, Fix::shown(advice));
     }
 }
 
@@ -47,7 +39,7 @@ fn loop_of_steps<'p, 'a>(program: &'p Program<'a>, context: ContextId) -> Option
         return program.loop_at(step_loop);
     }
     let function = program.function_at(context);
-    let around = program.notes.contexts.outwards(context).find_map(|(id, _)| program.loop_at(id))?;
+    let around = program.loop_around(context)?;
     let holds = program.contexts_of(function).any(|(_, inner)| {
         inner.trains
             && inner.frame == Frame::Loop(LoopKind::Plain)
@@ -57,14 +49,8 @@ fn loop_of_steps<'p, 'a>(program: &'p Program<'a>, context: ContextId) -> Option
 }
 
 fn is_reset(body: &[Stmt], name: &str) -> bool {
-    body.iter().any(|statement| match statement {
-        Stmt::Assign(assign) => assign.targets.iter().any(|target| match target {
-            Expr::Name(target) => target.id.as_str() == name,
-            Expr::Tuple(targets) => {
-                targets.elts.iter().any(|target| matches!(target, Expr::Name(target) if target.id.as_str() == name))
-            }
-            _ => false,
-        }),
-        other => blocks_of(other).into_iter().any(|block| is_reset(block, name)),
-    })
+    let is_it = |target: &Expr| name_of(target) == Some(name);
+    let sets = |target: &Expr| is_it(target) || target.as_tuple_expr().is_some_and(|all| all.elts.iter().any(is_it));
+    let resets = |one: &Stmt| one.as_assign_stmt().is_some_and(|assign| assign.targets.iter().any(sets));
+    statements_in(body).into_iter().any(resets)
 }

@@ -1,12 +1,7 @@
 //! TP303: pinned batches copied with a blocking copy.
 
-use crate::context::{Context, ContextId, Frame, LoopKind};
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::Program;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Placement, Value};
+use super::*;
+use crate::context::Context;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP303",
@@ -29,7 +24,7 @@ fn check(check: &mut Check) {
         // An evaluation runs only now and then.
         let is_seldom = program.is_evaluation(call.context) && !trains_around(program, call.context)
             || is_pass_without_gradients(program, call.context);
-        if !from_pinned || has_flag || has_rest || is_seldom || !super::moves_to_device(call) {
+        if !from_pinned || has_flag || has_rest || is_seldom || !moves_to_device(call) {
             continue;
         }
         let message = format!("the batch is pinned, but `.{}` still waits for the copy", call.name);
@@ -37,8 +32,8 @@ fn check(check: &mut Check) {
             "let the host continue during the copy: `non_blocking=True`",
             vec![set_keyword(program.source(call.context), call.node, "non_blocking", "True")],
         );
-        let notice = if program.is_hot(call.context) { Notice::Default } else { Notice::Pedantic };
-        check.report_as(notice, call.context, call.node, message, fix);
+        let notice = Notice::when(program.is_hot(call.context));
+        check.report_as(notice, call, message, fix);
     }
 }
 
@@ -59,6 +54,5 @@ fn is_pass_without_gradients(program: &Program, context: ContextId) -> bool {
 }
 
 fn innermost_loop<'p>(program: &'p Program, context: ContextId) -> Option<&'p Context> {
-    let mut outwards = program.notes.contexts.outwards(context);
-    outwards.find(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain)).map(|(_, around)| around)
+    program.outwards(context).map(|(_, around)| around).find(|around| around.frame == Frame::Loop(LoopKind::Plain))
 }

@@ -1,12 +1,6 @@
 //! TP506: ranks synchronize at every step only to average a number for the log.
 
-use ruff_text_size::Ranged;
-
-use crate::classes::ClassKind;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Call, Callee, Program};
-use crate::rule::{Check, Notice, SourceRule};
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP506",
@@ -43,10 +37,10 @@ fn check(check: &mut Check) {
         // Ranks synchronize for the gradients anyway, and a helper does not decide when it is called: report only the
         // loop's own calls.
         let is_own = program.step_loop(call.context).is_some();
-        let notice = if is_read || overlaps || !is_own { Notice::Pedantic } else { Notice::Default };
+        let notice = Notice::when(!is_read && !overlaps && is_own);
         let message = format!("`{}` on a number for the log synchronises all ranks at every step", call.name);
         // Whatever reads the sum would have to move along, so a person moves it.
-        check.report_as(notice, call.context, call.node, message, Fix::shown("average it only when it is logged"));
+        check.report_as(notice, call, message, Fix::shown("average it only when it is logged"));
     }
 }
 
@@ -57,11 +51,11 @@ fn check_helpers(check: &mut Check) {
         let Callee::Function(function) = call.callee else { continue };
         let meets = call.name.contains("reduce")
             && program.calls_of(function).any(|inner| is_collective(inner) && program.is_hot(inner.context));
-        let names = call.node.arguments.args.iter().flat_map(crate::names_in);
+        let names = call.node.arguments.args.iter().flat_map(names_in);
         if meets && !program.is_in_parameter_loop(call.context) && names.into_iter().any(is_metric_name) {
             let message = format!("`{}` on numbers for the log synchronises all ranks at every step", call.name);
             let fix = Fix::shown("average them only when they are logged");
-            check.report_as(Notice::Pedantic, call.context, call.node, message, fix);
+            check.report_as(Notice::Pedantic, call, message, fix);
         }
     }
 }
@@ -82,19 +76,19 @@ fn is_collective(call: &Call) -> bool {
 
 /// Whether the arguments are metrics by name: a loss, an accuracy, a count.
 fn is_metric(program: &Program, call: &Call) -> bool {
-    let mut names: Vec<&str> = call.node.arguments.args.iter().flat_map(crate::names_in).collect();
+    let mut names: Vec<&str> = call.node.arguments.args.iter().flat_map(names_in).collect();
     // `for v in losses.values(): all_reduce(v)` reduces losses.
-    let around = program.notes.contexts.outwards(call.context).find_map(|(id, _)| program.loop_at(id));
-    if let Some((target, iterated)) = around.and_then(|around| Some((around.target?, around.iterated?)))
-        && crate::names_in(target).iter().any(|name| names.contains(name))
+    if let Some((target, iterated)) =
+        program.loop_around(call.context).and_then(|around| Some((around.target?, around.iterated?)))
+        && names_in(target).iter().any(|name| names.contains(name))
     {
-        names.extend(crate::names_in(iterated));
+        names.extend(names_in(iterated));
     }
     // `reduce_dict(losses)` gets them from its caller.
     let function = program.function_at(call.context);
     let is_helper = program.symbol(function).name.contains("reduce");
     let handed = program.callers_of(function).filter(|caller| is_helper && program.is_hot(caller.context));
-    names.extend(handed.flat_map(|caller| caller.node.arguments.args.iter().flat_map(crate::names_in)));
+    names.extend(handed.flat_map(|caller| caller.node.arguments.args.iter().flat_map(names_in)));
     names.into_iter().any(is_metric_name)
 }
 

@@ -2,17 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use ruff_python_ast::{Expr, Stmt};
-use ruff_text_size::{Ranged, TextRange};
-
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::{Edit, Fix};
-use crate::notice;
-use crate::program::{Call, Callee, Program};
-use crate::rule::{Check, Notice, SourceRule};
+use super::*;
 use crate::syntax::{called_by, method_of};
-use crate::uses::{is_changed_in_place, uses_of};
-use crate::value::{Origin, Placement, Value};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP201",
@@ -49,31 +40,27 @@ fn check(check: &mut Check) {
         });
         // A module's own `__init__` runs once, whoever calls it.
         let function = program.function_of(call.context);
-        let is_module = function.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
+        let is_module = function.class.is_some_and(|class| program.is_module(class));
         if is_part || is_next || function.name == "__init__" && is_module || is_written(program, call) {
             continue;
         }
-        let text = super::short(program.text(call.context, call.node));
+        let text = quoted(program, call);
         let message = format!("the same tensor is rebuilt at every step: `{text}` depends only on sizes");
-        let notice = match notice(call) {
-            Notice::Default => notice::in_sight(program, call.context),
-            Notice::Pedantic => Notice::Pedantic,
-        };
-        check.report_as(notice, call.context, call.node, message, fix(program, call));
+        let notice = Notice::when(is_square(call) && program.is_in_sight(call.context));
+        check.report_as(notice, call, message, fix(program, call));
     }
 }
 
 /// A vector is one small kernel. A matrix grows with the sequence, and is written at every layer.
-fn notice(call: &Call) -> Notice {
-    let is_square = match call.name {
+fn is_square(call: &Call) -> bool {
+    match call.name {
         "triu" | "tril" | "triu_" | "tril_" => true,
         "full" => match call.node.arguments.args.first() {
             Some(Expr::Tuple(shape)) => shape.elts.iter().filter(|size| !size.is_number_literal_expr()).count() >= 2,
             _ => false,
         },
         _ => false,
-    };
-    if is_square { Notice::Default } else { Notice::Pedantic }
+    }
 }
 
 /// Whether the call is one that TP201 is about.
@@ -140,7 +127,7 @@ fn is_only_read(program: &Program, call: &Call) -> bool {
         return !is_single;
     }
     let function = program.function_at(call.context);
-    let names = targets.iter().flat_map(crate::names_in);
+    let names = targets.iter().flat_map(names_in);
     let stores = |name: &str| uses_of(program, function, name).iter().filter(|one| one.is_store).count();
     let is_plain = targets.iter().all(|target| matches!(target, Expr::Name(_) | Expr::Tuple(_)));
     let accumulates = call.name != "fill_"
@@ -212,7 +199,7 @@ fn is_written(program: &Program, call: &Call) -> bool {
 
 fn fix<'a>(program: &Program<'a>, call: &Call<'a>) -> Fix {
     let function = program.function_of(call.context);
-    let is_module = function.class.is_some_and(|class| program.sources.classes[class].kind.is_module());
+    let is_module = function.class.is_some_and(|class| program.is_module(class));
     let advice = match (is_module, function.class) {
         (true, _) => "build it once, keep it on the module and take a slice of it",
         (false, Some(_)) => "build it once, keep it on the object and take a slice of it",
@@ -228,7 +215,7 @@ fn fix<'a>(program: &Program<'a>, call: &Call<'a>) -> Fix {
 /// would change its type. It is built outside of inference mode, since autograd refuses tensors made inside.
 fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
     let function = program.function_of(call.context);
-    let class = function.class.filter(|class| program.sources.classes[*class].kind.is_module())?;
+    let class = function.class.filter(|class| program.is_module(*class))?;
     let Stmt::Assign(assign) = call.statement else { return None };
     let [Expr::Name(target)] = assign.targets.as_slice() else { return None };
     let Shape { sizes, device } = shape_of(program, call)?;
@@ -245,7 +232,7 @@ fn buffer<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Vec<Edit>> {
     {
         return None;
     }
-    let init = program.symbol(*program.sources.symbols.classes[class].methods.get("__init__")?).definition?;
+    let init = program.symbol(program.method(class, "__init__")?).definition?;
     let after_super = init
         .body
         .iter()
@@ -311,17 +298,17 @@ fn shape_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Shape<'a>> {
         _ => call.node,
     };
     // `device=x.device`; a string or a number would not compare equal to the device of a tensor.
-    let device = match &inner.arguments.find_keyword("device")?.value {
+    let device = match keyword_of(inner, "device")? {
         Expr::Attribute(device) if device.attr.as_str() == "device" && device.value.is_name_expr() => {
             Some(text(device.range())).filter(|text| !text.starts_with("self."))?
         }
         _ => return None,
     };
-    if inner.arguments.find_keyword("dtype").is_some_and(|dtype| !is_type(&dtype.value)) {
+    if keyword_of(inner, "dtype").is_some_and(|dtype| !is_type(dtype)) {
         return None;
     }
     let arguments = &inner.arguments.args;
-    let sizes = match super::called_name(inner) {
+    let sizes = match called_name(inner) {
         "ones" | "zeros" => {
             let sizes = match &**arguments {
                 [Expr::Tuple(shape)] => shape.elts.as_slice(),

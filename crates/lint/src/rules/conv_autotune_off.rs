@@ -1,9 +1,6 @@
 //! TP407: convolutions of a fixed size without a search for the fastest kernel.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::topics::Topic;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP407",
@@ -19,7 +16,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in super::first_backward(program) {
+    for call in first_backward(program) {
         let file = program.file_of(call.context);
         let has = |topic| program.groups.mentions(file, topic);
         let wants = has(Topic::Convolution) && has(Topic::FixedSize) && !has(Topic::VaryingSize);
@@ -28,11 +25,10 @@ fn check(check: &mut Check) {
         }
         let message = "convolutions have fixed sizes, but `cudnn.benchmark` is off: cuDNN picks a kernel heuristically, not the fastest";
         let line = "torch.backends.cudnn.benchmark = True";
-        let edits = super::at_entry(program, file, line);
+        let edits = at_entry(program, file, line);
         check.report_as(
             Notice::Pedantic,
-            call.context,
-            call.node,
+            call,
             message,
             Fix::unsafe_(format!("let cuDNN time its kernels once: `{line}`"), edits),
         );

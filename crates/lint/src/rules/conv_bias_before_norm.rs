@@ -1,15 +1,6 @@
 //! TP406: a bias that the following normalisation cancels.
 
-use ruff_python_ast::{Expr, ExprCall};
-use ruff_text_size::Ranged;
-
-use crate::context::ContextId;
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Call, Callee, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::symbols::ClassId;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP406",
@@ -39,7 +30,7 @@ fn check(check: &mut Check) {
         // `self.bn1(self.conv1(x))`, both constructed in the same class.
         if let Some((norm, convolution, class)) = applied_to_each_other(program, call)
             && let (Some((_, norm)), Some((context, convolution))) =
-                (super::made_as(program, class, norm), super::made_as(program, class, convolution))
+                (made_as(program, class, norm), made_as(program, class, convolution))
             && is_biased_convolution(convolution)
             && is_batch_norm(norm)
         {
@@ -58,52 +49,38 @@ fn report(check: &mut Check, context: ContextId, convolution: &ExprCall) {
         false => vec![set_keyword(program.source(context), convolution, "bias", "False")],
     };
     let fix = Fix::unsafe_("`bias=False`", edits);
-    check.report_as(Notice::Pedantic, context, convolution, message, fix);
+    check.report_as(Notice::Pedantic, (context, convolution), message, fix);
 }
 
 fn is_biased_convolution(call: &ExprCall) -> bool {
-    let is_convolution = matches!(super::called_name(call), "Conv1d" | "Conv2d" | "Conv3d" | "ConvTranspose2d");
+    let is_convolution = matches!(called_name(call), "Conv1d" | "Conv2d" | "Conv3d" | "ConvTranspose2d");
     let has_rest = call.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
-    let bias = call.arguments.find_keyword("bias").map(|keyword| &keyword.value);
-    let is_on = bias.is_none_or(|bias| matches!(bias, Expr::BooleanLiteral(on) if on.value));
+    let is_on = keyword_of(call, "bias").is_none_or(|bias| boolean(bias) == Some(true));
     is_convolution && is_on && !has_rest && call.arguments.args.len() < 8
 }
 
 /// `ConvNorm(…)` of a given class that only wraps a convolution, with a bias by default.
 fn wraps_convolution(program: &Program, near: &Call, made: &ExprCall) -> bool {
-    let made_at = program.places.call_by_range.get(&(program.file_of(near.context), made.range()));
-    let Some(Callee::Class(class)) = made_at.map(|index| &program.notes.calls[*index].callee) else { return false };
-    let init = program.sources.symbols.classes[*class].methods.get("__init__").copied();
-    let Some((init, definition)) = init.and_then(|init| Some((init, program.symbol(init).definition?))) else {
-        return false;
-    };
+    let noted = program.call_at(program.file_of(near.context), made.range());
+    let Some(Callee::Class(class)) = noted.map(|noted| &noted.callee) else { return false };
+    let Some(init) = program.method(*class, "__init__") else { return false };
+    let Some(definition) = program.symbol(init).definition else { return false };
     let default = definition.parameters.find("bias").and_then(|parameter| parameter.default());
-    let layers: Vec<&str> = program
-        .calls_of(init)
-        .filter(|call| {
-            call.external().is_some_and(|dotted| dotted.starts_with("torch.nn.") && !dotted.contains("init"))
-        })
-        .map(|call| call.name)
-        .collect();
-    matches!(default, Some(Expr::BooleanLiteral(on)) if on.value)
+    let is_layer =
+        |call: &&Call| call.external().is_some_and(|name| name.starts_with("torch.nn.") && !name.contains("init"));
+    let layers: Vec<&str> = program.calls_of(init).filter(is_layer).map(|call| call.name).collect();
+    default.and_then(boolean) == Some(true)
         && made.arguments.find_keyword("bias").is_none()
         && !layers.is_empty()
         && layers.iter().all(|layer| layer.starts_with("Conv"))
 }
 
 fn is_batch_norm(call: &ExprCall) -> bool {
-    matches!(super::called_name(call), "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" | "SyncBatchNorm")
+    matches!(called_name(call), "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" | "SyncBatchNorm")
 }
 
 fn applied_to_each_other<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<(&'a str, &'a str, ClassId)> {
     let class = program.function_of(call.context).class?;
     let [Expr::Call(inner)] = &*call.node.arguments.args else { return None };
-    let attribute = |expression: &'a Expr| match expression {
-        Expr::Attribute(attribute) => match &*attribute.value {
-            Expr::Name(owner) if owner.id.as_str() == "self" => Some(attribute.attr.as_str()),
-            _ => None,
-        },
-        _ => None,
-    };
-    Some((attribute(&call.node.func)?, attribute(&inner.func)?, class))
+    Some((attribute_of_self(&call.node.func)?, attribute_of_self(&inner.func)?, class))
 }

@@ -1,15 +1,6 @@
 //! TP202: a tensor made on the host and moved, although it could be made on the device.
 
-use ruff_python_ast::Expr;
-use ruff_text_size::Ranged;
-
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::{Edit, Fix};
-use crate::notice;
-use crate::program::{Call, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Origin, Placement, Value};
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP202",
@@ -26,30 +17,24 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
-        let moved = match super::moves_to_device(call) {
-            true => Some(&call.receiver),
-            false => super::handed_over(program, call),
-        };
+        let moved = if moves_to_device(call) { Some(&call.receiver) } else { handed_over(program, call) };
         let Some(Value::Tensor(tensor)) = moved else { continue };
         let (Placement::Host, Origin::Constant(made) | Origin::Factory(made)) = (tensor.placement, tensor.origin)
         else {
             continue;
         };
         // TP201 reports constants that are rebuilt at every step.
-        let maker = super::maker_of(program, call, made);
-        if maker.is_some_and(|maker| program.is_hot(maker.context) && super::constant_rebuilt::reports(program, maker))
-        {
+        let maker = maker_of(program, call, made);
+        if maker.is_some_and(|maker| program.is_hot(maker.context) && constant_rebuilt::reports(program, maker)) {
             continue;
         }
-        let at = super::made_at(program, call, made);
-        let text = super::short(program.text(at.context, at.node));
+        let at = made_at(program, call, made);
+        let text = quoted(program, at);
         let message = format!("created on the host and copied to the device at every step: `{text}`");
         // If the training loop is visible, each such line is known to block on its own.
-        let notice = match maker.is_some() && !is_filled_on_the_host(program, call) {
-            true => notice::in_sight(program, call.context),
-            false => Notice::Pedantic,
-        };
-        check.report_as(notice, at.context, at.node, message, fix(program, call));
+        let is_worth = maker.is_some() && !is_filled_on_the_host(program, call);
+        let notice = Notice::when(is_worth && program.is_in_sight(call.context));
+        check.report_as(notice, at, message, fix(program, call));
     }
 }
 
@@ -75,19 +60,18 @@ fn fix(program: &Program, call: &Call) -> Fix {
         None if call.name == "cuda" => "\"cuda\"",
         None => return Fix::shown(advice),
     };
-    let name = super::called_name(factory);
+    let name = called_name(factory);
     let is_factory = matches!(
         name,
         "ones" | "zeros" | "arange" | "full" | "eye" | "linspace" | "empty" | "rand" | "randn" | "randint" | "randperm"
     );
     // A generator and pinned memory belong to the host, and the copy of a leaf is not one.
-    let is_plain =
-        |keyword: &ruff_python_ast::Keyword| keyword.arg.as_ref().is_some_and(|name| name.as_str() == "dtype");
+    let is_plain = |keyword: &Keyword| keyword.arg.as_ref().is_some_and(|name| name.as_str() == "dtype");
     if !is_factory || call.node.arguments.len() > 1 || !factory.arguments.keywords.iter().all(is_plain) {
         return Fix::shown(advice);
     }
     let add = set_keyword(program.source(call.context), factory, "device", device);
-    let remove = Edit::replace(ruff_text_size::TextRange::new(factory.range().end(), call.node.range().end()), "");
+    let remove = Edit::replace(TextRange::new(factory.range().end(), call.node.range().end()), "");
     match name {
         "ones" | "zeros" | "arange" | "full" | "eye" => Fix::safe(advice, vec![add, remove]),
         _ => Fix::unsafe_(advice, vec![add, remove]),

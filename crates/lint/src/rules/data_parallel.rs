@@ -1,9 +1,6 @@
 //! TP504: one process drives several devices.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::topics::Topic;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP504",
@@ -26,9 +23,8 @@ fn check(check: &mut Check) {
             let advice = "one process per device: `DistributedDataParallel`, started with `torchrun`";
             // Next to a path with one process per device, this is the fallback.
             let has = |topic| program.groups.mentions_itself(program.file_of(call.context), topic);
-            let notice =
-                if has(Topic::Distributed) || !has(Topic::Trains) { Notice::Pedantic } else { Notice::Default };
-            check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+            let notice = Notice::when(!has(Topic::Distributed) && has(Topic::Trains));
+            check.report_as(notice, call, message, Fix::shown(advice));
         }
     }
 }

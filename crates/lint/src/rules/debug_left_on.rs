@@ -1,13 +1,6 @@
 //! TP602: a debugging aid left on in training.
 
-use ruff_python_ast::Expr;
-use ruff_text_size::Ranged;
-
-use crate::context::{Frame, Guard};
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::{Edit, Fix};
-use crate::program::{Call, Program};
-use crate::rule::{Check, SourceRule};
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP602",
@@ -36,32 +29,22 @@ fn check(check: &mut Check) {
                     let message =
                         "anomaly detection checks every gradient for NaN and records a stack for every operator";
                     let edits = vec![Edit::replace(on.range(), "False")];
-                    check.report(
-                        call.context,
-                        call.node,
-                        message,
-                        Fix::unsafe_("turn it off once the NaN is found", edits),
-                    );
+                    check.report(call, message, Fix::unsafe_("turn it off once the NaN is found", edits));
                 }
             }
             "torch.autograd.detect_anomaly" => {
                 let message = "anomaly detection checks every gradient for NaN and records a stack for every operator";
-                check.report(call.context, call.node, message, Fix::shown("remove the block once the NaN is found"));
+                check.report(call, message, Fix::shown("remove the block once the NaN is found"));
             }
             "torch.autograd.gradcheck" | "torch.autograd.gradgradcheck" if program.is_hot(call.context) => {
                 let message = "gradients are checked numerically inside the training step";
-                check.report(call.context, call.node, message, Fix::shown("check gradients in a test"));
+                check.report(call, message, Fix::shown("check gradients in a test"));
             }
             "torch.profiler.profile" | "torch.autograd.profiler.profile" | "torch.autograd.profiler.emit_nvtx"
                 if program.is_hot(call.context) =>
             {
                 let message = "a profiler is started and stopped inside every step";
-                check.report(
-                    call.context,
-                    call.node,
-                    message,
-                    Fix::shown("profile a few steps with a schedule, outside the loop"),
-                );
+                check.report(call, message, Fix::shown("profile a few steps with a schedule, outside the loop"));
             }
             _ => {}
         }
@@ -69,9 +52,5 @@ fn check(check: &mut Check) {
 }
 
 fn is_asked_for(program: &Program, call: &Call) -> bool {
-    program
-        .notes
-        .contexts
-        .outwards(call.context)
-        .any(|(_, around)| matches!(around.frame, Frame::Guard(Guard::OptIn | Guard::Once)))
+    program.is_within(call.context, |frame| matches!(frame, Frame::Guard(Guard::OptIn | Guard::Once)))
 }

@@ -1,14 +1,6 @@
 //! TP306: samples moved to the device one by one, inside the dataset or the collate function.
 
-use ruff_python_ast::Expr;
-
-use crate::classes::ClassKind;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Call, Loader, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::symbols::{ClassId, FunctionId};
-use crate::value::Value;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP306",
@@ -34,18 +26,18 @@ fn check(check: &mut Check) {
         // A trainer may call a collate function on a whole batch.
         let is_sample = program.symbol(function).name == "__getitem__";
         let is_here = is_sample && program.groups.is_of_program(program.file_of(call.context));
-        let notice = if is_here { Notice::Default } else { Notice::Pedantic };
-        check.report_as(notice, call.context, call.node, message, fix);
+        let notice = Notice::when(is_here);
+        check.report_as(notice, call, message, fix);
     }
 }
 
 /// Whether the loader's dataset or collate function puts samples on the device.
 pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
-    let collate = match loader.collate {
+    let collate = match loader.options.collate {
         Value::Function(function) => Some(function),
         _ => None,
     };
-    loader.dataset.is_surely_on_device()
+    loader.options.dataset.is_surely_on_device()
         || collate
             .into_iter()
             .chain(samplers(program, loader))
@@ -55,10 +47,10 @@ pub fn puts_on_device(program: &Program, loader: &Loader) -> bool {
 /// The functions that produce a sample of the loader's dataset, one per class that the dataset may have.
 pub fn samplers(program: &Program, loader: &Loader) -> Vec<FunctionId> {
     let of_class = |class: &ClassId| {
-        let lineage = crate::classes::lineage(&program.sources.classes, *class);
-        lineage.into_iter().find_map(|class| program.sources.symbols.classes[class].methods.get("__getitem__").copied())
+        let lineage = lineage(&program.sources.classes, *class);
+        lineage.into_iter().find_map(|class| program.method(class, "__getitem__"))
     };
-    let mut found: Vec<FunctionId> = loader.dataset.classes().iter().filter_map(of_class).collect();
+    let mut found: Vec<FunctionId> = loader.options.dataset.classes().iter().filter_map(of_class).collect();
     found.dedup();
     found
 }
@@ -68,7 +60,7 @@ fn moves(program: &Program, call: &Call) -> bool {
     let follows = call.node.arguments.args.first().is_some_and(
         |device| matches!(device, Expr::Attribute(device) if device.attr.as_str() == "device" && !is_own(&device.value)),
     ) || call.arguments.first().is_some_and(|other| other.tensor().is_some());
-    super::moves_to_device(call) && !follows
+    moves_to_device(call) && !follows
         || matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
             && call.result.is_on_device()
             && call.keyword("device").is_some()
@@ -77,7 +69,7 @@ fn moves(program: &Program, call: &Call) -> bool {
 
 /// `device=device` with a parameter that defaults to `None`, which a loader never passes.
 fn stays_by_default(program: &Program, call: &Call) -> bool {
-    let Some(Expr::Name(device)) = call.node.arguments.find_keyword("device").map(|keyword| &keyword.value) else {
+    let Some(Expr::Name(device)) = keyword_of(call.node, "device") else {
         return false;
     };
     let definition = program.function_of(call.context).definition;
@@ -105,7 +97,7 @@ fn prepares_samples(program: &Program, function: FunctionId) -> bool {
         return true;
     }
     symbol.name.contains("collate")
-        || program.constructed.loaders.iter().any(|loader| loader.collate == Value::Function(function))
+        || program.constructed.loaders.iter().any(|loader| loader.options.collate == Value::Function(function))
         || program.callers_of(function).any(|call| {
             // A helper of `__getitem__`.
             let caller = program.function_at(call.context);

@@ -1,15 +1,9 @@
 //! TP106: at every step, a result whose size only the device knows.
 
-use ruff_python_ast::{CmpOp, Expr, Stmt};
-use ruff_text_size::{Ranged, TextRange};
+use ruff_python_ast::CmpOp;
 
+use super::*;
 use crate::api;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::program::{Call, Callee, FunctionKind, Program, Subscript};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Placement, Value};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP106",
@@ -32,11 +26,9 @@ fn check(check: &mut Check) {
                 "only the device knows the size of `{}`'s result: the host waits for it at every step",
                 call.name
             );
-            let notice = match call.name {
-                "masked_select" => notice::in_step(program, call.context),
-                _ => Notice::Pedantic,
-            };
-            check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+            let is_selected = call.name == "masked_select";
+            let notice = if is_selected { notice::in_step(program, call.context) } else { Notice::Pedantic };
+            check.report_as(notice, call, message, Fix::shown(advice));
         }
     }
     for subscript in &program.notes.subscripts {
@@ -48,19 +40,16 @@ fn check(check: &mut Check) {
         // Storing a number under a mask is a masked fill: nothing is counted.
         let is_fill = subscript.stored.as_ref().is_some_and(|stored| stored.tensor().is_none());
         if program.is_hot(subscript.context) && is_by_mask(subscript) && is_picked_there && !is_fill {
-            let text = super::short(program.text(subscript.context, subscript.node));
+            let text = quoted(program, subscript);
             // `scores[mask] -= penalty` is a masked update, which needs no count; selecting rows may be intended.
             let is_update =
                 matches!(subscript.statement, Stmt::AugAssign(sum) if sum.target.range() == subscript.node.range());
-            let notice = match is_update {
-                true => Notice::Default,
-                false if is_reduced(program, subscript) => notice::in_sight(program, subscript.context),
-                false => Notice::Pedantic,
-            };
+            let notice =
+                Notice::when(is_update || is_reduced(program, subscript) && program.is_in_sight(subscript.context));
             let message = format!(
                 "indexing by a mask (`{text}`) counts its elements on the device: the host waits for the count at every step"
             );
-            check.report_as(notice, subscript.context, subscript.node, message, Fix::shown(advice));
+            check.report_as(notice, subscript, message, Fix::shown(advice));
         }
     }
 }

@@ -1,12 +1,7 @@
 //! TP204: the allocator's cache is emptied, or the garbage collector run, at every step.
 
-use ruff_python_ast::Stmt;
-
+use super::*;
 use crate::edits::remove_statement;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::rule::{Check, SourceRule};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP204",
@@ -33,13 +28,13 @@ fn check(check: &mut Check) {
         };
         let edits = match call.statement {
             // Under a branch it may be the answer to a shortage of memory.
-            Stmt::Expr(_) if !super::is_guarded(program, call.context) => {
+            Stmt::Expr(_) if !is_guarded(program, call.context) => {
                 vec![remove_statement(program.source(call.context), call.statement)]
             }
             _ => Vec::new(),
         };
         let advice = "remove it from the step; keep fewer tensors alive instead";
         let notice = notice::in_step(program, call.context);
-        check.report_as(notice, call.context, call.node, message, Fix::unsafe_(advice, edits));
+        check.report_as(notice, call, message, Fix::unsafe_(advice, edits));
     }
 }

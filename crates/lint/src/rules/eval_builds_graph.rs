@@ -1,16 +1,9 @@
 //! TP601: an evaluation records a graph that is not used.
 
-use crate::classes::ClassKind;
-use crate::context::{ContextId, Frame};
+use ruff_python_ast::StmtFunctionDef;
+
+use super::*;
 use crate::file::SourceFile;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::{Edit, Fix};
-use crate::program::{Call, Callee, FunctionKind, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::symbols::FunctionId;
-use crate::value::Value;
-use ruff_python_ast::{Stmt, StmtFunctionDef};
-use ruff_text_size::Ranged;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP601",
@@ -34,8 +27,8 @@ fn check(check: &mut Check) {
             Callee::Function(callee) => program.functions[callee].kind == FunctionKind::Step,
             _ => false,
         };
-        let called = super::called_name(call.node);
-        let is_model = called == "forward" || crate::interpret::is_model_name(called);
+        let called = called_name(call.node);
+        let is_model = called == "forward" || is_model_name(called);
         if !is_forward || !is_model || seen.contains(&function) || !evaluates(program, function, call.context) {
             continue;
         }
@@ -54,13 +47,7 @@ fn check(check: &mut Check) {
             }
             _ => Vec::new(),
         };
-        check.report_as(
-            Notice::Pedantic,
-            call.context,
-            call.node,
-            message,
-            Fix::unsafe_("`@torch.no_grad()` on the function", edits),
-        );
+        check.report_as(Notice::Pedantic, call, message, Fix::unsafe_("`@torch.no_grad()` on the function", edits));
     }
 }
 
@@ -114,10 +101,9 @@ fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> boo
     let asks_gradient =
         program.calls_of(function).any(|call| matches!(call.name, "backward" | "grad" | "requires_grad_"));
     let switches = switches_to_evaluation(program, function);
-    let is_decorated = program.functions[function].kind == FunctionKind::Evaluation
-        && !crate::interpret::is_evaluation_name(symbol.name);
-    let in_loop = program.notes.contexts.outwards(context).any(|(_, around)| matches!(around.frame, Frame::Loop(_)));
-    let by_name = crate::interpret::is_evaluation_name(symbol.name) && (switches || in_loop);
+    let is_decorated = program.functions[function].kind == FunctionKind::Evaluation && !is_evaluation_name(symbol.name);
+    let in_loop = program.is_within(context, |frame| matches!(frame, Frame::Loop(_)));
+    let by_name = is_evaluation_name(symbol.name) && (switches || in_loop);
     !trains
         && !asks_gradient
         && !is_decorated
@@ -128,7 +114,7 @@ fn evaluates(program: &Program, function: FunctionId, context: ContextId) -> boo
 /// Whether the context is in a `no_grad` block, in a decorated function, or only called from one.
 fn is_without_graph(program: &Program, context: ContextId, depth: usize) -> bool {
     let function = program.function_at(context);
-    let held = program.notes.contexts.outwards(context).any(|(_, around)| {
+    let held = program.outwards(context).any(|(_, around)| {
         matches!(around.frame, Frame::Evaluation | Frame::WithoutGraph) && is_no_grad(program, around.range, function)
     });
     if held || is_decorated(program, function) {
@@ -149,7 +135,7 @@ fn is_decorated(program: &Program, function: FunctionId) -> bool {
 }
 
 /// Whether the range is a block that turns gradients off, not just the code after `model.eval()`.
-fn is_no_grad(program: &Program, range: ruff_text_size::TextRange, function: FunctionId) -> bool {
+fn is_no_grad(program: &Program, range: TextRange, function: FunctionId) -> bool {
     let symbol = program.symbol(function);
     let block = crate::edits::block_around(symbol.body, range);
     block.is_some_and(|block| {

@@ -1,10 +1,6 @@
 //! TP105: an explicit wait for the device at every step.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::program::{Call, Callee};
-use crate::rule::{Check, SourceRule};
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP105",
@@ -34,13 +30,13 @@ fn check(check: &mut Check) {
         let advice = "remove it from the step; time with CUDA events, or synchronise once around many steps";
         let message = "`synchronize()` at every step: the host waits until the device has finished all queued work";
         let notice = notice::in_step(program, call.context);
-        check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+        check.report_as(notice, call, message, Fix::shown(advice));
     }
 }
 
 /// `torch_npu.npu.synchronize()`, `stream.synchronize()`: other things can be synchronized too.
 fn is_of_device(call: &Call) -> bool {
-    let names = call.receiver_expression().map(crate::names_in).unwrap_or_default();
+    let names = call.receiver_expression().map(names_in).unwrap_or_default();
     const WORDS: [&str; 10] =
         ["cuda", "device", "stream", "event", "accelerator", "npu", "xpu", "mps", "torch", "musa"];
     names.iter().any(|name| WORDS.iter().any(|word| name.to_ascii_lowercase().contains(word)))

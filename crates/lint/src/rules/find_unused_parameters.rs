@@ -1,11 +1,6 @@
 //! TP505: the graph is traversed at every step to find parameters without a gradient.
 
-use ruff_python_ast::Expr;
-
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::value::Value;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP505",
@@ -22,14 +17,13 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
-        let flag = call.node.arguments.find_keyword("find_unused_parameters").map(|keyword| &keyword.value);
-        let is_on = matches!(flag, Some(Expr::BooleanLiteral(on)) if on.value);
+        let is_on = keyword_of(call.node, "find_unused_parameters").and_then(boolean) == Some(true);
         let by_strategy =
             call.keyword("strategy") == Some(&Value::Text(Some("ddp_find_unused_parameters_true".to_string())));
         if is_on || by_strategy {
             let message = "`find_unused_parameters` walks the whole graph after every forward pass";
             let advice = "turn it off if every step uses every parameter; freeze or drop unused parameters";
-            check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+            check.report_as(Notice::Pedantic, call, message, Fix::shown(advice));
         }
     }
 }

@@ -1,9 +1,6 @@
 //! TP401: training in single precision throughout.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::topics::Topic;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP401",
@@ -19,7 +16,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in super::first_backward(program) {
+    for call in first_backward(program) {
         let file = program.file_of(call.context);
         let has = |topic| program.groups.mentions(file, topic);
         let multiplies = has(Topic::MatrixProduct) || has(Topic::Convolution);
@@ -30,7 +27,7 @@ fn check(check: &mut Check) {
         let advice = "run the forward pass under `torch.autocast(\"cuda\", dtype=torch.bfloat16)`; results change, so compare the losses";
         let is_large = has(Topic::LargeProduct) || has(Topic::Convolution);
         // Only the reader can decide whether the results may change.
-        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+        check.report_as(Notice::Pedantic, call, message, Fix::shown(advice));
         if !is_large {
             check.doubt();
         }

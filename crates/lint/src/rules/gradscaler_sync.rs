@@ -1,11 +1,6 @@
 //! TP108: a gradient scaler that reads back at every step because the optimizer cannot skip on the device.
 
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::rule::{Check, SourceRule};
-use crate::value::Value;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP108",
@@ -24,11 +19,10 @@ fn check(check: &mut Check) {
     for call in program.hot_calls() {
         let (Value::Scaler(Some(scaler)), "step") = (&call.receiver, call.name) else { continue };
         let Some(Value::Optimizer(Some(optimizer))) = call.arguments.first() else { continue };
-        let enabled = program.site(*scaler).1.arguments.find_keyword("enabled").map(|keyword| &keyword.value);
-        let is_enabled =
-            enabled.is_none_or(|value| matches!(value, ruff_python_ast::Expr::BooleanLiteral(on) if on.value));
+        let (_, made) = program.site(*scaler);
+        let is_enabled = keyword_of(made, "enabled").is_none_or(|value| boolean(value) == Some(true));
         let (file, site) = program.site(*optimizer);
-        let name = super::called_name(site);
+        let name = called_name(site);
         let can_fuse = matches!(name, "Adam" | "AdamW" | "SGD" | "Adagrad");
         if !is_enabled || !can_fuse || site.arguments.find_keyword("fused").is_some() {
             continue;
@@ -46,8 +40,7 @@ fn check(check: &mut Check) {
         };
         check.report_as(
             notice::of_logged_value(program, call.context),
-            call.context,
-            call.node,
+            call,
             message,
             Fix::unsafe_(format!("make the optimizer `{name}(…, fused=True)`"), edits),
         );

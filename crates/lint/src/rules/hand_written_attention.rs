@@ -1,14 +1,8 @@
 //! TP403: attention written out as two products and a softmax.
 
-use ruff_text_size::Ranged;
-
+use super::*;
 use crate::attention;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Product, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::uses::uses_of;
-use ruff_python_ast::{Expr, Stmt};
+use crate::program::Product;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP403",
@@ -37,7 +31,7 @@ fn check(check: &mut Check) {
         let is_here = function.is_some_and(|function| function.contains_range(whole));
         let range = if is_here { whole } else { product.expression.range() };
         // Only the reader knows the sequence length: windows and joints are short.
-        check.report_as(Notice::Pedantic, product.context, range, message, Fix::shown(advice));
+        check.report_as(Notice::Pedantic, (product.context, range), message, Fix::shown(advice));
         if !attention::is_of_length_squared(program, product) {
             check.doubt();
         }
@@ -60,14 +54,14 @@ fn is_fallback(program: &Program, product: &Product) -> bool {
 /// Whether the weights are returned, stored or shown besides being multiplied.
 fn is_used_elsewhere(program: &Program, product: &Product) -> bool {
     let names = match product.expression {
-        Expr::BinOp(operation) => crate::names_in(&operation.left),
+        Expr::BinOp(operation) => names_in(&operation.left),
         Expr::Call(call) => {
             let receiver = match &*call.func {
-                Expr::Attribute(attribute) => crate::names_in(&attribute.value),
+                Expr::Attribute(attribute) => names_in(&attribute.value),
                 _ => Vec::new(),
             };
             let operand = usize::from(call.arguments.args.first().is_some_and(Expr::is_string_literal_expr));
-            let first = call.arguments.args.get(operand).map(crate::names_in).unwrap_or_default();
+            let first = call.arguments.args.get(operand).map(names_in).unwrap_or_default();
             receiver.into_iter().chain(first).collect()
         }
         _ => Vec::new(),

@@ -1,15 +1,7 @@
 //! TP203: host data turned into a device tensor at every step, outside the loader.
 
-use ruff_python_ast::Expr;
-use ruff_text_size::Ranged;
-
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::program::Call;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Origin, Placement, Tensor, Value};
+use super::*;
+use crate::value::Tensor;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP203",
@@ -31,7 +23,7 @@ fn check(check: &mut Check) {
             Value::Tensor(Tensor { origin: Origin::HostData(made), .. }) => Some(*made),
             _ => None,
         };
-        let made = made.filter(|_| super::moves_to_device(call));
+        let made = made.filter(|_| moves_to_device(call));
         let moves = made.is_some();
         let makes = matches!(call.external(), Some("torch.tensor" | "torch.as_tensor"))
             && call.keyword("device").is_some()
@@ -46,7 +38,7 @@ fn check(check: &mut Check) {
                 || matches!(value, Value::Tensor(tensor) if tensor.placement == Placement::Host && matches!(tensor.origin, Origin::HostData(_)))
         };
         // `to_tensor(array)` by a helper, `x.new_tensor(array)`
-        let is_handed = super::handed_over(program, call).is_some_and(is_host_data);
+        let is_handed = handed_over(program, call).is_some_and(is_host_data);
         let is_new = call.is_method()
             && call.name == "new_tensor"
             && call.receiver.is_on_device()
@@ -55,8 +47,8 @@ fn check(check: &mut Check) {
         if !moves && !makes && !is_typed && !is_handed && !is_new {
             continue;
         }
-        let at = made.map_or(call, |made| super::made_at(program, call, made));
-        let text = super::short(program.text(at.context, at.node));
+        let at = made.map_or(call, |made| made_at(program, call, made));
+        let text = quoted(program, at);
         let blocks = if call.keyword("non_blocking").is_some() { "" } else { ", and the copy blocks" };
         let message = format!("host data is copied to the device at every step{blocks}: `{text}`");
         let advice =
@@ -73,23 +65,19 @@ fn check(check: &mut Check) {
             matches!(call.node.arguments.args.first(), Some(Expr::List(list)) if !list.elts.iter().any(grows));
         let is_data = matches!(call.arguments.first(), Some(Value::Numpy | Value::List(_))) && !is_listed
             || moves
-                && matches!(call.receiver_expression(), Some(Expr::Call(made)) if super::called_name(made) == "from_numpy");
+                && matches!(call.receiver_expression(), Some(Expr::Call(made)) if called_name(made) == "from_numpy");
         // Hand-made batches are lists in the loop of steps; elsewhere lists are short.
         let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
         let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());
-        let notice =
-            if is_worth && !is_handed && !is_new { notice::in_sight(program, call.context) } else { Notice::Pedantic };
-        check.report_as(notice, at.context, at.node, message, Fix::unsafe_(advice, edits));
+        let notice = Notice::when(is_worth && !is_handed && !is_new && program.is_in_sight(call.context));
+        check.report_as(notice, at, message, Fix::unsafe_(advice, edits));
     }
 }
 
 /// `self.table.to(x.device)`: stored on the host and copied at every step.
 fn is_kept(call: &Call) -> bool {
-    let is_own = |owner: &Expr| {
-        matches!(owner, Expr::Attribute(attribute)
-            if matches!(&*attribute.value, Expr::Name(owner) if owner.id.as_str() == "self"))
-    };
-    super::moves_to_device(call)
+    let is_own = |owner: &Expr| attribute_of_self(owner).is_some();
+    moves_to_device(call)
         && call.receiver_expression().is_some_and(is_own)
         && matches!(&call.receiver, Value::Tensor(tensor)
             if tensor.placement == Placement::Host && !tensor.is_assumed() && tensor.origin == Origin::Data)
@@ -102,10 +90,10 @@ fn check_stored(check: &mut Check) {
         let Some(Value::Tensor(stored)) = &subscript.stored else { continue };
         let is_data = stored.placement == Placement::Host && matches!(stored.origin, Origin::HostData(_));
         if is_data && subscript.base.is_surely_on_device() {
-            let text = super::short(program.text(subscript.context, subscript.node));
+            let text = quoted(program, subscript);
             let message = format!("host data is stored into `{text}` on the device at every step, and the copy blocks");
             let advice = "prepare it in the loader or once before the loop; otherwise copy without blocking (`non_blocking=True`)";
-            check.report_as(Notice::Pedantic, subscript.context, subscript.node, message, Fix::shown(advice));
+            check.report_as(Notice::Pedantic, subscript, message, Fix::shown(advice));
         }
     }
 }

@@ -1,14 +1,6 @@
 //! TP603: files written, opened or flushed at every step.
 
-use ruff_python_ast::Stmt;
-
-use crate::edits::guard_by_cadence;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::program::{Call, Callee};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::value::Value;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP603",
@@ -43,7 +35,7 @@ fn check(check: &mut Check) {
             _ => None,
         };
         let fix = Fix::unsafe_("do it every few steps, or at the end of the epoch", edit.into_iter().collect());
-        check.report_as(notice, call.context, call.node, message, fix);
+        check.report_as(notice, call, message, fix);
     }
 }
 

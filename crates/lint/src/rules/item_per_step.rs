@@ -1,18 +1,8 @@
 //! TP101: a scalar read back from the device at every step.
 
-use ruff_python_ast::{Expr, Operator, Stmt};
-use ruff_text_size::Ranged;
-
-use crate::context::ContextId;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::{Edit, Fix};
-use crate::notice;
-use crate::program::{Call, Program};
-use crate::reads::{Read, read_in_tool, read_of};
-use crate::rule::{Check, Notice, SourceRule};
+use super::*;
 use crate::syntax::around;
-use crate::uses::{Use, is_borrowed, is_changed_in_place, uses_of};
-use crate::value::Value;
+use crate::uses::{Use, is_borrowed};
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP101",
@@ -37,13 +27,13 @@ fn check(check: &mut Check) {
         }
         let text = program.text(call.context, call.node);
         let shown = if call.name == "item" { "`.item()`".to_string() } else { format!("`{}()`", call.name) };
-        let message = format!("{shown} makes the host wait for the device at every step: `{}`", super::short(text));
+        let message = format!("{shown} makes the host wait for the device at every step: `{}`", short(text));
         let is_guess = call.receiver == Value::Unknown && call.name == "item";
         let notice = match is_of_tool || is_guess && !program.is_in_sight(call.context) {
             true => Notice::Pedantic,
             false => notice::of_read(program, call.context, call.statement, call.node.range()),
         };
-        check.report_as(notice, call.context, call.node, message, fix(program, call));
+        check.report_as(notice, call, message, fix(program, call));
         if is_guess {
             check.doubt();
         }
@@ -56,7 +46,7 @@ fn check_old_reads(check: &mut Check) {
     for subscript in &program.notes.subscripts {
         let Expr::Attribute(data) = &*subscript.node.value else { continue };
         let is_first = matches!(&*subscript.node.slice, Expr::NumberLiteral(_))
-            && crate::settings::literal(&subscript.node.slice).known_integer() == Some(0);
+            && literal(&subscript.node.slice).known_integer() == Some(0);
         if data.attr.as_str() != "data"
             || !is_first
             || subscript.stored.is_some()
@@ -66,10 +56,10 @@ fn check_old_reads(check: &mut Check) {
         {
             continue;
         }
-        let text = super::short(program.text(subscript.context, subscript.node));
+        let text = quoted(program, subscript);
         let message = format!("`.data[0]` of a scalar makes the host wait for the device at every step: `{text}`");
         let advice = "keep the value on the device (`.detach()`) and read it only where it is logged";
-        check.report_as(Notice::Pedantic, subscript.context, subscript.node, message, Fix::shown(advice));
+        check.report_as(Notice::Pedantic, subscript, message, Fix::shown(advice));
     }
 }
 
@@ -113,7 +103,7 @@ fn counts(call: &Call) -> bool {
     let is_counted = |outer: &Expr| match outer {
         _ if outer.range() == read => false,
         Expr::Subscript(subscript) => subscript.slice.range().contains_range(read),
-        Expr::Call(outer) => SIZES.contains(&super::called_name(outer)) && outer.arguments.range.contains_range(read),
+        Expr::Call(outer) => SIZES.contains(&called_name(outer)) && outer.arguments.range.contains_range(read),
         _ => false,
     };
     let target = match call.statement {
@@ -121,7 +111,7 @@ fn counts(call: &Call) -> bool {
         _ => None,
     };
     let is_named = target.is_some_and(|target| {
-        let last = crate::names_in(target).first().copied().unwrap_or_default().to_ascii_lowercase();
+        let last = names_in(target).first().copied().unwrap_or_default().to_ascii_lowercase();
         ["len", "size", "index", "idx", "offset", "start", "end", "length", "count", "num"]
             .iter()
             .any(|word| last.split('_').any(|part| part.trim_end_matches('s') == *word) || last.ends_with("seqlen"))
@@ -164,7 +154,7 @@ fn keep_on_device(program: &Program, call: &Call) -> Option<Vec<Edit>> {
         return None;
     }
     // `shown = loss.item(); loss /= n`: the kept tensor would change as well.
-    let is_changed = || is_changed_in_place(program, function, &crate::names_in(receiver));
+    let is_changed = || is_changed_in_place(program, function, &names_in(receiver));
     if matches!(call.statement, Stmt::Assign(_)) && is_changed() {
         return None;
     }
@@ -184,7 +174,7 @@ fn is_count(value: &Expr) -> bool {
     let Expr::Attribute(method) = &*sum.func else { return false };
     let is_mask = match &*method.value {
         Expr::Compare(_) => true,
-        Expr::Call(inner) => matches!(super::called_name(inner), "eq" | "ne" | "lt" | "le" | "gt" | "ge"),
+        Expr::Call(inner) => matches!(called_name(inner), "eq" | "ne" | "lt" | "le" | "gt" | "ge"),
         _ => false,
     };
     method.attr.as_str() == "sum" && is_mask

@@ -1,15 +1,6 @@
 //! TP301: a loader prepares batches in the training process.
 
-use ruff_python_ast::{Expr, Stmt};
-use ruff_text_size::Ranged;
-
-use super::Workers;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Call, Callee, Loader, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::symbols::FunctionId;
-use crate::value::{LoaderId, Value};
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP301",
@@ -25,16 +16,16 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for loader in super::loaders(program) {
-        let workers = super::workers_of(program, loader);
+    for loader in loaders(program) {
+        let workers = workers_of(program, loader);
         let is_zero = workers == Workers::Zero;
         // Indexing a tensor is faster than passing the row between processes.
-        let is_in_memory = matches!(&loader.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"))
+        let is_in_memory = matches!(&loader.options.dataset, Value::External(dotted) if dotted.ends_with(".TensorDataset"))
             || is_of_tensors(program, loader)
             || is_loaded_whole(program, loader);
         if !(workers == Workers::Unsaid || is_zero)
             || is_in_memory
-            || super::device_in_dataset::puts_on_device(program, loader)
+            || device_in_dataset::puts_on_device(program, loader)
         {
             continue;
         }
@@ -45,17 +36,13 @@ fn check(check: &mut Check) {
         };
         let fix = Fix::unsafe_(
             "prepare batches in worker processes: `num_workers=2` or more",
-            if is_map_style(program, loader) {
-                super::keyword_edit(program, loader, "num_workers", "2")
-            } else {
-                Vec::new()
-            },
+            if is_map_style(program, loader) { keyword_edit(program, loader, "num_workers", "2") } else { Vec::new() },
         );
         let notice = match prepares(program, loader) || is_read_beside(program, loader) {
-            true => super::loader_notice(program, loader, "num_workers"),
+            true => loader_notice(program, loader, "num_workers"),
             false => Notice::Pedantic,
         };
-        check.report_as(notice, loader.context, loader.node, message, fix);
+        check.report_as(notice, loader, message, fix);
     }
 }
 
@@ -63,21 +50,21 @@ fn check(check: &mut Check) {
 fn is_map_style(program: &Program, loader: &Loader) -> bool {
     let arguments = &loader.node.arguments;
     // PyTorch rejects these for an iterable dataset.
-    let is_shuffled = matches!(arguments.find_argument_value("shuffle", 2), Some(Expr::BooleanLiteral(on)) if on.value);
+    let is_shuffled = arguments.find_argument_value("shuffle", 2).and_then(boolean) == Some(true);
     let is_sampled = ["sampler", "batch_sampler"].iter().any(|name| arguments.find_keyword(name).is_some());
     let is_torchvision =
-        matches!(&loader.dataset, Value::External(dotted) if dotted.starts_with("torchvision.datasets"));
-    let classes = loader.dataset.classes();
-    let has_items = |class: &crate::symbols::ClassId| {
-        let lineage = crate::classes::lineage(&program.sources.classes, *class);
-        lineage.iter().any(|class| program.sources.symbols.classes[*class].methods.contains_key("__getitem__"))
+        matches!(&loader.options.dataset, Value::External(dotted) if dotted.starts_with("torchvision.datasets"));
+    let classes = loader.options.dataset.classes();
+    let has_items = |class: &ClassId| {
+        let lineage = lineage(&program.sources.classes, *class);
+        lineage.iter().any(|class| program.method(*class, "__getitem__").is_some())
     };
     is_shuffled || is_sampled || is_torchvision || !classes.is_empty() && classes.iter().all(has_items)
 }
 
 /// Whether the dataset is a project's own version of torch's class of this name.
 fn is_of_tensors(program: &Program, loader: &Loader) -> bool {
-    let classes = loader.dataset.classes();
+    let classes = loader.options.dataset.classes();
     !classes.is_empty() && classes.iter().all(|class| program.sources.symbols.classes[*class].name == "TensorDataset")
 }
 
@@ -92,7 +79,7 @@ fn is_loaded_whole(program: &Program, loader: &Loader) -> bool {
                     && matches!(assign.targets.as_slice(), [Expr::Name(target)] if target.id == name.id))
     };
     // The name's last value.
-    let uses = crate::uses::uses_of(program, function, name.id.as_str());
+    let uses = uses_of(program, function, name.id.as_str());
     let stores = uses.iter().filter(|one| one.is_store && one.expression.start() < loader.node.start());
     let last = stores.max_by_key(|one| one.expression.start());
     let is_last = |call: &Call| last.is_some_and(|last| last.statement.range() == call.statement.range());
@@ -102,18 +89,16 @@ fn is_loaded_whole(program: &Program, loader: &Loader) -> bool {
 /// Whether a sample takes work: opening files, decoding images, tokenizing text, random augmentation. A dataset that
 /// only indexes memory gains nothing from workers.
 fn prepares(program: &Program, loader: &Loader) -> bool {
-    if let Value::External(dotted) = &loader.dataset {
+    if let Value::External(dotted) = &loader.options.dataset {
         return dotted.starts_with("torchvision.datasets");
     }
-    let sampled = super::device_in_dataset::samplers(program, loader);
-    let collated = match loader.collate {
+    let sampled = device_in_dataset::samplers(program, loader);
+    let collated = match loader.options.collate {
         Value::Function(function) => Some(function),
         _ => None,
     };
     let is_torchvision = loader.node.arguments.find_argument_value("dataset", 0).is_some_and(|dataset| {
-        let range = ruff_text_size::Ranged::range(dataset);
-        let place = (program.file_of(loader.context), range);
-        let made = program.places.call_by_range.get(&place).map(|index| &program.notes.calls[*index]);
+        let made = program.call_at(program.file_of(loader.context), dataset.range());
         made.and_then(Call::external).is_some_and(|dotted| dotted.starts_with("torchvision.datasets"))
     });
     is_torchvision || sampled.into_iter().chain(collated).any(|function| works(program, function, 2))
@@ -121,11 +106,10 @@ fn prepares(program: &Program, loader: &Loader) -> bool {
 
 /// Whether the function that constructs the loader also trains on it: the reader sees both, and the fix is one keyword.
 pub(super) fn is_read_beside(program: &Program, loader: &Loader) -> bool {
-    let function = |context| program.function_at(context);
-    let is_it = |id: &LoaderId| std::ptr::eq(program.loader(*id).node, loader.node);
+    let function = program.function_at(loader.context);
     program.loops_in(program.file_of(loader.context)).any(|around| {
-        let trains = program.notes.contexts.get(around.context).trains || program.is_hot(around.context);
-        around.loaders.iter().any(is_it) && trains && function(around.context) == function(loader.context)
+        let is_here = program.function_at(around.context) == function;
+        is_here && around.loaders.contains(&loader.id) && program.trains_in(around)
     })
 }
 

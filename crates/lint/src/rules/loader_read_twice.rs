@@ -1,14 +1,7 @@
 //! TP305: a whole pass over the data to count its batches.
 
-use ruff_python_ast::Expr;
-
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
+use super::*;
 use crate::interpret::is_loader_name;
-use crate::program::{Call, Program};
-use crate::rule::{Check, SourceRule};
-use crate::value::Value;
-use ruff_text_size::Ranged;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP305",
@@ -26,9 +19,9 @@ fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         if counts_by_reading(program, call) {
-            let text = super::short(program.text(call.context, call.node));
+            let text = quoted(program, call);
             let message = format!("`{text}` reads and collates every batch only to count the batches");
-            check.report(call.context, call.node, message, Fix::shown("use `len(loader)`, which reads nothing"));
+            check.report(call, message, Fix::shown("use `len(loader)`, which reads nothing"));
         }
     }
 }
@@ -39,7 +32,7 @@ fn counts_by_reading(program: &Program, call: &Call) -> bool {
             let is_list = matches!(&*inner.func, Expr::Name(name) if matches!(name.id.as_str(), "list" | "tuple"));
             let Some(source) = inner.arguments.args.first().filter(|_| is_list) else { return false };
             let source = match source {
-                Expr::Call(wrap) if matches!(super::called_name(wrap), "enumerate" | "tqdm" | "iter") => {
+                Expr::Call(wrap) if matches!(called_name(wrap), "enumerate" | "tqdm" | "iter") => {
                     wrap.arguments.args.first().unwrap_or(source)
                 }
                 other => other,
@@ -47,16 +40,16 @@ fn counts_by_reading(program: &Program, call: &Call) -> bool {
             is_loader(program, call, source, inner.range())
         }
         (Some("builtins.sum"), Some(Expr::Generator(all))) => {
-            let counts = crate::settings::literal(&all.elt).known_integer() == Some(1);
+            let counts = literal(&all.elt).known_integer() == Some(1);
             counts && all.generators.len() == 1 && is_loader(program, call, &all.generators[0].iter, all.range)
         }
         _ => false,
     }
 }
 
-fn is_loader(program: &Program, call: &Call, source: &Expr, inner: ruff_text_size::TextRange) -> bool {
+fn is_loader(program: &Program, call: &Call, source: &Expr, inner: TextRange) -> bool {
     let file = program.file_of(call.context);
     let known = program.call_at(file, inner);
     known.is_some_and(|list| matches!(list.arguments.first(), Some(Value::Loader(_))))
-        || crate::names_in(source).last().is_some_and(|name| is_loader_name(name))
+        || names_in(source).last().is_some_and(|name| is_loader_name(name))
 }

@@ -1,9 +1,6 @@
 //! TP605: gradients of any size reach the optimizer. About stability, not speed.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::topics::Topic;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP605",
@@ -20,7 +17,7 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     let mut seen = Vec::new();
-    for call in super::trained_by_default(program) {
+    for call in trained_by_default(program) {
         let file = program.file_of(call.context);
         let has = |topic| program.groups.mentions(file, topic);
         if call.name != "step" || !program.is_hot(call.context) || seen.contains(&file) {
@@ -32,6 +29,6 @@ fn check(check: &mut Check) {
         seen.push(file);
         let message = "gradients are not clipped: one bad batch can undo the run (stability, not speed)";
         let advice = "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before the step; results change";
-        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+        check.report_as(Notice::Pedantic, call, message, Fix::shown(advice));
     }
 }

@@ -1,11 +1,6 @@
 //! TP408: reduced-precision convolutions in a layout that they must transpose.
 
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::topics::Topic;
-use crate::value::Value;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP408",
@@ -21,7 +16,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for backward in super::first_backward(program) {
+    for backward in first_backward(program) {
         let file = program.file_of(backward.context);
         let has = |topic| program.groups.mentions(file, topic);
         if !has(Topic::Convolution)
@@ -37,7 +32,7 @@ fn check(check: &mut Check) {
                 && matches!(call.receiver, Value::Model(_))
                 && call.node.arguments.len() == 1
                 && call.keyword("dtype").is_none()
-                && !super::is_guarded(program, call.context)
+                && !is_guarded(program, call.context)
         });
         let message = "reduced-precision convolutions need channels-last data, and these get channels-first: \
                        each one transposes its input";
@@ -46,9 +41,9 @@ fn check(check: &mut Check) {
             Some(call) => {
                 let edits =
                     vec![set_keyword(program.source(call.context), call.node, "memory_format", "torch.channels_last")];
-                check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));
+                check.report_as(Notice::Pedantic, call, message, Fix::unsafe_(advice, edits));
             }
-            None => check.report_as(Notice::Pedantic, backward.context, backward.node, message, Fix::shown(advice)),
+            None => check.report_as(Notice::Pedantic, backward, message, Fix::shown(advice)),
         }
     }
 }

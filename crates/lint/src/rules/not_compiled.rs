@@ -1,9 +1,6 @@
 //! TP404: a step without compilation, which matters where a trace shows that it is launch-bound.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::topics::Topic;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP404",
@@ -19,12 +16,12 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in super::first_backward(program) {
+    for call in first_backward(program) {
         if program.groups.mentions(program.file_of(call.context), Topic::Compiled) {
             continue;
         }
         let message = "nothing is compiled: every operation of the step is launched by itself";
         let fix = Fix::shown("try `model = torch.compile(model)` and measure");
-        check.report_as(Notice::Pedantic, call.context, call.node, message, fix);
+        check.report_as(Notice::Pedantic, call, message, fix);
     }
 }

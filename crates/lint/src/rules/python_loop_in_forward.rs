@@ -1,12 +1,6 @@
 //! TP409: a loop over heads or samples in a module's forward pass.
 
-use ruff_python_ast::{Expr, Stmt};
-use ruff_text_size::Ranged;
-
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{FunctionKind, Loop, Program};
-use crate::rule::{Check, Notice, SourceRule};
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP409",
@@ -38,14 +32,14 @@ fn check(check: &mut Check) {
         // Samples often differ in length, and then each needs its own iteration; a loop over heads is mostly for
         // export.
         let advice = "keep that dimension in the tensors and compute everything in one call";
-        check.report_as(Notice::Pedantic, around.context, head, message, Fix::shown(advice));
+        check.report_as(Notice::Pedantic, (around.context, head), message, Fix::shown(advice));
     }
 }
 
 /// "heads" or "samples", if the loop counts them and indexes tensors by the counter.
 fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
     let (Expr::Call(range), Expr::Name(counter)) = (around.iterated?, around.target?) else { return None };
-    if super::called_name(range) != "range" || range.arguments.args.len() != 1 {
+    if called_name(range) != "range" || range.arguments.args.len() != 1 {
         return None;
     }
     let text = program.text(around.context, &range.arguments.args[0]);
@@ -63,7 +57,7 @@ fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
     let picks = program.subscripts_in(program.file_of(around.context)).any(|subscript| {
         around.statement.range().contains_range(subscript.node.range())
             && subscript.base.is_on_device()
-            && crate::names_in(&subscript.node.slice).contains(&counter.id.as_str())
+            && names_in(&subscript.node.slice).contains(&counter.id.as_str())
     });
     picks.then_some(over)
 }

@@ -1,12 +1,6 @@
 //! TP102: a whole tensor copied to the host at every step.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::reads::{Read, read_in_tool, read_of};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::value::Value;
-use ruff_text_size::Ranged;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP102",
@@ -27,7 +21,7 @@ fn check(check: &mut Check) {
         if !is_of_tool && read_of(program, call) != Some(Read::Copy) || program.is_in_parameter_loop(call.context) {
             continue;
         }
-        let text = super::short(program.text(call.context, call.node));
+        let text = quoted(program, call);
         let message = format!("`{}()` copies a tensor to the host and waits for it at every step: `{text}`", call.name);
         let fix = Fix::shown("keep it on the device until the log or the end of the epoch, and copy once");
         // A model that needs sizes of its own parts (routing, packing) needs the numbers right there.
@@ -37,6 +31,6 @@ fn check(check: &mut Check) {
             true => Notice::Pedantic,
             false => notice::of_copy(program, call.context, call.statement, call.node.range()),
         };
-        check.report_as(notice, call.context, call.node, message, fix);
+        check.report_as(notice, call, message, fix);
     }
 }

@@ -1,12 +1,6 @@
 //! TP410: several projections of one input where one would do.
 
-use ruff_python_ast::{Expr, Stmt};
-
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Call, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::symbols::ClassId;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP410",
@@ -36,7 +30,7 @@ const GROUPS: &[(&[&[&str]], &str)] = &[
 fn check(check: &mut Check) {
     let program = check.program;
     for class in 0..program.sources.symbols.classes.len() {
-        if !program.sources.classes[class].kind.is_module() {
+        if !program.is_module(class) {
             continue;
         }
         for (group, what) in GROUPS {
@@ -48,8 +42,7 @@ fn check(check: &mut Check) {
                     format!("{what} are separate GEMMs on one input: each reads it again and launches its own kernels");
                 check.report_as(
                     Notice::Pedantic,
-                    first.context,
-                    first.node,
+                    first,
                     message,
                     Fix::shown("use one Linear with concatenated outputs, then split"),
                 );
@@ -81,10 +74,7 @@ fn linear_called<'p, 'a>(program: &'p Program<'a>, class: ClassId, names: &[&str
 fn input_of<'a>(program: &Program<'a>, class: ClassId, layer: &Call<'a>) -> Option<&'a str> {
     let name = attribute_of(layer)?;
     let mut applied = program.calls_in(program.sources.symbols.classes[class].file).filter(|call| {
-        program.function_of(call.context).class == Some(class)
-            && call.name == name
-            && matches!(&*call.node.func, Expr::Attribute(target)
-                if matches!(&*target.value, Expr::Name(owner) if owner.id.as_str() == "self"))
+        program.function_of(call.context).class == Some(class) && attribute_of_self(&call.node.func) == Some(name)
     });
     let call = applied.next()?;
     Some(program.text(call.context, call.node.arguments.args.first()?))

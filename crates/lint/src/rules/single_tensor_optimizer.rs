@@ -1,13 +1,7 @@
 //! TP502: an optimizer updates the parameters one by one.
 
-use ruff_python_ast::Expr;
-
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Call, Program};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::value::{Role, Value};
+use super::*;
+use crate::value::Stage;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP502",
@@ -26,11 +20,11 @@ fn check(check: &mut Check) {
     for call in &program.notes.calls {
         let is_optimizer = matches!(call.result, Value::Optimizer(Some(_)));
         for name in ["foreach", "fused"] {
-            let value = call.node.arguments.find_keyword(name).map(|keyword| &keyword.value);
-            if is_optimizer && matches!(value, Some(Expr::BooleanLiteral(on)) if !on.value) {
+            let value = keyword_of(call.node, name);
+            if is_optimizer && value.and_then(boolean) == Some(false) {
                 // `fused=False` alone still leaves the multi-tensor path.
-                let other = call.node.arguments.find_keyword("foreach").map(|keyword| &keyword.value);
-                if name == "fused" && matches!(other, Some(Expr::BooleanLiteral(on)) if on.value) {
+                let other = keyword_of(call.node, "foreach");
+                if name == "fused" && other.and_then(boolean) == Some(true) {
                     continue;
                 }
                 let message = format!("`{name}=False`: separate small kernels update each parameter");
@@ -38,7 +32,7 @@ fn check(check: &mut Check) {
                     format!("`{name}=True`"),
                     vec![set_keyword(program.source(call.context), call.node, name, "True")],
                 );
-                check.report(call.context, call.node, message, fix);
+                check.report(call, message, fix);
             }
         }
     }
@@ -46,30 +40,28 @@ fn check(check: &mut Check) {
     let message = "parameters are updated one by one in Python: several small kernels each, at every step";
     for call in program.hot_calls() {
         let updates = matches!(call.name, "add_" | "sub_" | "addcdiv_" | "copy_") && call.is_method();
-        let is_parameter = matches!(&call.receiver, Value::Tensor(tensor) if tensor.role == Role::Parameter);
+        let is_parameter = matches!(&call.receiver, Value::Tensor(tensor) if tensor.stage == Stage::Parameter);
         if updates
             && is_parameter
             && program.is_in_parameter_loop(call.context)
             && speaks_of_gradient(call.node.arguments.args.iter())
         {
-            check.report(call.context, call.node, message, Fix::shown(advice));
+            check.report(call, message, Fix::shown(advice));
         }
     }
     for call in program.hot_calls().filter(|call| averages_weights(program, call)) {
         let message = "the weight average is updated parameter by parameter: small kernels for each, at every step";
         let advice = "update them together: `torch._foreach_lerp_(averages, weights, 1 - decay)`";
-        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+        check.report_as(Notice::Pedantic, call, message, Fix::shown(advice));
     }
     for sum in &program.notes.accumulations {
         let is_hot = program.is_hot(sum.context) && program.is_in_parameter_loop(sum.context);
         let is_parameter = matches!(sum.target, Expr::Attribute(target) if target.attr.as_str() == "data")
             || matches!(sum.target, Expr::Name(_));
         if is_hot && is_parameter && speaks_of_gradient(std::iter::once(sum.expression)) {
-            let ends = matches!(&sum.value, Value::Tensor(_));
-            if ends
-                && !matches!(sum.statement, ruff_python_ast::Stmt::AugAssign(assign) if assign.op == ruff_python_ast::Operator::Add && matches!(sum.target, Expr::Name(_)))
-            {
-                check.report(sum.context, sum.statement, message, Fix::shown(advice));
+            let is_sum = matches!(sum.statement, Stmt::AugAssign(assign) if assign.op == Operator::Add);
+            if sum.value.tensor().is_some() && !(is_sum && sum.target.is_name_expr()) {
+                check.report((sum.context, sum.statement), message, Fix::shown(advice));
             }
         }
     }
@@ -78,14 +70,13 @@ fn check(check: &mut Check) {
 /// `average.mul_(decay).add_(weight, alpha=1 - decay)` in a loop, and the same with `lerp_` or `copy_`.
 fn averages_weights(program: &Program, call: &Call) -> bool {
     let Some(receiver) = call.receiver_expression().filter(|_| call.is_method()) else { return false };
-    let around = program.notes.contexts.outwards(call.context).find_map(|(id, _)| program.loop_at(id));
-    let Some(iterated) = around.and_then(|around| around.iterated) else { return false };
-    let names = crate::names_in(iterated);
+    let Some(iterated) = program.loop_around(call.context).and_then(|around| around.iterated) else { return false };
+    let names = names_in(iterated);
     let over_weights = program.is_in_parameter_loop(call.context)
         || names.iter().any(|name| name.contains("param") || name.contains("state_dict"))
         || names.contains(&"keys");
     let moves = match call.name {
-        "add_" => matches!(receiver, Expr::Call(inner) if super::called_name(inner) == "mul_"),
+        "add_" => matches!(receiver, Expr::Call(inner) if called_name(inner) == "mul_"),
         "lerp_" => true,
         // `target.data.copy_(target.data * (1 - tau) + source.data * tau)`
         "copy_" => matches!(call.node.arguments.args.first(), Some(Expr::BinOp(sum))
@@ -96,5 +87,5 @@ fn averages_weights(program: &Program, call: &Call) -> bool {
 }
 
 fn speaks_of_gradient<'a>(mut expressions: impl Iterator<Item = &'a Expr>) -> bool {
-    expressions.any(|expression| crate::names_in(expression).contains(&"grad"))
+    expressions.any(|expression| names_in(expression).contains(&"grad"))
 }

@@ -1,11 +1,6 @@
 //! TP604: evaluation in smaller batches than training.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::{Call, Loader};
-use crate::rule::{Check, Notice, SourceRule};
-use crate::settings::literal;
-use crate::value::Value;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP604",
@@ -22,34 +17,34 @@ pub const RULE: SourceRule = SourceRule {
 fn check(check: &mut Check) {
     let program = check.program;
     check_batches_by_hand(check);
-    let batch = |loader: &Loader| loader.batch_size.as_ref().and_then(|value| value.known_integer());
+    let batch = |loader: &Loader| loader.options.batch_size.as_ref().and_then(|value| value.known_integer());
     for loader in &program.constructed.loaders {
-        let Some(size) = batch(loader).filter(|_| super::evaluates(program, loader)) else { continue };
+        let Some(size) = batch(loader).filter(|_| evaluates(program, loader)) else { continue };
         let file = program.file_of(loader.context);
         let training = program
             .constructed
             .loaders
             .iter()
-            .filter(|other| program.file_of(other.context) == file && !super::evaluates(program, other));
+            .filter(|other| program.file_of(other.context) == file && !evaluates(program, other));
         if let Some(larger) = training.filter_map(batch).max().filter(|larger| *larger > size) {
             let message = format!(
                 "evaluation runs in batches of {size}, training in {larger}: without a backward pass a larger batch would fit"
             );
             let notice = notice(size, larger);
-            check.report_as(notice, loader.context, loader.node, message, Fix::shown(format!("use at least {larger}")));
+            check.report_as(notice, loader, message, Fix::shown(format!("use at least {larger}")));
         }
     }
 }
 
 /// Half the size is an oversight; slightly less is rounding.
 fn notice(size: i64, larger: i64) -> Notice {
-    if larger >= size.saturating_mul(2) { Notice::Default } else { Notice::Pedantic }
+    Notice::when(larger >= size.saturating_mul(2))
 }
 
 /// `data.get_batch("val", batch_size=32)`, where training calls the same method with a batch size from the settings.
 fn check_batches_by_hand(check: &mut Check) {
     let program = check.program;
-    let asked = |call: &Call| call.node.arguments.find_keyword("batch_size").map(|keyword| literal(&keyword.value));
+    let asked = |call: &Call| keyword_of(call.node, "batch_size").map(literal);
     let draws = |call: &&Call| ["batch", "data", "load", "sample"].iter().any(|word| call.name.contains(word));
     for call in program.notes.calls.iter().filter(draws).filter(|call| program.is_evaluation(call.context)) {
         let Some(size) = asked(call).and_then(|size| size.known_integer()) else { continue };
@@ -69,7 +64,7 @@ fn check_batches_by_hand(check: &mut Check) {
                 "evaluation requests batches of {size}, training {larger}: without a backward pass a larger batch would fit"
             );
             let advice = format!("pass it at least the training batch size: {larger}");
-            check.report_as(notice(size, larger), call.context, call.node, message, Fix::shown(advice));
+            check.report_as(notice(size, larger), call, message, Fix::shown(advice));
         }
     }
 }

@@ -1,14 +1,7 @@
 //! TP103: a device value is passed to something that prints or records it at every step.
 
-use crate::context::ContextId;
-use crate::edits::guard_by_cadence;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::program::Program;
-use crate::reads::{only_shows, shows};
-use crate::rule::{Check, SourceRule};
-use ruff_python_ast::Stmt;
+use super::*;
+use crate::reads::only_shows;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP103",
@@ -31,11 +24,11 @@ fn check(check: &mut Check) {
         {
             continue;
         }
-        let text = super::short(program.text(shown.context, shown.expression));
+        let text = quoted(program, shown);
         let message = format!("formatting `{text}` reads it from the device at every step, and the host waits");
         let notice = notice::of_logged_value(program, shown.context);
         let fix = fix(program, shown.context, shown.statement);
-        check.report_as(notice, shown.context, shown.expression, message, fix);
+        check.report_as(notice, shown, message, fix);
     }
     for call in program.hot_calls() {
         if program.is_in_parameter_loop(call.context) || !shows(program, call) {
@@ -43,14 +36,14 @@ fn check(check: &mut Check) {
         }
         let message = format!("`{}` gets a device value and reads it at every step, and the host waits", call.name);
         let notice = notice::of_logged_value(program, call.context);
-        check.report_as(notice, call.context, call.node, message, fix(program, call.context, call.statement));
+        check.report_as(notice, call, message, fix(program, call.context, call.statement));
     }
 }
 
 fn fix(program: &Program, context: ContextId, statement: &Stmt) -> Fix {
     let advice = "log every few steps, or pass a value that was read once for several steps";
     // A running average needs every value, and an event under a branch seldom falls on the fiftieth step.
-    let edit = match only_shows(program, context, statement) && !super::is_guarded(program, context) {
+    let edit = match only_shows(program, context, statement) && !is_guarded(program, context) {
         true => guard_by_cadence(program, context, statement),
         false => None,
     };

@@ -1,12 +1,6 @@
 //! TP104: control flow that depends on a device value at every step.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::notice;
-use crate::reads::{Read, read_of};
-use crate::rule::{Check, SourceRule};
-use crate::truth::asks_device;
-use ruff_text_size::Ranged;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP104",
@@ -27,17 +21,17 @@ fn check(check: &mut Check) {
         if !program.is_hot(test.context) || program.is_in_parameter_loop(test.context) || !asks_device(program, test) {
             continue;
         }
-        let text = super::short(program.text(test.context, test.expression));
+        let text = quoted(program, test);
         let message = format!("the truth value of `{text}` is read from the device at every step, and the host waits");
         let notice = notice::of_test(program, test.context, test.statement, test.expression);
-        check.report_as(notice, test.context, test.expression, message, Fix::shown(advice));
+        check.report_as(notice, test, message, Fix::shown(advice));
     }
     for call in program.hot_calls() {
         if read_of(program, call) == Some(Read::Truth) && !program.is_in_parameter_loop(call.context) {
-            let text = super::short(program.text(call.context, call.node));
+            let text = quoted(program, call);
             let message = format!("`{text}` reads from the device at every step, and the host waits");
             let notice = notice::of_read(program, call.context, call.statement, call.node.range());
-            check.report_as(notice, call.context, call.node, message, Fix::shown(advice));
+            check.report_as(notice, call, message, Fix::shown(advice));
         }
     }
 }

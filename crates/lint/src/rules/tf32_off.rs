@@ -1,9 +1,6 @@
 //! TP402: single-precision products kept off the tensor cores.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::topics::Topic;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP402",
@@ -19,7 +16,7 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for call in super::first_backward(program) {
+    for call in first_backward(program) {
         let file = program.file_of(call.context);
         let has = |topic| program.groups.mentions(file, topic);
         // Where autocast is opt-in, the default run is single precision.
@@ -29,9 +26,9 @@ fn check(check: &mut Check) {
         }
         let message = "single-precision GEMMs without TF32: `set_float32_matmul_precision` is not called";
         let line = "torch.set_float32_matmul_precision(\"high\")";
-        let edits = super::at_entry(program, file, line);
+        let edits = at_entry(program, file, line);
         let advice = format!("allow TF32 for them: `{line}`; GEMMs then use 10 bits of mantissa");
         // Without reduced precision, TP401 reports the line and saves more.
-        check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::unsafe_(advice, edits));
+        check.report_as(Notice::Pedantic, call, message, Fix::unsafe_(advice, edits));
     }
 }

@@ -1,9 +1,6 @@
 //! TP405: a dimension that reduced-precision GEMMs have to pad.
 
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::rule::{Check, Notice, SourceRule};
-use crate::topics::Topic;
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP405",
@@ -39,8 +36,7 @@ fn check(check: &mut Check) {
             );
             check.report_as(
                 Notice::Pedantic,
-                call.context,
-                call.node,
+                call,
                 message,
                 Fix::shown(format!("round it up to {rounded} and ignore the rest")),
             );

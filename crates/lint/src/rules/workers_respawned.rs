@@ -1,14 +1,6 @@
 //! TP304: worker processes are restarted in every epoch.
 
-use ruff_python_ast::{Expr, Stmt};
-
-use super::Workers;
-use crate::context::{ContextId, Frame, LoopKind};
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::{Edit, Fix};
-use crate::program::{Call, Callee, Loader, Program};
-use crate::readers::{is_over, may_be};
-use crate::rule::{Check, Notice, SourceRule};
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP304",
@@ -24,22 +16,22 @@ pub const RULE: SourceRule = SourceRule {
 
 fn check(check: &mut Check) {
     let program = check.program;
-    for (id, loader) in program.constructed.loaders.iter().enumerate() {
-        let has_workers = matches!(super::workers_of(program, loader), Workers::Some | Workers::Unknown);
-        let is_kept = loader.persistent.as_ref().is_some_and(|value| value.known_bool() != Some(false));
+    for loader in &program.constructed.loaders {
+        let has_workers = matches!(workers_of(program, loader), Workers::Some | Workers::Unknown);
+        let is_kept = loader.options.persistent.as_ref().is_some_and(|value| value.known_bool() != Some(false));
         if is_kept
-            || loader.has_unknown_keywords
+            || loader.options.has_unknown
             || !has_workers
-            || !(runs_several_epochs(program, id) || is_hook(program, loader))
-            || super::evaluates(program, loader)
-            || super::only_measures(program, loader)
-            || super::is_aside(program, loader)
+            || !(runs_several_epochs(program, loader.id) || is_hook(program, loader))
+            || evaluates(program, loader)
+            || only_measures(program, loader)
+            || is_aside(program, loader)
         {
             continue;
         }
         let message = "the workers stop and restart at every epoch";
         let fix = Fix::unsafe_("keep them running: `persistent_workers=True`", edits(program, loader));
-        check.report_as(Notice::Pedantic, loader.context, loader.node, message, fix);
+        check.report_as(Notice::Pedantic, loader, message, fix);
     }
 }
 
@@ -53,14 +45,13 @@ fn edits(program: &Program, loader: &Loader) -> Vec<Edit> {
         }
         _ => return Vec::new(),
     };
-    super::keyword_edit(program, loader, "persistent_workers", &value)
+    keyword_edit(program, loader, "persistent_workers", &value)
 }
 
 /// Whether a loop over the loader is inside another loop, in the same function or through a call.
 fn runs_several_epochs(program: &Program, id: usize) -> bool {
     program.notes.loops.iter().filter(|around| is_over(program, around, id)).any(|around| {
-        let outside = program.notes.contexts.get(around.context).parent;
-        outside.is_some_and(|outside| is_repeated(program, outside, 3))
+        program.notes.contexts[around.context].parent.is_some_and(|outside| is_repeated(program, outside, 3))
     }) || program.notes.calls.iter().any(|call| hands_on(program, call, id))
 }
 
@@ -89,9 +80,9 @@ fn hands_on(program: &Program, call: &Call, id: usize) -> bool {
 fn is_told_epochs(call: &Call) -> bool {
     let counts = |name: &str| name.to_ascii_lowercase().contains("epochs");
     let arguments = &call.node.arguments;
-    let is_named = |keyword: &ruff_python_ast::Keyword| keyword.arg.as_ref().is_some_and(|name| counts(name.as_str()));
+    let is_named = |keyword: &Keyword| keyword.arg.as_ref().is_some_and(|name| counts(name.as_str()));
     arguments.keywords.iter().any(is_named)
-        || arguments.args.iter().any(|argument| crate::names_in(argument).into_iter().any(counts))
+        || arguments.args.iter().any(|argument| names_in(argument).into_iter().any(counts))
 }
 
 /// Lightning's hook: its trainer runs the epochs.
@@ -101,8 +92,7 @@ fn is_hook(program: &Program, loader: &Loader) -> bool {
 }
 
 fn is_repeated(program: &Program, context: ContextId, depth: usize) -> bool {
-    let in_loop =
-        program.notes.contexts.outwards(context).any(|(_, around)| around.frame == Frame::Loop(LoopKind::Plain));
     let function = program.function_at(context);
-    in_loop || depth > 0 && program.callers_of(function).any(|call| is_repeated(program, call.context, depth - 1))
+    program.is_in_loop(context)
+        || depth > 0 && program.callers_of(function).any(|call| is_repeated(program, call.context, depth - 1))
 }

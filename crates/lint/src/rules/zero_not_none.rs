@@ -1,12 +1,6 @@
 //! TP501: gradients are overwritten with zeros instead of being freed.
 
-use ruff_python_ast::Expr;
-
-use crate::edits::set_keyword;
-use crate::finding::{Cause, Confidence, Effort, Severity};
-use crate::fix::Fix;
-use crate::program::Call;
-use crate::rule::{Check, Notice, SourceRule};
+use super::*;
 
 pub const RULE: SourceRule = SourceRule {
     code: "TP501",
@@ -24,11 +18,10 @@ fn check(check: &mut Check) {
     check_by_hand(check);
     let program = check.program;
     for call in &program.notes.calls {
-        let keyword = call.node.arguments.find_keyword("set_to_none").map(|keyword| &keyword.value);
+        let keyword = keyword_of(call.node, "set_to_none");
         // CUDA graphs write into the gradients they were captured with, so those must stay.
         let is_captured = || program.calls_in(program.file_of(call.context)).any(works_with_graphs);
-        if call.name == "zero_grad" && matches!(keyword, Some(Expr::BooleanLiteral(on)) if !on.value) && !is_captured()
-        {
+        if call.name == "zero_grad" && keyword.and_then(boolean) == Some(false) && !is_captured() {
             let message = "`set_to_none=False` writes zeros into every gradient, and the backward pass adds to them";
             let advice = "free them: `set_to_none=True`";
             // Code that reads `.grad` may rely on it being there.
@@ -41,7 +34,7 @@ fn check(check: &mut Check) {
                     Fix::unsafe_(advice, vec![edit])
                 }
             };
-            check.report(call.context, call.node, message, fix);
+            check.report(call, message, fix);
         }
     }
 }
@@ -60,7 +53,7 @@ fn check_by_hand(check: &mut Check) {
         if call.name == "zero_" && of_gradient && call.is_method() {
             let message = "a separate kernel fills every gradient with zeros, and the backward pass adds to them";
             let advice = "free them: `p.grad = None`, or `optimizer.zero_grad(set_to_none=True)`";
-            check.report_as(Notice::Pedantic, call.context, call.node, message, Fix::shown(advice));
+            check.report_as(Notice::Pedantic, call, message, Fix::shown(advice));
         }
     }
 }
