@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--headroom", required=True, type=Path)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--into", required=True, type=Path)
-    parser.add_argument("--race-steps", type=int, default=100)
+    parser.add_argument("--race-steps", type=int, default=300)
     options = parser.parse_args()
     headroom, folder = options.headroom.resolve(), options.into.resolve()
     answers = []

@@ -223,7 +223,7 @@ fn select<'a>(
     }
     let screening = Patience { rounds: SCREENED_ROUNDS, most_rounds: 2 * wanted.patience.rounds, ..wanted.patience };
     finals.screen(&screening, until(SCREENED_UNTIL), watcher)?;
-    let nominated = finals.enter(&search::helpful(&order, |list| finals.speed(list)))?;
+    let nominated = finals.enter(&search::helpful(&order, |list| finals.screened_speed(list)))?;
     let more = if finals.is_disturbed() { wanted.more_if_busy } else { Duration::ZERO };
     finals.prove(&[nominated], &mut checks, until(PROVED_UNTIL) + more, watcher)?;
     Ok(Selection { finals, checks, forecasts, order, screening })

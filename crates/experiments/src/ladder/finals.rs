@@ -96,10 +96,9 @@ impl<'a> Finals<'a> {
         self.speedup(of, 0)
     }
 
-    /// Logarithm of a list's speed relative to the baseline; `None` if it did not run.
-    pub fn speed(&self, list: &PassList) -> Option<f64> {
-        let found = self.over_baseline(self.find(list)?);
-        (found.rounds > 0).then(|| found.ratio.ln())
+    /// How fast the screening found a list; `None` if it did not run.
+    pub fn screened_speed(&self, list: &PassList) -> Option<f64> {
+        screened_speed(&self.rounds, self.find(list)?)
     }
 
     /// Seconds per step of a list: those of the baseline over its speed-up, so that both agree.
@@ -198,7 +197,7 @@ impl<'a> Finals<'a> {
         watcher: &mut dyn Watcher,
     ) -> Result<(), ExperimentError> {
         let mut by_speed: Vec<(usize, f64)> =
-            (1..self.entries.len()).filter_map(|at| Some((at, self.speed(&self.entries[at].list)?))).collect();
+            (1..self.entries.len()).filter_map(|at| Some((at, self.screened_speed(&self.entries[at].list)?))).collect();
         by_speed.sort_by(|left, right| right.1.total_cmp(&left.1));
         let best = by_speed.first().map_or(0.0, |(_, speed)| *speed);
         let promising = by_speed.iter().filter(|(_, speed)| *speed >= best - WITHIN_REACH).map(|(at, _)| *at);
@@ -395,6 +394,13 @@ impl<'a> Finals<'a> {
     }
 }
 
+/// Logarithm of a speed relative to the baseline, each by its fastest round. Other programs only ever add time, and the
+/// mean of a screening's three rounds keeps whatever they added to one.
+fn screened_speed(rounds: &Rounds, of: usize) -> Option<f64> {
+    let fastest = |at: usize| rounds.times(at).into_iter().reduce(f64::min);
+    Some((fastest(0)? / fastest(of)?).ln())
+}
+
 /// A gain is proved if its interval lies above this. Two models of one and the same list differ by up to a percent for as
 /// long as they live, presumably by where their memory lies, and no number of rounds averages that.
 const LEAST_GAIN: f64 = 1.005;
@@ -430,6 +436,7 @@ fn groups(members: &[usize], needs: &[usize], room: Option<usize>) -> Vec<Vec<us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::turns::Turn;
 
     fn speedup(low: f64, ratio: f64, high: f64) -> Speedup {
         Speedup { ratio, low, high, rounds: 9 }
@@ -444,6 +451,22 @@ mod tests {
         assert_eq!(proved(&[0, 1, 2, 3], found), [2, 3]);
         assert!(proved(&[0, 1], found).is_empty(), "a faster median without proof is not recommended");
         assert!(proved(&[0], found).is_empty());
+    }
+
+    #[test]
+    fn one_slow_round_of_three_keeps_no_list_out_of_the_final() {
+        let mut rounds = Rounds::new(1);
+        for _ in 0..4 {
+            rounds.join();
+        }
+        for seconds in [[1.20, 1.10, 1.05], [1.21, 1.11, 1.90], [1.19, 1.12, 1.06]] {
+            let turn = |(at, seconds)| (at, Turn { seconds, interference: None, is_disturbed: false });
+            rounds.push(&seconds.into_iter().enumerate().map(turn).collect::<Vec<_>>());
+        }
+        let speed = |of| screened_speed(&rounds, of).expect("it ran");
+        assert!(speed(2) > speed(1) && speed(1) > 0.07 && speed(0) == 0.0);
+        assert!(rounds.speedup(2, 1).ratio < 1.0, "a mean says the opposite");
+        assert_eq!(screened_speed(&rounds, 3), None);
     }
 
     #[test]
