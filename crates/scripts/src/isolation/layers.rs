@@ -9,6 +9,7 @@ use super::mounts::Mounts;
 use super::spec::{Cache, Layers};
 use headroom_record::reading;
 use rustix::fs::{Access, Mode, OFlags, access, open};
+use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
     mount_remount, unmount,
@@ -18,7 +19,7 @@ use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 /// Shown as they are: devices and the kernel's own files.
 const AS_THEY_ARE: [&str; 2] = ["/dev", "/sys"];
@@ -189,19 +190,31 @@ impl Building<'_> {
         }
         // By its number, whatever its name.
         let lower = open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut options = format!("lowerdir=/proc/self/fd/{},index=off,metacopy=off", lower.as_raw_fd());
-        for (name, path) in [("upperdir", &upper), ("workdir", &work)] {
-            let path = path.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
-            options += &format!(",{name}={}", path.replace('\\', "\\\\").replace(',', "\\,"));
-        }
-        options += match self.mounter {
+        let places = |upper: &Path, work: &Path| -> io::Result<String> {
+            let mut places = format!("lowerdir=/proc/self/fd/{}", lower.as_raw_fd());
+            for (name, path) in [("upperdir", upper), ("workdir", work)] {
+                let path = path.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+                places += &format!(",{name}={}", path.replace('\\', "\\\\").replace(',', "\\,"));
+            }
+            Ok(places)
+        };
+        let manner = match self.mounter {
             // Renames folders that were there before.
-            Mounter::Root => ",redirect_dir=on",
-            Mounter::UserNamespace => ",userxattr",
+            Mounter::Root => "index=off,metacopy=off,redirect_dir=on",
+            Mounter::UserNamespace => "index=off,metacopy=off,userxattr",
         };
         let restrictions = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         let flags = self.mounts.of(folder).map_or(MountFlags::empty(), |mount| mount.flags & restrictions);
-        mount("headroom", inside, "overlay", flags, CString::new(options)?.as_c_str())?;
+        let mounted = |options: &str| -> io::Result<()> {
+            Ok(mount("headroom", inside, "overlay", flags, CString::new(options)?.as_c_str())?)
+        };
+        mounted(&format!("{},{manner}", places(&upper, &work)?)).or_else(|error| match error.raw_os_error() {
+            // gVisor takes places from the root on and no other options, and behaves as asked without them.
+            Some(code) if code == Errno::INVAL.raw_os_error() => {
+                mounted(&places(&path::absolute(&upper)?, &path::absolute(&work)?)?)
+            }
+            _ => Err(error),
+        })?;
         self.covered.push(folder.to_path_buf());
         Ok(())
     }
