@@ -1,4 +1,4 @@
-//! What each word of the tables decides: scripts with a gap, linted with each word in the gap and with another word.
+//! The decision of each word of the tables: scripts with a gap, linted with each word in the gap and with another word.
 //!
 //! A script begins with `# words: step, idx`, the words that `WORD` stands for in it; `# other: NAME` is the word that
 //! decides nothing (`quux` if there is no such line), `# file: benchmarks/WORD.py` the path it is linted under, and a line
@@ -17,7 +17,7 @@ const NEXT_FILE: &str = "# --- ";
 /// Marks by file and line.
 type Found = BTreeSet<(String, u32, String)>;
 
-/// What follows `# key: ` in one of the first lines.
+/// The text after `# key: ` in one of the first lines.
 fn said<'a>(script: &'a str, key: &str) -> Option<&'a str> {
     let mut heads = script.lines().take_while(|line| line.starts_with("# "));
     heads.find_map(|line| line.strip_prefix("# ")?.strip_prefix(key)?.strip_prefix(": "))

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use headroom_trace::{CallKind, Category, NONE, NameId, Trace};
 
 use super::intervals::{Span, covered, merged, without};
-use super::recorded::is_for_a_device;
+use super::roles::is_for_a_device;
 use crate::constants::cold::{COLD_SHARE, FEWEST_LATER, LEAST_NANOS, TIMES_LATER};
 
 #[derive(Clone, Debug, Default)]

@@ -8,6 +8,7 @@
 
 use headroom_trace::{Category, HOST_MEMORY};
 
+use super::roles::is_for_a_device;
 use super::view::View;
 
 /// Whether the host's side says what it was doing: by operators, functions or annotations.
@@ -45,21 +46,4 @@ pub fn used_device(view: &View) -> Option<String> {
     let used: Vec<bool> = trace.names.iter().map(|(_, name)| is_for_a_device(name)).collect();
     let at = (0..trace.host.len()).find(|&at| used[trace.host.name[at].index()])?;
     Some(format!("the run called {}, which works on a device", view.host_name(at)))
-}
-
-/// Operators that only a GPU has, and PyTorch functions that only a run on a GPU calls.
-pub(super) fn is_for_a_device(name: &str) -> bool {
-    let operator = name.strip_prefix("aten::");
-    let of_gpu = |name: &str| {
-        name.starts_with("cudnn_")
-            || name.starts_with("_cudnn_")
-            || name.starts_with("miopen_")
-            || matches!(
-                name,
-                "_scaled_dot_product_flash_attention"
-                    | "_scaled_dot_product_efficient_attention"
-                    | "_scaled_dot_product_cudnn_attention"
-            )
-    };
-    operator.is_some_and(of_gpu) || name.contains("torch/cuda/__init__.py") && name.ends_with(": synchronize")
 }

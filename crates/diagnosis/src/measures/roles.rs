@@ -40,3 +40,20 @@ impl Role {
         ROLES.get(name).is_some_and(|roles| roles.contains(&self))
     }
 }
+
+/// Operators that only a GPU has, and PyTorch functions that only a run on a GPU calls.
+pub fn is_for_a_device(name: &str) -> bool {
+    let operator = name.strip_prefix("aten::");
+    let of_gpu = |name: &str| {
+        name.starts_with("cudnn_")
+            || name.starts_with("_cudnn_")
+            || name.starts_with("miopen_")
+            || matches!(
+                name,
+                "_scaled_dot_product_flash_attention"
+                    | "_scaled_dot_product_efficient_attention"
+                    | "_scaled_dot_product_cudnn_attention"
+            )
+    };
+    operator.is_some_and(of_gpu) || name.contains("torch/cuda/__init__.py") && name.ends_with(": synchronize")
+}
