@@ -73,25 +73,17 @@ impl Problem {
 
 impl SourceFile {
     pub fn read(input: &Input, belonging: &Belonging, depth: Depth) -> SourceFile {
-        let file = SourceFile::from_bytes(&input.path, &input.bytes, depth);
-        SourceFile { module: module_of(&belonging.within), asked: belonging.asked, ..file }
-    }
-
-    fn from_bytes(path: &str, bytes: &[u8], depth: Depth) -> SourceFile {
-        let text = String::from_utf8_lossy(bytes);
+        let (path, text) = (&input.path, String::from_utf8_lossy(&input.bytes));
         let exact = matches!(text, std::borrow::Cow::Borrowed(_));
-        let file = if is_notebook(path) {
-            match notebook::read(&text) {
-                Ok((code, cells)) => SourceFile::from_cells(path, code, Some(cells), depth),
-                Err(message) => {
-                    let problem = Some(Problem::of_file(message));
-                    SourceFile { problem, ..SourceFile::from_text(path, String::new()) }
-                }
+        let file = match is_notebook(path).then(|| notebook::read(&text)) {
+            None => SourceFile::from_cells(path, text.into_owned(), None, depth),
+            Some(Ok((code, cells))) => SourceFile::from_cells(path, code, Some(cells), depth),
+            Some(Err(message)) => {
+                let problem = Some(Problem::of_file(message));
+                SourceFile { problem, ..SourceFile::from_text(path, String::new()) }
             }
-        } else {
-            SourceFile::from_cells(path, text.into_owned(), None, depth)
         };
-        SourceFile { exact, ..file }
+        SourceFile { module: module_of(&belonging.within), asked: belonging.asked, exact, ..file }
     }
 
     pub fn from_text(path: &str, text: String) -> SourceFile {

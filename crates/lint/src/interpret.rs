@@ -40,7 +40,7 @@ use super::syntax::{
     attribute_of_self, boolean, called_by, called_name, each_expression, keyword_of, last_name, method_of, name_of,
     range_of,
 };
-use super::value::{Evidence, LoaderId, Origin, Placement, Stage, Tensor, Value};
+use super::value::{Entries, Evidence, LoaderId, Origin, Placement, Stage, Tensor, Value};
 use super::vocabulary::{Role, lowered};
 use super::{api, find_expression, names_in};
 use arguments::Arguments;

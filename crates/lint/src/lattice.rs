@@ -107,10 +107,8 @@ impl Value {
             (Value::Dict { entries: one, element }, Value::Dict { entries: two, element: other }) => {
                 let mut entries = one.clone();
                 for (key, value) in two {
-                    match entries.binary_search_by(|(known, _)| known.cmp(key)) {
-                        Ok(at) => entries[at].1 = entries[at].1.join(value),
-                        Err(at) => entries.insert(at, (key.clone(), value.clone())),
-                    }
+                    let joined = entries.get(key).map_or_else(|| value.clone(), |known| known.join(value));
+                    entries.insert(key.clone(), joined);
                 }
                 match entries.len() > MOST_ENTRIES {
                     true => Value::Anything,
@@ -150,7 +148,7 @@ impl Value {
             Value::OneOf(_) | Value::Anything | Value::Argument { .. } => false,
             Value::Tuple(elements) => elements.iter().all(Value::is_read),
             Value::List(element) => element.is_read(),
-            Value::Dict { entries, element } => element.is_read() && entries.iter().all(|(_, value)| value.is_read()),
+            Value::Dict { entries, element } => element.is_read() && entries.values().all(Value::is_read),
             _ => true,
         }
     }
@@ -337,7 +335,7 @@ fn same_on_device(one: &str, other: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::MOST_NESTING;
+    use crate::value::{Entries, MOST_NESTING};
     use fastrand::Rng;
     use ruff_text_size::{TextRange, TextSize};
 
@@ -387,9 +385,8 @@ mod tests {
             24 => Value::tuple((0..draws.usize(..3)).map(|_| value(draws, deep - 1)).collect()),
             25 => Value::list(value(draws, deep - 1)),
             26 => {
-                let entries =
-                    (0..draws.usize(..4)).map(|_| (format!("key {}", draws.u32(..5)), value(draws, deep - 1)));
-                let entries = entries.collect::<Vec<_>>();
+                let count = draws.usize(..4);
+                let entries = (0..count).map(|_| (format!("key {}", draws.u32(..5)), value(draws, deep - 1))).collect();
                 Value::dict(entries, value(draws, deep - 1))
             }
             27 => {
@@ -462,8 +459,8 @@ mod tests {
 
     #[test]
     fn dictionaries_join_to_the_union_of_their_keys() {
-        let one = Value::dict(vec![("num_workers".to_string(), Value::number(2))], Value::Unknown);
-        let joined = Value::dict(vec![], Value::Unknown).join(&one);
+        let one = Value::dict([("num_workers".to_string(), Value::number(2))].into(), Value::Unknown);
+        let joined = Value::dict(Entries::new(), Value::Unknown).join(&one);
         assert_eq!(joined, one);
         let of = |count: usize| {
             Value::dict((0..count).map(|key| (format!("key {key}"), Value::SIZE)).collect(), Value::Unknown)

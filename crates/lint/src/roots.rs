@@ -23,8 +23,6 @@ pub fn is_script(name: &str) -> bool {
 /// Roots by folder.
 pub struct Roots {
     known: HashMap<PathBuf, PathBuf>,
-    /// Files come folder by folder: caches the previous folder, which is usually the same, and its root.
-    last: Option<(PathBuf, PathBuf)>,
     /// Folders that many projects share.
     shared: Vec<PathBuf>,
 }
@@ -32,19 +30,16 @@ pub struct Roots {
 impl Roots {
     #[expect(clippy::new_without_default, reason = "asks the environment for shared folders")]
     pub fn new() -> Roots {
-        Roots { known: HashMap::new(), last: None, shared: shared_folders() }
+        Roots { known: HashMap::new(), shared: shared_folders() }
     }
 
     /// The root of the project that the files of `folder`, given by its full path, belong to.
     pub fn of_folder(&mut self, folder: &Path) -> PathBuf {
-        if let Some((last, root)) = &self.last
-            && last.as_os_str() == folder.as_os_str()
-        {
+        if let Some(root) = self.known.get(folder) {
             return root.clone();
         }
-        let shared = &self.shared;
-        let root = self.known.entry(folder.to_path_buf()).or_insert_with(|| find(folder, shared)).clone();
-        self.last = Some((folder.to_path_buf(), root.clone()));
+        let root = find(folder, &self.shared);
+        self.known.insert(folder.to_path_buf(), root.clone());
         root
     }
 }

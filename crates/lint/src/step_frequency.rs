@@ -10,7 +10,7 @@ use super::classes::{ClassKind, is_left_open};
 use super::context::{Context, ContextId, Frame, Guard, LoopKind, StepFrequency};
 use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Program};
-use super::symbols::{ClassId, FunctionId};
+use super::symbols::{ClassId, Function, FunctionId};
 use super::syntax;
 use super::value::Value;
 use super::vocabulary::Role;
@@ -120,22 +120,14 @@ fn cool_every_few_steps(program: &mut Program, steps: &[bool]) {
     }
 }
 
-/// The half of a step that a training call runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Backward,
-    /// An optimizer's step, or both halves.
-    Update,
-}
-
 /// Marks the contexts around a training call, up to the loop whose iteration is the step. Returns whether the function's
 /// own body was reached, so that calling the function is itself a step.
-fn mark_around(program: &mut Program, from: ContextId, part: Part) -> bool {
+fn mark_around(program: &mut Program, from: ContextId, updates: bool) -> bool {
     let around: Vec<ContextId> = program.outwards(from).map(|(id, _)| id).collect();
     for id in around {
         let context = &mut program.notes.contexts[id];
         context.trains = true;
-        context.updates |= part == Part::Update;
+        context.updates |= updates;
         if context.frame == Frame::Loop(LoopKind::Plain) {
             return false;
         }
@@ -147,56 +139,37 @@ fn mark_around(program: &mut Program, from: ContextId, part: Part) -> bool {
 fn mark_training(program: &mut Program, passes: &[Passes]) -> (Vec<usize>, Vec<bool>) {
     let is_training: Vec<usize> =
         (0..program.notes.calls.len()).filter(|index| is_training_call(&program.notes.calls[*index])).collect();
-    let mut steps: Vec<bool> = program
-        .sources
-        .symbols
-        .functions
-        .iter()
-        .map(|function| Role::TrainingStep.fits(function.name) && is_left_open(function))
-        .collect();
+    let is_left_to_others = |function: &Function| Role::TrainingStep.fits(function.name) && is_left_open(function);
+    let mut steps: Vec<bool> = program.sources.symbols.functions.iter().map(is_left_to_others).collect();
     let closures = closures(program);
     for index in &is_training {
         let call = &program.notes.calls[*index];
-        let context = call.context;
+        let (context, updates) = (call.context, !goes_back(call));
         // A step by name only, called for its result: `with torch.no_grad(): stats = model.train_step(x)`.
-        let is_named = !goes_back(call) && !Role::UpdateCall.fits(call.name);
-        if is_named && is_without_gradients(program, context) {
-            continue;
-        }
-        let function = program.function_at(context);
-        let part = if goes_back(call) { Part::Backward } else { Part::Update };
-        if mark_around(program, context, part) {
-            steps[function] = true;
+        let is_named = updates && !Role::UpdateCall.fits(call.name);
+        if !is_named || !is_without_gradients(program, context) {
+            steps[program.function_at(context)] |= mark_around(program, context, updates);
         }
     }
     loop {
         let reach = |call: &Call| {
             let own = program.function_at(call.context);
+            let only_looks =
+                |callee: &FunctionId| closures.contains(callee) && call.callee == Callee::Function(*callee);
+            let trains = |callee: &FunctionId| steps[*callee] && *callee != own && !only_looks(callee);
+            let mut trained = callees(program, call).filter(trains).peekable();
             // A caller that records no graph runs another's step for its result only.
-            if is_without_gradients(program, call.context) {
+            if is_without_gradients(program, call.context) || trained.peek().is_none() {
                 return None;
             }
-            let mut part = None;
-            for callee in callees(program, call).filter(|callee| steps[*callee] && *callee != own) {
-                let only_looks = closures.contains(&callee) && call.callee == Callee::Function(callee);
-                match passes[callee].update {
-                    _ if only_looks => {}
-                    true => part = Some(Part::Update),
-                    false => part = part.or(Some(Part::Backward)),
-                }
-            }
-            Some((call.context, part?))
+            Some((call.context, trained.any(|callee| passes[callee].update)))
         };
-        let reached: Vec<(ContextId, Part)> = program.notes.calls.iter().filter_map(reach).collect();
-        let mut changed = false;
-        for (context, part) in reached {
-            let function = program.function_at(context);
-            if mark_around(program, context, part) && !steps[function] {
-                steps[function] = true;
-                changed = true;
-            }
+        let reached: Vec<(ContextId, bool)> = program.notes.calls.iter().filter_map(reach).collect();
+        let before = steps.clone();
+        for (context, updates) in reached {
+            steps[program.function_at(context)] |= mark_around(program, context, updates);
         }
-        if !changed {
+        if steps == before {
             break;
         }
     }
@@ -216,7 +189,7 @@ fn mark_rollouts(program: &mut Program, passes: &[Passes]) {
     let found: Vec<ContextId> = program.notes.calls.iter().filter_map(moves).collect();
     for context in found {
         if program.is_in_loop(context) {
-            mark_around(program, context, Part::Backward);
+            mark_around(program, context, false);
         }
     }
 }

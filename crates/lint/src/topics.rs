@@ -1,7 +1,7 @@
 //! Topics that a file mentions: devices, reduced precision, compilation and so on.
 
 use rustc_hash::FxHashMap;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use ruff_python_ast::token::{TokenKind, Tokens};
 use ruff_text_size::{Ranged, TextRange};
@@ -98,19 +98,18 @@ pub(super) fn bit(topic: Topic) -> u64 {
     1 << (topic as u8)
 }
 
-/// The topics that each word speaks of.
-static BITS: LazyLock<FxHashMap<&str, u64>> = LazyLock::new(|| {
-    let mut bits: FxHashMap<&str, u64> = FxHashMap::default();
-    for (topic, roles) in TOPICS {
-        for word in roles.iter().flat_map(|role| role.names()) {
-            *bits.entry(word).or_default() |= bit(*topic);
-        }
-    }
-    bits
-});
-
 /// The topics of a file's own words, one bit each.
 pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
+    static BITS: OnceLock<FxHashMap<&str, u64>> = OnceLock::new();
+    let bits = BITS.get_or_init(|| {
+        let mut bits: FxHashMap<&str, u64> = FxHashMap::default();
+        for (topic, roles) in TOPICS {
+            for word in roles.iter().flat_map(|role| role.names()) {
+                *bits.entry(word).or_default() |= bit(*topic);
+            }
+        }
+        bits
+    });
     let (mut mask, mut of_trainer, mut has_own_trainer) = (0, 0, false);
     let (mut switches, mut is_off) = (Switches::default(), false);
     let slice = |range: TextRange| text.get(range.to_std_range()).unwrap_or_default();
@@ -119,11 +118,10 @@ pub fn words_of(text: &str, tokens: &Tokens) -> u64 {
         match token.kind() {
             TokenKind::Name => {
                 let word = slice(token.range());
-                let known = BITS.get(word).copied().unwrap_or(0);
+                let known = bits.get(word).copied().unwrap_or(0);
                 match before.last {
-                    // A trainer defined in the file is not a library's.
+                    // A trainer that the project defines, here or in `.train`, is not a library's.
                     Some(TokenKind::Class) if Role::TrainerClass.fits(word) => has_own_trainer = true,
-                    // `from trainer import Trainer`, `from .train import Trainer`: the project's own.
                     _ if Role::TrainerClass.fits(word) => match before.from_library {
                         Some(false) => has_own_trainer = true,
                         _ => of_trainer |= known,

@@ -1,6 +1,8 @@
 //! Static facts about a value: whether it is a tensor, where it is, what it derives from. How values of several paths
 //! are joined is in [`super::lattice`].
 
+use std::collections::BTreeMap;
+
 use ruff_text_size::TextRange;
 
 use super::ids::{ClassId, FileId, FunctionId};
@@ -64,7 +66,7 @@ pub enum Value {
     Tuple(Vec<Value>),
     List(Box<Value>),
     Dict {
-        entries: Vec<(String, Value)>,
+        entries: Entries,
         element: Box<Value>,
     },
     Function(FunctionId),
@@ -79,6 +81,8 @@ pub enum Value {
 /// The call that constructs an optimizer or a scaler, as an index into the program's calls of that kind.
 pub type SiteId = usize;
 pub type LoaderId = usize;
+/// Values of a dictionary under keys that are known.
+pub type Entries = BTreeMap<String, Value>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
@@ -178,18 +182,11 @@ impl Value {
         }
     }
 
-    /// A dictionary; of two entries with one key, the later counts.
-    pub fn dict(entries: Vec<(String, Value)>, element: Value) -> Value {
-        let mut entries = entries;
-        entries.reverse();
-        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
-        entries.dedup_by(|(later, _), (first, _)| later == first);
+    pub fn dict(entries: Entries, element: Value) -> Value {
         if entries.len() > MOST_ENTRIES {
             return Value::Anything;
         }
-        for (_, value) in &mut entries {
-            *value = std::mem::replace(value, Value::Unknown).cut(MOST_NESTING - 1);
-        }
+        let entries = entries.into_iter().map(|(key, value)| (key, value.cut(MOST_NESTING - 1))).collect();
         Value::Dict { entries, element: Box::new(element.cut(MOST_NESTING - 1)) }
     }
 
@@ -219,7 +216,7 @@ impl Value {
         match self {
             Value::OneOf(inside) | Value::Tuple(inside) => inside.iter().collect(),
             Value::List(inside) | Value::Argument { known: inside, .. } => vec![&**inside],
-            Value::Dict { entries, element } => entries.iter().map(|(_, value)| value).chain([&**element]).collect(),
+            Value::Dict { entries, element } => entries.values().chain([&**element]).collect(),
             _ => Vec::new(),
         }
     }

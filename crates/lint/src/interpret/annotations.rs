@@ -28,7 +28,9 @@ impl Interpreter<'_, '_> {
                 match (Owner::Annotation.effect(last_name(&subscript.value)?), &*subscript.slice) {
                     (Effect::First, inside) => inner(inside),
                     (Effect::Collects, inside) => Some(Value::list(inner(inside)?)),
-                    (Effect::Dictionary, Expr::Tuple(pair)) => Some(Value::dict(Vec::new(), inner(pair.elts.get(1)?)?)),
+                    (Effect::Dictionary, Expr::Tuple(pair)) => {
+                        Some(Value::dict(Entries::new(), inner(pair.elts.get(1)?)?))
+                    }
                     _ => None,
                 }
             }

@@ -23,9 +23,7 @@ impl Arguments<'_> {
     pub fn get(&self, name: &str, position: usize) -> Option<&Value> {
         self.keyword(name).or_else(|| self.positional.get(position)).or_else(|| {
             self.keywords.iter().filter(|(keyword, _)| keyword.is_none()).find_map(|(_, value)| match value {
-                Value::Dict { entries, .. } => {
-                    entries.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
-                }
+                Value::Dict { entries, .. } => entries.get(name),
                 _ => None,
             })
         })
@@ -122,16 +120,16 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None => parameter.default().into_iter().for_each(|default| gather(name, literal(default))),
             }
         }
-        let mut extra = Vec::new();
+        let mut extra = Entries::new();
         let mut element = Value::Unknown;
         for (keyword, value) in &arguments.keywords {
             match (keyword, value) {
                 (Some(keyword), value) if !parameters.includes(keyword) => {
-                    extra.push((keyword.to_string(), value.clone()));
+                    extra.insert(keyword.to_string(), value.clone());
                 }
                 // `**options`, and a model's outputs by name.
                 (None, Value::Dict { entries, element: others }) => {
-                    extra.extend(entries.iter().filter(|(name, _)| !parameters.includes(name)).cloned());
+                    extra.extend(entries.clone().into_iter().filter(|(name, _)| !parameters.includes(name)));
                     element = element.join(others);
                 }
                 (None, outputs @ Value::Tensor(_)) => element = element.join(outputs),

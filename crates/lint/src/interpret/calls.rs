@@ -14,7 +14,8 @@ enum Target {
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn call(&mut self, node: &'a ExprCall) -> Value {
-        if is_warning(node) {
+        // `warnings.warn(…)`, `logger.error(…)`: called when something is wrong, not at every step.
+        if method_of(node).is_some_and(|(_, name)| Role::Warns.fits(name)) {
             return self.within(Frame::Guard(Guard::Once), node.range(), |inside| inside.run_call(node));
         }
         self.run_call(node)
@@ -22,10 +23,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The argument of this function that a call hands on, moved: `x.cuda()`.
     pub(super) fn moved_argument(&self, node: &'a ExprCall, value: &Value) -> Option<Value> {
-        let Expr::Attribute(method) = &*node.func else { return None };
-        let Expr::Name(owner) = &*method.value else { return None };
-        let Some(Value::Argument { index, .. }) = self.names.get(owner.id.as_str()) else { return None };
-        let placed = match Owner::Tensor.effect(method.attr.as_str()) {
+        let (owner, method) = method_of(node)?;
+        let Some(Value::Argument { index, .. }) = self.names.get(name_of(owner)?) else { return None };
+        let placed = match Owner::Tensor.effect(method) {
             Effect::ToDevice => Placement::Device,
             Effect::ToHost => Placement::Host,
             Effect::Moves => placement_named(device_argument(node)?, None)?,
@@ -153,8 +153,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return;
         };
         let mut entries = entries.clone();
-        entries.retain(|(known, _)| !more.iter().any(|(key, _)| key == known));
-        entries.extend(more.iter().cloned());
+        entries.extend(more.clone());
         let merged = Value::dict(entries, element.join(other));
         self.names.insert(into.id.as_str(), merged);
     }
@@ -204,11 +203,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
             }
             Value::Model(None) if is_model_name(name) || is_criterion_name(name) => Target::Called(Value::Model(None)),
-            // An unknown module, and a method that only modules define.
-            Value::Model(None) | Value::Unknown if self.own_methods(&receiver, name).is_some() => {
-                Target::Called(Value::Functions(self.own_methods(&receiver, name).unwrap_or_default()))
-            }
-            _ => Target::Method(receiver.clone()),
+            _ => match self.own_methods(&receiver, name) {
+                Some(methods) => Target::Called(Value::Functions(methods)),
+                None => Target::Method(receiver.clone()),
+            },
         };
         (target, receiver, name)
     }
@@ -216,7 +214,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// The methods that a call on an unknown object runs, by name alone: only modules or one family define it.
     fn own_methods(&self, receiver: &Value, name: &str) -> Option<Vec<usize>> {
         let own = self.program.sources.only_methods.get(name)?;
-        (*receiver != Value::Unknown || own.is_of_family).then(|| own.methods.clone())
+        let is_meant = *receiver == Value::Model(None) || *receiver == Value::Unknown && own.is_of_family;
+        is_meant.then(|| own.methods.clone())
     }
 
     /// The method that `super().name` means.
@@ -368,22 +367,19 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Whether the iterations of a loop are steps or parts of one.
     pub(super) fn loop_kind(&self, iterated: &Expr, value: &Value) -> LoopKind {
-        match value {
+        let is_part = match value {
             Value::Parameters { .. } => return LoopKind::Parameters,
-            Value::List(element) if **element == Value::Parameters { named: false } => return LoopKind::WithinStep,
-            Value::List(element) | Value::Dict { element, .. }
-                if matches!(**element, Value::Optimizer(_) | Value::Model(_) | Value::Scheduler) =>
-            {
-                return LoopKind::WithinStep;
+            Value::List(element) if element.is_on_device() || **element == Value::Parameters { named: false } => true,
+            Value::List(element) | Value::Dict { element, .. } => {
+                matches!(**element, Value::Optimizer(_) | Value::Model(_) | Value::Scheduler)
             }
-            Value::Tuple(elements) if !elements.is_empty() => return LoopKind::WithinStep,
-            Value::List(element) if element.is_on_device() => return LoopKind::WithinStep,
-            Value::Tensor(tensor) if tensor.placement == Placement::Device => return LoopKind::WithinStep,
-            _ => {}
-        }
+            Value::Tuple(elements) => !elements.is_empty(),
+            value => value.is_on_device(),
+        };
         let names = names_in(iterated);
         let is = |role: Role| names.iter().any(|name| role.fits(&lowered(name)));
         match iterated {
+            _ if is_part => LoopKind::WithinStep,
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
             _ if is(Role::Range) && is(Role::TurnCount) => LoopKind::Plain,
@@ -391,16 +387,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => LoopKind::Plain,
         }
     }
-
-    pub(super) fn host_data(&self, node: &'a ExprCall) -> Value {
-        let range = node.range();
-        Value::Tensor(Tensor { origin: Origin::HostData(range), ..Tensor::ON_HOST })
-    }
-}
-
-/// `warnings.warn(…)`, `logger.error(…)`: called when something is wrong, not at every step.
-fn is_warning(node: &ExprCall) -> bool {
-    matches!(&*node.func, Expr::Attribute(attribute) if Role::Warns.fits(attribute.attr.as_str()))
 }
 
 fn is_generator(interpreter: &Interpreter, function: usize) -> bool {

@@ -53,7 +53,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 match inside.evaluate(&all.value) {
                     // Neither its keys nor its values are known.
                     Value::Unknown => Value::Unknown,
-                    element => Value::dict(Vec::new(), element),
+                    element => Value::dict(Entries::new(), element),
                 }
             }),
             _ => self.other_expression(expression),
@@ -202,11 +202,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     tensor.placement == Placement::Host && matches!(tensor.origin, Origin::Factory(_))
                 };
                 let is_host = drawn(one) && two.is_assumed() || drawn(two) && one.is_assumed();
-                let placement =
-                    match !is_host && (one.placement == Placement::Device || two.placement == Placement::Device) {
-                        true => Placement::Device,
-                        false => Placement::Host,
-                    };
+                let both = one.placement.max(two.placement).max(Placement::Host);
+                let placement = if is_host { Placement::Host } else { both };
                 self.tensor(Tensor {
                     placement,
                     graph: one.graph || two.graph,
@@ -280,20 +277,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let rights: Vec<Value> = compare.comparators.iter().map(|right| self.evaluate(right)).collect();
         let by_identity =
             compare.ops.iter().all(|op| matches!(op, CmpOp::Is | CmpOp::IsNot | CmpOp::In | CmpOp::NotIn));
-        let with_text = left == Value::Nothing
-            || rights.contains(&Value::Nothing)
-            || rights.iter().chain([&left]).any(|value| matches!(value, Value::Text(_)));
+        let all = || rights.iter().chain([&left]);
+        let with_text = all().any(|value| matches!(value, Value::Nothing | Value::Text(_)));
+        let strength = |tensor: &&Tensor| (tensor.placement == Placement::Device, tensor.evidence);
         if !by_identity
             && !with_text
-            && let Some(tensor) = rights
-                .iter()
-                .chain([&left])
-                .filter_map(Value::tensor)
-                .max_by_key(|tensor| (tensor.placement == Placement::Device, tensor.evidence))
+            && let Some(tensor) = all().filter_map(Value::tensor).max_by_key(strength)
         {
-            let constant = rights.iter().chain([&left]).all(Value::is_sized);
-            let made = || made_of(rights.iter().chain([&left]).filter_map(Value::tensor));
-            let origin = if constant { tensor.origin } else { made() };
+            let made = || made_of(all().filter_map(Value::tensor));
+            let origin = if all().all(Value::is_sized) { tensor.origin } else { made() };
             return Value::Tensor(Tensor {
                 boolean: true,
                 graph: false,
@@ -302,7 +294,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 ..tensor.clone()
             });
         }
-        if left == Value::Numpy || rights.contains(&Value::Numpy) {
+        if all().any(|value| *value == Value::Numpy) {
             return Value::Numpy;
         }
         let branches = self.quietly(|quiet| quiet.classify_compare(compare));
@@ -318,7 +310,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let (base, index) = self.parts_of(subscript, None);
         match (&base, &index) {
             (Value::Dict { entries, element }, Value::Text(Some(key))) => {
-                let known = entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
+                let known = entries.get(key).cloned();
                 // A function stored under another key is not this one.
                 let is_others = !entries.is_empty() && !element.functions().is_empty();
                 known.unwrap_or_else(|| match is_others {
@@ -328,7 +320,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 })
             }
             (Value::Dict { element, entries }, _) => {
-                entries.iter().fold((**element).clone(), |all, (_, value)| all.join(value))
+                entries.values().fold((**element).clone(), |all, value| all.join(value))
             }
             (Value::Tuple(elements), Value::Number { known: Some(at), .. }) => {
                 let at = if *at < 0 { elements.len() as i64 + at } else { *at };
@@ -368,12 +360,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn dictionary(&mut self, dict: &'a ruff_python_ast::ExprDict) -> Value {
-        let mut entries = Vec::new();
+        let mut entries = Entries::new();
         let mut element = Value::Unknown;
         for item in &dict.items {
             let value = self.may_be(&item.value);
             match item.key.as_ref().map(|key| self.evaluate(key)) {
-                Some(Value::Text(Some(key))) => entries.push((key, value)),
+                Some(Value::Text(Some(key))) => drop(entries.insert(key, value)),
                 Some(_) => element = element.join(&value),
                 None => match value.reading() {
                     Value::Dict { entries: more, element: inner } => {

@@ -12,14 +12,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match arguments.first() {
             // `torch.tensor(tensor)` copies without moving. A guessed tensor is not confirmed by that.
             Value::Tensor(tensor) if !tensor.is_assumed() => Value::Tensor(Tensor { graph: false, ..tensor }),
-            _ => {
-                let boolean = makes_mask(node);
-                match (self.device_of(node, arguments), self.host_data(node)) {
-                    (Some(Placement::Device), _) => Value::Tensor(Tensor { boolean, ..Tensor::ON_DEVICE }),
-                    (_, Value::Tensor(made)) => Value::Tensor(Tensor { boolean, ..made }),
-                    (_, made) => made,
-                }
-            }
+            _ => Value::Tensor(match self.device_of(node, arguments) {
+                Some(Placement::Device) => Tensor { boolean: makes_mask(node), ..Tensor::ON_DEVICE },
+                _ => Tensor { boolean: makes_mask(node), origin: Origin::HostData(node.range()), ..Tensor::ON_HOST },
+            }),
         }
     }
 

@@ -53,27 +53,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 combined(operation.op, &parts)
             }
             Expr::Compare(compare) => self.classify_compare(compare),
-            Expr::BinOp(operation) if operation.op == Operator::Mod => {
-                if is_one(&operation.right) {
-                    OPEN
-                } else {
-                    when_false(Guard::Cadence)
-                }
+            Expr::BinOp(operation) if operation.op == Operator::Mod && !is_one(&operation.right) => {
+                when_false(Guard::Cadence)
             }
             Expr::Call(call) => self.classify_call(test, call),
             Expr::Name(_) | Expr::Attribute(_) => self.classify_flag(test),
             Expr::Subscript(subscript) if text_of(&subscript.slice).is_some_and(says_cadence) => {
                 when_true(Guard::Cadence)
             }
-            Expr::Subscript(_) => match self.quietly(|quiet| quiet.is_off_unless_asked(test)) {
-                true => when_true(Guard::OptIn),
-                false => OPEN,
-            },
-            Expr::BooleanLiteral(literal) if !literal.value => when_true(Guard::Once),
-            Expr::NumberLiteral(_) => match literal(test) {
-                Value::Number { known: Some(0), .. } => when_true(Guard::Once),
-                _ => OPEN,
-            },
+            Expr::Subscript(_) if self.is_off_unless_asked(test) => when_true(Guard::OptIn),
+            Expr::BooleanLiteral(_) | Expr::NumberLiteral(_) if literal(test).known_bool() == Some(false) => {
+                when_true(Guard::Once)
+            }
             Expr::Named(named) => self.classify_test(&named.value),
             _ => OPEN,
         }
@@ -105,9 +96,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => None,
         };
         match inner {
-            Some(Expr::Call(asked)) if Role::Finite.fits(last_part(asked)) => {
-                self.classify_test(inner.unwrap_or(&call.func))
-            }
+            Some(test @ Expr::Call(asked)) if Role::Finite.fits(last_part(asked)) => self.classify_test(test),
             _ => OPEN,
         }
     }
@@ -122,31 +111,20 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn classify_flag(&mut self, test: &'a Expr) -> Branches {
         let by_value = self.classify_value(test);
-        if by_value != OPEN {
-            return by_value;
-        }
-        let Some(name) = last_name(test) else { return OPEN };
+        let Some(name) = last_name(test).filter(|_| by_value == OPEN) else { return by_value };
         let lower = name.to_ascii_lowercase();
-        if Role::TrainingFlag.fits(&lower) {
-            return when_false(Guard::Evaluation);
+        let is = |role: Role| role.fits(&lower);
+        match test {
+            _ if is(Role::TrainingFlag) => when_false(Guard::Evaluation),
+            _ if is(Role::EvaluationFlag) => when_true(Guard::Evaluation),
+            _ if says_cadence(&lower) => when_true(Guard::Cadence),
+            // `if args.cuda: x = x.cuda()`: training runs have a device.
+            _ if speaks_of_rank(&lower) || is(Role::DeviceFlag) => TAKEN,
+            _ if is(Role::Decoding) => when_true(Guard::Evaluation),
+            _ if is(Role::OutOfMemory) => when_true(Guard::Once),
+            _ if self.is_off_unless_asked(test) => when_true(Guard::OptIn),
+            _ => OPEN,
         }
-        if Role::EvaluationFlag.fits(&lower) {
-            return when_true(Guard::Evaluation);
-        }
-        if says_cadence(&lower) {
-            return when_true(Guard::Cadence);
-        }
-        // `if args.cuda: x = x.cuda()`: training runs have a device.
-        if speaks_of_rank(&lower) || Role::DeviceFlag.fits(&lower) {
-            return TAKEN;
-        }
-        if Role::Decoding.fits(&lower) {
-            return when_true(Guard::Evaluation);
-        }
-        if Role::OutOfMemory.fits(&lower) {
-            return when_true(Guard::Once);
-        }
-        if self.is_off_unless_asked(test) { when_true(Guard::OptIn) } else { OPEN }
     }
 
     pub(super) fn classify_compare(&mut self, compare: &'a ExprCompare) -> Branches {
@@ -250,10 +228,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// `0 < step < 10` and similar.
     fn classify_range(&mut self, compare: &'a ExprCompare) -> Branches {
         let all = || std::iter::once(&*compare.left).chain(&*compare.comparators);
-        if all().any(|part| modulo_of(part).is_some_and(|divisor| !is_one(divisor))) {
-            return when_true(Guard::Cadence);
-        }
-        OPEN
+        let is_seldom = all().any(|part| modulo_of(part).is_some_and(|divisor| !is_one(divisor)));
+        if is_seldom { when_true(Guard::Cadence) } else { OPEN }
     }
 
     /// A switch that is off by default: a parameter, a setting, a constant.
@@ -298,7 +274,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// Whether the value is None unless a caller or a setting provides it.
     fn is_missing_unless_asked(&mut self, expression: &Expr) -> bool {
         match expression {
-            Expr::Name(name) if self.kind() != FunctionKind::Step && self.kind() != FunctionKind::Loss => {
+            Expr::Name(name) if !self.is_tensor_code() => {
                 let name = name.id.as_str();
                 let is_missing = self.parameter_default(name) == Some(Value::Nothing);
                 let passed = self.program.functions[self.function].passed.get(name);

@@ -52,12 +52,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     /// A tensor in the same place as the arguments' tensors.
     pub(super) fn tensor_of(&mut self, arguments: &Arguments) -> Value {
         let all = || arguments.all().flat_map(tensors_in);
-        let placement = match all().any(|tensor| tensor.placement == Placement::Device) {
-            true => Placement::Device,
-            false if all().next().is_some() => Placement::Host,
-            false => return Value::Unknown,
-        };
-        self.tensor(Tensor { placement, graph: all().any(|tensor| tensor.graph), ..Tensor::ON_DEVICE })
+        match all().map(|tensor| tensor.placement.max(Placement::Host)).max() {
+            Some(placement) => {
+                self.tensor(Tensor { placement, graph: all().any(|tensor| tensor.graph), ..Tensor::ON_DEVICE })
+            }
+            None => Value::Unknown,
+        }
     }
 
     fn builtin_call(&mut self, name: &str, arguments: &Arguments<'a>) -> Value {
@@ -223,7 +223,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn joined(&mut self, node: &'a ExprCall, parts: &Value, arguments: &Arguments<'a>) -> Value {
         match self.element_of(parts) {
             Value::Tensor(tensor) => {
-                let placement = if tensor.placement == Placement::Pinned { Placement::Host } else { tensor.placement };
+                let placement = tensor.placement.max(Placement::Host);
                 let origin = match tensor.origin {
                     Origin::Data if placement == Placement::Host => self.made_part(node).unwrap_or(Origin::Data),
                     origin => origin,
@@ -297,12 +297,12 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 fn dictionary_of(first: Value, arguments: &Arguments) -> Value {
     let mut entries = match first {
         Value::Dict { entries, .. } => entries,
-        _ => Vec::new(),
+        _ => Entries::new(),
     };
     let mut element = Value::Unknown;
     for (keyword, value) in &arguments.keywords {
         match (keyword, value) {
-            (Some(keyword), value) => entries.push((keyword.to_string(), value.clone())),
+            (Some(keyword), value) => drop(entries.insert(keyword.to_string(), value.clone())),
             (None, Value::Dict { entries: more, .. }) => entries.extend(more.clone()),
             (None, value) => element = element.join(value),
         }

@@ -74,7 +74,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Number { .. } => owner,
             Value::Optimizer(_) if Role::ParameterGroups.fits(name) => {
                 let parameters = (Role::GroupParameters.word().to_string(), Value::Parameters { named: false });
-                Value::list(Value::dict(vec![parameters], Value::NUMBER))
+                Value::list(Value::dict([parameters].into(), Value::NUMBER))
             }
             Value::Optimizer(_) => Value::Unknown,
             Value::Device => Value::Text(None),

@@ -124,8 +124,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => self.moves_to(node, arguments),
         };
         match placement {
-            Some(Placement::Device) => Value::Tensor(tensor.moved_to(Placement::Device)),
-            Some(placement) => Value::Tensor(Tensor { placement, ..tensor }),
+            Some(placement) => Value::Tensor(tensor.moved_to(placement)),
             // `torch.zeros(n, 1).to(x)`: moves to wherever `x` is.
             None if is_made_here(&tensor) && follows_another(node, arguments) => {
                 Value::Tensor(tensor.moved_to(Placement::Device))
@@ -234,15 +233,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn dict_method(
         &mut self,
         node: &'a ExprCall,
-        entries: &[(String, Value)],
+        entries: &Entries,
         element: &Value,
         name: &str,
         arguments: &Arguments<'a>,
     ) -> Value {
-        let all = || Value::any_of(entries.iter().map(|(_, value)| value).chain([element])).reading();
+        let all = || Value::any_of(entries.values().chain([element])).reading();
         match Owner::Dict.effect(name) {
             Effect::Updates => {
-                let (mut entries, mut element) = (entries.to_vec(), element.clone());
+                let (mut entries, mut element) = (entries.clone(), element.clone());
                 let added = arguments.keywords.iter();
                 entries.extend(added.filter_map(|(keyword, value)| Some(((*keyword)?.to_string(), value.clone()))));
                 match arguments.first() {
@@ -260,23 +259,18 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Effect::GetsOrAdds => {
                 let added = arguments.positional.get(1).cloned().unwrap_or(Value::Nothing);
-                self.hold(
-                    node,
-                    &Value::dict(entries.to_vec(), element.clone()),
-                    Value::dict(Vec::new(), added.clone()),
-                );
+                let before = Value::dict(entries.clone(), element.clone());
+                self.hold(node, &before, Value::dict(Entries::new(), added.clone()));
                 all().join(&added)
             }
             Effect::Items => Value::list(Value::tuple(vec![Value::Text(None), all()])),
             Effect::Values => Value::list(all()),
             Effect::Gets => match arguments.first() {
-                Value::Text(Some(key)) => {
-                    entries.iter().find(|(known, _)| *known == key).map_or_else(all, |(_, value)| value.clone())
-                }
+                Value::Text(Some(key)) => entries.get(&key).cloned().unwrap_or_else(all),
                 _ => all(),
             },
-            Effect::Same => Value::dict(entries.to_vec(), element.clone()),
-            Effect::ToDevice => Value::dict(Vec::new(), Value::DEVICE),
+            Effect::Same => Value::dict(entries.clone(), element.clone()),
+            Effect::ToDevice => Value::dict(Entries::new(), Value::DEVICE),
             _ => Value::Unknown,
         }
     }

@@ -411,11 +411,8 @@ fn elif_guard(first: Guard, otherwise: Guard, own: Guard) -> Guard {
 fn with_stored(base: Value, index: Value, value: Value) -> Option<Value> {
     Some(match (base, index) {
         (Value::Dict { mut entries, element }, Value::Text(Some(key))) => {
-            match entries.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, known)) => *known = value.clone(),
-                None => entries.push((key, value.clone())),
-            }
             let element = element.join(&value);
+            entries.insert(key, value);
             Value::dict(entries, element)
         }
         (Value::Dict { entries, element }, _) => Value::dict(entries, element.join(&value)),

@@ -21,16 +21,12 @@ fn line(number: u32) -> Spot {
     Spot { line: number, end: None }
 }
 
-fn argument(name: &str, value: &str, position: Option<usize>) -> Argument {
-    Argument::new(name, value, position)
-}
-
 fn workers() -> Argument {
-    argument("num_workers", "8", Some(5))
+    Argument::new("num_workers", "8", Some(5))
 }
 
 fn pinned() -> Argument {
-    argument("pin_memory", "True", Some(7))
+    Argument::new("pin_memory", "True", Some(7))
 }
 
 /// Gives the loader in the text workers and pinned memory.
@@ -101,7 +97,7 @@ fn a_call_that_ran_twice_is_changed_once() {
     for text in ["DataLoader(a)\n", "DataLoader(a, num_workers=0)\n"] {
         let mut rewrite = Rewrite::of("train.py", text).unwrap();
         rewrite.set_argument(line(1), &["DataLoader"], workers()).unwrap();
-        rewrite.set_argument(line(1), &["DataLoader"], argument("num_workers", "1", Some(5))).unwrap();
+        rewrite.set_argument(line(1), &["DataLoader"], Argument::new("num_workers", "1", Some(5))).unwrap();
         assert_eq!(rewrite.finish().unwrap(), "DataLoader(a, num_workers=8)\n");
     }
 }
@@ -118,8 +114,8 @@ fn without_columns_the_name_tells_the_call() {
 fn only_what_is_given_is_changed_or_dropped() {
     let check = |before: &str, after: &str| {
         let mut rewrite = Rewrite::of("train.py", before).unwrap();
-        rewrite.set_given_argument(line(1), &[], argument("foreach", "False", None)).unwrap();
-        rewrite.drop_argument(line(1), &[], argument("set_to_none", "", Some(0))).unwrap();
+        rewrite.set_given_argument(line(1), &[], Argument::new("foreach", "False", None)).unwrap();
+        rewrite.drop_argument(line(1), &[], Argument::new("set_to_none", "", Some(0))).unwrap();
         assert_eq!(rewrite.finish().as_deref(), Some(after));
     };
     check("o.zero_grad(set_to_none=False)\n", "o.zero_grad()\n");
