@@ -4,9 +4,7 @@
 //! takes no more memory than the largest of them. An island that never mentions torch is skipped.
 
 use std::sync::Mutex;
-
-use rayon::ThreadPoolBuilder;
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::file::{self, Depth, Problem, SourceFile};
 use super::mentions;
@@ -75,13 +73,32 @@ pub fn check_stack() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Does `work` for every item on all processors, with stacks large enough for deep trees.
+/// Does `work` for every item on all processors, with stacks large enough for deep trees. The threads have
+/// ended when it returns: their stacks are most of the memory that a small machine has for a script.
 pub fn in_parallel<I: Sync, T: Send>(items: &[I], work: impl Fn(&I) -> T + Sync) -> Vec<T> {
-    let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).stack_size(STACK_BYTES).build();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len()).max(1);
-    // Where the system allows few threads, one does it all.
-    let pool = pool(threads).or_else(|_| pool(1)).expect("a thread can be started");
-    pool.install(|| items.par_iter().with_max_len(1).map(&work).collect())
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        while let Some((index, item)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            items.get(index).map(|item| (index, item))
+        } {
+            done.push((index, work(item)));
+        }
+        done
+    };
+    let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let start = |_| std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run);
+        let workers: Vec<_> = (0..threads).filter_map(|worker| start(worker).ok()).collect();
+        assert!(!workers.is_empty() || items.is_empty(), "a thread can be started");
+        let join = |worker: std::thread::ScopedJoinHandle<'_, _>| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        workers.into_iter().flat_map(join).collect()
+    });
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 fn outline(file: &SourceFile) -> Outline {
