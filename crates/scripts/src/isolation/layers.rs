@@ -144,8 +144,7 @@ impl Building<'_> {
         {
             mount_bind_recursive(folder, self.inside(folder)).map_err(refused("show", folder))?;
             if folder == Path::new("/dev") {
-                // Devices can be written all the same; only new files, which root could make there, are denied.
-                let _ = self.make_read_only(folder);
+                self.deny_new_devices(folder);
             }
             return Ok(());
         }
@@ -284,6 +283,18 @@ impl Building<'_> {
         // One that cannot be shown stays empty.
         if mount_bind(file, self.inside(file)).is_ok() && self.make_read_only(file).is_err() {
             let _ = unmount(self.inside(file), UnmountFlags::DETACH);
+        }
+    }
+
+    /// Denies new files among the devices, which root could make there. The devices themselves can be written all the same,
+    /// except under gVisor, where new files stay possible for that reason.
+    fn deny_new_devices(&self, folder: &Path) {
+        let null = folder.join("null");
+        let could_be = access(&null, Access::WRITE_OK).is_ok();
+        let is_denied = self.make_read_only(folder).is_ok();
+        if is_denied && could_be && access(self.inside(&null), Access::WRITE_OK).is_err() {
+            let kept = self.mounts.of(folder).map_or(MountFlags::empty(), |mount| mount.flags);
+            let _ = mount_remount(self.inside(folder), MountFlags::BIND | kept, "");
         }
     }
 
