@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_launches_were_recorded_the_first_operator_of_a_library_is_known_by_its_time() {
+    fn without_launches_the_start_of_a_library_is_known_by_its_time() {
         let cold_micros = |name: &str| {
             let mut made = Fabricated::default();
             for (at, long) in [9_000, 300, 250, 400, 300].into_iter().enumerate() {
