@@ -91,6 +91,8 @@ pub struct SwitchRow {
     /// A step replayed with and without it: `same`, `differs` or `not_possible`; `None` if none was.
     pub shadow: Option<String>,
     pub shadow_reason: Option<String>,
+    #[serde(default)]
+    pub shadow_seconds: Option<f64>,
     /// `kept`, `no gain`, `replaced`, `slower`, `differs`, `failed`, `void` or `untried`, and why.
     pub verdict: String,
     pub reason: Option<String>,
@@ -103,6 +105,9 @@ pub struct RoundRow {
     /// `select` or `confirm`.
     pub stage: String,
     pub round: u64,
+    /// Seconds left for the search inside the process when the round was complete.
+    #[serde(default)]
+    pub seconds_left: f64,
     /// The first one is what the others are compared with.
     pub blocks: Vec<RoundBlock>,
 }
@@ -317,12 +322,14 @@ mod tests {
             obstacle: None,
             shadow: Some("same".into()),
             shadow_reason: None,
+            shadow_seconds: Some(1.0),
             verdict: "kept".into(),
             reason: None,
         };
         let block =
             |on: &[&str]| RoundBlock { on: on.iter().map(|name| name.to_string()).collect(), step_seconds: 0.1 };
-        let round = RoundRow { race: 1, stage: "select".into(), round: 1, blocks: vec![block(&[]), block(&["tf32"])] };
+        let blocks = vec![block(&[]), block(&["tf32"])];
+        let round = RoundRow { race: 1, stage: "select".into(), round: 1, seconds_left: 9.0, blocks };
         SwitchSearch { processes: 1, blocks: 9, chance: 0.05, switches: vec![switch], rounds: vec![round] }
     }
 

@@ -38,6 +38,8 @@ pub struct Note {
     pub machine: Machine,
     pub peak_bytes: Option<u64>,
     pub peak_reserved_bytes: Option<u64>,
+    /// All memory of the device.
+    pub device_bytes: Option<u64>,
     pub peak_resident_bytes: Option<u64>,
     pub seeds_itself: bool,
     /// The script's own draws from the system, and the seeds that it set itself.

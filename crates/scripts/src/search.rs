@@ -42,6 +42,9 @@ const UNDECIDED: f64 = 1.05;
 /// A remedy is kept for its memory if it needs at most this share of the memory before it; and the lowest speed ratio
 /// accepted then.
 const SMALLER: f64 = 0.95;
+
+/// It also has to save this share of the device's memory: nobody misses less.
+const NOTICEABLE: f64 = 0.01;
 pub(crate) const AS_FAST: f64 = 0.97;
 
 /// Gates that more processes may turn into a pass.
@@ -355,9 +358,14 @@ impl<'a> Search<'a> {
         }
         let most =
             |which: usize, read: fn(&Note) -> Option<u64>| self.measured[which].notes.iter().filter_map(read).max();
-        let share = |read| Some(most(own, read)? as f64 / most(self.best, read)?.max(1) as f64);
+        let device = self.originals().first().and_then(|note| note.device_bytes).unwrap_or(0) as f64;
+        let share = |read| {
+            let (own, before) = (most(own, read)? as f64, most(self.best, read)?.max(1) as f64);
+            let is_noticed = own <= SMALLER * before && before - own >= NOTICEABLE * device;
+            Some((own / before, is_noticed))
+        };
         let both = share(|note| note.peak_bytes).zip(share(|note| note.peak_reserved_bytes));
-        both.is_some_and(|(one, other)| one.min(other) <= SMALLER && one.max(other) <= 1.01)
+        both.is_some_and(|(one, other)| (one.1 || other.1) && one.0.max(other.0) <= 1.01)
     }
 
     /// Why a faster or smaller variant is not kept: a gate fails, or there was no time to prove that none does.

@@ -171,10 +171,11 @@ def of_machine():
 
 def of_memory():
     torch = sys.modules.get("torch")
-    facts = {"peak_bytes": None, "peak_reserved_bytes": None, "peak_resident_bytes": attempt(peak_resident)}
+    facts = {"peak_bytes": None, "peak_reserved_bytes": None, "device_bytes": None, "peak_resident_bytes": attempt(peak_resident)}
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         facts["peak_bytes"] = torch.cuda.max_memory_allocated()
         facts["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
+        facts["device_bytes"] = attempt(lambda: torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
     return facts
 
 

@@ -63,7 +63,7 @@ Note (times in seconds, memory in bytes; unknown and non-finite values are null)
                       bytes
   settings            tf32, cudnn_benchmark, cudnn_deterministic, threads, interop_threads, deterministic, fallback_random
   machine             device ("cuda" or "cpu"), device_name, capability, devices, cores, torch, python, platform
-  peak_bytes, peak_reserved_bytes, peak_resident_bytes   the first two of the device
+  peak_bytes, peak_reserved_bytes, device_bytes, peak_resident_bytes   the first three of the device
   seeds_itself        whether the script, or a framework for it, called torch.manual_seed
   seed                the seed given, or null
   entropy             the script's own draws from the system: {what, count, file, line, code}

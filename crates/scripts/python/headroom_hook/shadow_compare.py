@@ -23,6 +23,9 @@ SINGLE, FEWER_BITS = 1e-3, 5e-3
 NOTHING = 0.3
 # So is one that moves by this share and is at most so many roundings of its layer's gradients, or `LEAST_SIZE` of them.
 UNCLEAR, ROUNDINGS_OF_LAYER = 0.03, 4
+# A value that moves by more than `UNCLEAR` is what is left of larger ones that cancel. Arithmetic that rounds all of those to one
+# side (TF32 cuts bits off) moves it in the same direction each time, by at most this share of what one rounding does.
+ONE_SIDED = 0.5
 # A projection counts as off from this many standard errors.
 ERRORS = 4
 LEAST_PAIRS = 6
@@ -68,7 +71,8 @@ class Rows:
 
     def along_limit(self, name):
         """Errors in any direction shorten a gradient by their square."""
-        return self.projection_limit + self.noise[name] ** 2
+        noise = self.noise[name]
+        return self.projection_limit + noise**2 + (ONE_SIDED * noise if noise > UNCLEAR else 0.0)
 
     def is_decided(self, pairs):
         """Whether no projection needs more pairs."""

@@ -1,7 +1,8 @@
 //! Decides which switches of a running script to keep.
 //!
-//! Selection: candidates race against what is kept so far, several in the same rounds. The fastest one whose interval
-//! excludes 1 is kept, and the others that were faster race again on top of it.
+//! Selection (`select`): candidates race against what is kept so far, several in the same rounds. The fastest one whose
+//! interval excludes 1 is kept, and the others that were faster race again on top of it. One that seems to gain little
+//! waits until every other one was tried.
 //!
 //! Confirmation: everything kept is taken away once more, one at a time, in rounds of its own. What does not pay by itself
 //! is dropped. The selection may be wrong as often as it likes: nothing is kept that the confirmation does not show, on
@@ -10,26 +11,21 @@
 
 mod groups;
 mod rounds;
+mod select;
 
 use super::messages::{Hello, Order, Report, SwitchOffer, VERSION};
 use super::race::seconds;
 pub use super::verdict::{Conducted, LoggedRound, NotConducted, Shadow, Switchable, Verdict};
 use super::{Lost, Stage};
-use crate::candidates::LARGE;
 use crate::remedies::{Class, Remedy};
 use crate::variant::is_alternative;
-use groups::{Group, groups, pending};
 use headroom_record::statistics::MISSED;
-use headroom_record::turns::{LEAST_ROUNDS, Speedup};
-use rounds::{CONFIRMING, Purpose, SELECTING};
+use headroom_record::turns::Speedup;
+use rounds::{CONFIRMING, Purpose};
+use select::is_hopeless;
 
 /// The chance that a search keeps a switch that has no effect.
 pub const CHANCE: f64 = 0.05;
-
-/// A switch that seems to gain less than the first of these, and at most the second, is not pursued: the time goes to
-/// others.
-const WORTH: f64 = 1.01;
-const AT_MOST: f64 = 1.08;
 
 /// The most steps of a block.
 const MOST_STEPS: u32 = 40;
@@ -50,6 +46,7 @@ pub fn conduct(stage: &mut dyn Stage, wanted: &[Switchable], seed: u64) -> Resul
         on: vec![],
         kept: vec![],
         verdicts: vec![],
+        postponed: vec![],
         speedup: None,
         with_all_bits: None,
         usual_block: 0.0,
@@ -89,6 +86,8 @@ struct Conductor<'a> {
     on: Vec<&'static Remedy>,
     kept: Vec<&'static Remedy>,
     verdicts: Vec<(&'static Remedy, Verdict, Option<Speedup>)>,
+    /// Switches that seem to gain little, with their figures so far.
+    postponed: Vec<(Switchable, Speedup)>,
     speedup: Option<Speedup>,
     with_all_bits: Option<Speedup>,
     /// Seconds of the longest block of which no part was compiled.
@@ -136,35 +135,6 @@ impl Conductor<'_> {
         }
     }
 
-    /// One group after the other; what was kept changes what the rest promises.
-    fn select_all(&mut self, mut waiting: Vec<Switchable>) -> Result<(), Stop> {
-        loop {
-            waiting.retain(|switch| match self.replaced(switch) {
-                Some((kept, more)) if more < LARGE => {
-                    let why = format!("{kept} was kept, and it promises no more");
-                    self.verdicts.push((switch.remedy, Verdict::Superfluous(why), None));
-                    false
-                }
-                _ => true,
-            });
-            let round_seconds = LEAST_ROUNDS as f64 * self.block_seconds();
-            let groups = groups(waiting.clone(), round_seconds);
-            let Some((group, later)) = groups.split_first() else { return Ok(()) };
-            waiting.retain(|switch| !group.switches.contains(switch));
-            self.select(group, if group.is_promising() { 0.0 } else { pending(later) })?;
-        }
-    }
-
-    /// The kept switch that this one would replace, and the share of the step that it promises beyond that one's saving.
-    fn replaced(&self, switch: &Switchable) -> Option<(&'static str, f64)> {
-        let is_it = |(remedy, verdict, _): &&(&'static Remedy, Verdict, Option<Speedup>)| {
-            *verdict == Verdict::Kept && is_alternative(remedy.name, switch.remedy.name)
-        };
-        let (remedy, _, speedup) = self.verdicts.iter().find(is_it)?;
-        let saved = speedup.map_or(0.0, |speedup| 1.0 - 1.0 / speedup.ratio);
-        Some((remedy.name, switch.predicted.unwrap_or(0.0) - saved))
-    }
-
     fn is_offered(&self, remedy: &Remedy) -> bool {
         let is_it = |offer: &&SwitchOffer| offer.name == remedy.name;
         self.offered
@@ -192,79 +162,19 @@ impl Conductor<'_> {
         }
     }
 
-    /// Tries a group of switches on top of what is kept, and leaves `after` seconds to others besides the confirmation.
-    fn select(&mut self, switches: &Group, after: f64) -> Result<(), Stop> {
-        let mut group = vec![];
-        for switch in &switches.switches {
-            if self.stage.is_over() {
-                return Err(Stop::Time);
-            }
-            // A group that finds no time is left; a later one may need none of it.
-            if self.stage.seconds_left() <= after + self.proof_seconds.max(switch.proof_seconds) {
-                return Ok(());
-            }
-            if self.is_right(switch.remedy)? {
-                group.push(switch.remedy);
-            }
-        }
-        while !group.is_empty() {
-            let variants: Vec<_> = group.iter().map(|remedy| self.with(remedy)).collect();
-            let base = self.kept.clone();
-            let proofs = switches.switches.iter().filter(|switch| group.contains(&switch.remedy));
-            let proof_seconds = proofs.map(|switch| switch.proof_seconds).fold(self.proof_seconds, f64::max);
-            let reserve = self.confirmation_seconds() + proof_seconds + after;
-            let purpose = Purpose { stage: "select", looks: &SELECTING, missed: MISSED, reserve };
-            let is_hopeless = |speedup: &Speedup| speedup.ratio < WORTH && speedup.high < AT_MOST;
-            let is_decided = |speedup: &Speedup| is_hopeless(speedup) || speedup.low > 1.0;
-            let race = match self.race(&base, &variants, purpose, is_decided) {
-                Err(Stop::Time) if after > 0.0 && !self.stage.is_over() => return Ok(()),
-                race => race?,
-            };
-            let mut faster: Vec<(&'static Remedy, Speedup)> = vec![];
-            for (at, &remedy) in group.iter().enumerate() {
-                match &race.out[at] {
-                    Some(verdict) => self.verdicts.push((remedy, verdict.clone(), None)),
-                    None => {
-                        let speedup = race.speedup(at + 1, 0);
-                        match speedup {
-                            Speedup { low, .. } if low > 1.0 => faster.push((remedy, speedup)),
-                            Speedup { high, .. } if high < 1.0 => {
-                                self.verdicts.push((remedy, Verdict::Slower, Some(speedup)));
-                            }
-                            _ => self.verdicts.push((remedy, Verdict::NoGain, Some(speedup))),
-                        }
-                    }
-                }
-            }
-            faster.sort_by(|one, other| other.1.low.total_cmp(&one.1.low));
-            let Some((best, speedup)) = faster.first().copied() else { break };
-            self.kept = self.with(best);
-            self.gained *= speedup.ratio;
-            self.proof_seconds = proof_seconds;
-            self.verdicts.push((best, Verdict::Kept, Some(speedup)));
-            group = faster[1..].iter().map(|(remedy, _)| *remedy).collect();
-        }
-        let kept = self.kept.clone();
-        for (remedy, verdict, _) in &mut self.verdicts {
-            if *verdict == Verdict::Kept && !kept.contains(remedy) {
-                let by = kept.iter().find(|one| is_alternative(one.name, remedy.name));
-                *verdict = by.map_or(Verdict::NoGain, |by| Verdict::Replaced(by.name));
-            }
-        }
-        Ok(())
-    }
-
     /// Replays a step with and without the switch.
     fn is_right(&mut self, remedy: &'static Remedy) -> Result<bool, Stop> {
-        self.on = self.with(remedy).into_iter().filter(|one| *one != remedy).collect();
+        self.on = self.with(&[remedy]).into_iter().filter(|one| *one != remedy).collect();
         self.blocks += 1;
         let order = Order::Shadow { number: self.blocks, on: names(&self.on), switch: remedy.name.into() };
         let within = self.most_seconds(remedy.name, MOST_STEPS);
+        let before = self.stage.seconds_left();
         let refused = match self.stage.perform(&order, within) {
             Ok(Report::Shadow { verdict, reason, .. }) => {
                 let is_right = verdict != "differs";
                 let why = reason.clone().unwrap_or_default();
-                self.shadows.push(Shadow { switch: remedy.name, verdict, reason });
+                let seconds = before - self.stage.seconds_left();
+                self.shadows.push(Shadow { switch: remedy.name, verdict, reason, seconds });
                 if is_right {
                     return Ok(true);
                 }
@@ -296,10 +206,11 @@ impl Conductor<'_> {
             if kept.len() > 1 {
                 variants.push(vec![]);
             }
-            // A variant that is slower than everything together needs no further round.
+            // Neither what is shown to pay needs a further round, nor what gains too little to be pursued.
+            let is_decided = |without: &Speedup| without.high < 1.0 || is_hopeless(&inverse(without));
             let missed = CHANCE / comparisons;
             let purpose = Purpose { stage: "confirm", looks: &CONFIRMING, missed, reserve: 0.0 };
-            let race = match self.race(&kept, &variants, purpose, |speedup| speedup.high < 1.0) {
+            let race = match self.race(&kept, &variants, purpose, is_decided) {
                 Ok(race) => race,
                 Err(stop) => {
                     self.drop_kept();
@@ -343,11 +254,16 @@ impl Conductor<'_> {
         self.kept.clear();
     }
 
-    /// Everything kept, with another one in place of those that it replaces.
-    fn with(&self, remedy: &'static Remedy) -> Vec<&'static Remedy> {
-        let stays = |one: &&&'static Remedy| **one != remedy && !is_alternative(one.name, remedy.name);
-        self.kept.iter().filter(stays).copied().chain([remedy]).collect()
+    /// Everything kept, with others in place of those that they replace.
+    fn with(&self, added: &[&'static Remedy]) -> Vec<&'static Remedy> {
+        let replaces = |one: &&'static Remedy| added.iter().any(|two| one == two || is_alternative(one.name, two.name));
+        self.kept.iter().copied().filter(|one| !replaces(one)).chain(added.iter().copied()).collect()
     }
+}
+
+/// The speed of the other side.
+fn inverse(speedup: &Speedup) -> Speedup {
+    Speedup { ratio: 1.0 / speedup.ratio, low: 1.0 / speedup.high, high: 1.0 / speedup.low, ..*speedup }
 }
 
 fn names(remedies: &[&'static Remedy]) -> Vec<String> {

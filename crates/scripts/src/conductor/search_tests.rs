@@ -8,6 +8,8 @@ use crate::remedies::named;
 /// A script whose switches multiply its speed.
 struct Simulated {
     effects: Vec<(&'static str, f64)>,
+    /// Two switches with an effect that only both together have.
+    pair: Option<([&'static str; 2], f64)>,
     /// Deviation of a block, and of a step within it.
     noise: (f64, f64),
     random: fastrand::Rng,
@@ -32,6 +34,7 @@ impl Simulated {
     fn of(effects: &[(&'static str, f64)], seed: u64) -> Simulated {
         Simulated {
             effects: effects.to_vec(),
+            pair: None,
             noise: (0.02, 0.01),
             random: fastrand::Rng::with_seed(seed),
             left: 1e9,
@@ -109,6 +112,8 @@ impl Stage for Simulated {
             .filter(|(name, _)| on.iter().any(|one| one == name))
             .map(|(_, effect)| effect)
             .product();
+        let together = self.pair.filter(|(both, _)| both.iter().all(|name| on.iter().any(|one| one == name)));
+        let speed = speed * together.map_or(1.0, |(_, effect)| effect);
         let block = (self.noise.0 * self.normal()).exp();
         let mut rows = vec![];
         for _ in 0..settle + steps {
@@ -346,7 +351,7 @@ fn what_replaces_a_kept_switch_has_to_promise_more_than_it_saved() {
     let wanted = [predicted("compile-blocks", 0.45), predicted("compile", 0.44), predicted("tf32", 0.1)];
     let found = conduct(&mut script, &wanted, 5).unwrap();
     assert_eq!(kept(&found), ["compile-blocks", "tf32"], "{:?}", found.verdicts);
-    let why = "compile-blocks was kept, and it promises no more";
+    let why = "compile-blocks was selected in its place, and it promises no more";
     assert_eq!(*verdict(&found, "compile"), Verdict::Superfluous(why.into()));
     // With a larger prediction it is tried, and kept instead.
     let wanted = [predicted("compile-blocks", 0.8), predicted("compile", 0.79), predicted("tf32", 0.1)];
@@ -371,4 +376,45 @@ fn switches_without_effect_take_little_time() {
     let mut script = Simulated { left: 300.0, ..Simulated::of(&effects, 37) };
     conducted(&mut script, 5);
     assert!(script.left > 240.0, "{:.0} s are left", script.left);
+}
+
+/// A gain of one percent takes twenty rounds to tell from none. Nothing else waits for that.
+#[test]
+fn a_small_gain_is_measured_after_everything_else_was_tried() {
+    let effects = [("gc-frozen", 1.012), ("fused-optimizer", 1.012), ("compile", 1.3), ("bf16-autocast", 1.6)];
+    let mut script = Simulated { left: 90.0, noise: (0.02, 0.01), ..Simulated::of(&effects, 23) };
+    let found = conducted(&mut script, 5);
+    assert_eq!(kept(&found), ["bf16-autocast", "compile"], "{:?}", found.verdicts);
+    let first = |name: &str| script.orders.iter().position(|on| on.iter().any(|one| one == name)).unwrap();
+    let alone = |name: &str| {
+        script.orders[..first("bf16-autocast")].iter().filter(|on| on.iter().any(|one| one == name)).count()
+    };
+    assert!(
+        alone("gc-frozen") <= 10 && alone("fused-optimizer") <= 10,
+        "{} {}",
+        alone("gc-frozen"),
+        alone("fused-optimizer")
+    );
+}
+
+#[test]
+fn fewer_bits_and_another_layout_are_found_where_neither_gains_alone() {
+    let effects = [("channels-last", 1.0), ("bf16-autocast", 1.0), ("gc-frozen", 1.0)];
+    let pair = Some((["channels-last", "bf16-autocast"], 1.4));
+    let mut script = Simulated { pair, ..Simulated::of(&effects, 47) };
+    let found = conducted(&mut script, 5);
+    assert_eq!(kept(&found), ["bf16-autocast", "channels-last"], "{:?}", found.verdicts);
+    assert_eq!(found.verdicts.len(), effects.len(), "{:?}", found.verdicts);
+    assert!((found.speedup.unwrap().ratio - 1.4).abs() < 0.1);
+}
+
+#[test]
+fn compiling_is_tried_once_more_with_fewer_bits() {
+    let effects = [("compile", 1.0), ("compile-blocks", 1.0), ("bf16-autocast", 1.3)];
+    let pair = Some((["compile", "bf16-autocast"], 1.3));
+    let mut script = Simulated { pair, ..Simulated::of(&effects, 53) };
+    let found = conducted(&mut script, 5);
+    assert_eq!(kept(&found), ["bf16-autocast", "compile"], "{:?}", found.verdicts);
+    assert!(matches!(verdict(&found, "compile-blocks"), Verdict::Superfluous(_)), "{:?}", found.verdicts);
+    assert!(!script.orders.iter().flatten().any(|name| name == "compile-blocks"));
 }

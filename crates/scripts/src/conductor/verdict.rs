@@ -56,6 +56,7 @@ pub struct Shadow {
     /// `same`, `differs` or `not_possible`.
     pub verdict: String,
     pub reason: Option<String>,
+    pub seconds: f64,
 }
 
 /// One round of a race.
@@ -65,6 +66,8 @@ pub struct LoggedRound {
     /// `select` or `confirm`.
     pub stage: &'static str,
     pub round: u64,
+    /// Seconds left for the search when it was complete.
+    pub seconds_left: f64,
     /// The switches that were on, and seconds per step.
     pub blocks: Vec<(Vec<String>, f64)>,
 }

@@ -159,6 +159,7 @@ fn switch_search(conducted: &Conducted) -> SwitchSearch {
             obstacle: offer.obstacle.clone(),
             shadow: shadow.map(|shadow| shadow.verdict.clone()),
             shadow_reason: shadow.and_then(|shadow| shadow.reason.clone()),
+            shadow_seconds: shadow.map(|shadow| shadow.seconds),
             verdict: verdict.into(),
             reason,
         }
@@ -167,6 +168,7 @@ fn switch_search(conducted: &Conducted) -> SwitchSearch {
         race: round.race,
         stage: round.stage.into(),
         round: round.round,
+        seconds_left: round.seconds_left,
         blocks: round
             .blocks
             .iter()

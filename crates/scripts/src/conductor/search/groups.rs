@@ -30,13 +30,17 @@ impl Group {
         self.saving() > PROMISING
     }
 
+    fn is_compiling(&self) -> bool {
+        self.switches.iter().any(|one| compiles(one.remedy.name))
+    }
+
     fn is_of_fewer_bits(&self) -> bool {
         self.switches.iter().any(|one| one.remedy.class == Class::Precision)
     }
 }
 
-/// Fewer bits come last. Before them, promising groups come before the others: none of them is left untried while a switch
-/// without a prediction runs. Among equals, the best predicted saving over cost comes first. Switches that compile, or
+/// Promising groups come before the others: none of them is left untried while a switch without a prediction runs. Fewer
+/// bits come after what keeps them, but for compiling that nothing suggests: it takes minutes, and gains more with fewer bits. Among equals, the best predicted saving over cost comes first. Switches that compile, or
 /// change the number of bits, race alone; the others share their rounds. `round_seconds` are those of one variant in
 /// as many rounds as the first look needs.
 pub(super) fn groups(switches: Vec<Switchable>, round_seconds: f64) -> Vec<Group> {
@@ -49,14 +53,18 @@ pub(super) fn groups(switches: Vec<Switchable>, round_seconds: f64) -> Vec<Group
         [promising, others].into_iter().filter(|group| !group.is_empty()).map(|group| Group::of(group, round_seconds)),
     );
     let worth = |group: &Group| group.saving().max(0.001) / group.seconds;
-    let rank = |group: &Group| (group.is_of_fewer_bits(), !group.is_promising());
+    let rank = |group: &Group| match (group.is_of_fewer_bits(), group.is_promising()) {
+        (true, _) => 2,
+        (false, true) => 0,
+        (false, false) => 1 + 2 * usize::from(group.is_compiling()),
+    };
     groups.sort_by(|one, other| rank(one).cmp(&rank(other)).then(worth(other).total_cmp(&worth(one))));
     groups
 }
 
-/// Seconds that the promising groups after this one need.
+/// Seconds that later groups need which must not be left out: promising ones, and fewer bits, for which the user asks.
 pub(super) fn pending(groups: &[Group]) -> f64 {
-    groups.iter().filter(|group| group.is_promising()).map(|group| group.seconds).sum()
+    groups.iter().filter(|group| group.is_promising() || group.is_of_fewer_bits()).map(|group| group.seconds).sum()
 }
 
 #[cfg(test)]
@@ -75,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn promising_switches_come_first_and_those_of_fewer_bits_last() {
+    fn promising_switches_come_first_and_fewer_bits_after_what_keeps_them() {
         let switches = [
             ("compile", Some(0.3)),
             ("bf16-autocast", Some(0.9)),
@@ -85,6 +93,8 @@ mod tests {
         ];
         let wanted = [vec!["tf32"], vec!["compile"], vec!["gc-frozen", "zero-grad-none"], vec!["bf16-autocast"]];
         assert_eq!(order(&switches, 2.0), wanted);
+        let unpredicted = [("compile", None), ("bf16-autocast", None), ("gc-frozen", None)];
+        assert_eq!(order(&unpredicted, 2.0), [["gc-frozen"], ["bf16-autocast"], ["compile"]]);
         // Where steps are long, compiling costs little in comparison.
         assert_eq!(order(&switches, 400.0)[0], ["compile"]);
     }

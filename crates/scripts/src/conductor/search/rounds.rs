@@ -156,7 +156,8 @@ impl Conductor<'_> {
     ) {
         let on = |at: usize| if at == 0 { names(base) } else { names(&variants[at - 1]) };
         let blocks = turns.iter().map(|(at, seconds)| (on(*at), *seconds)).collect();
-        self.rounds.push(LoggedRound { race: self.races, stage, round: number as u64, blocks });
+        let seconds_left = self.stage.seconds_left();
+        self.rounds.push(LoggedRound { race: self.races, stage, round: number as u64, seconds_left, blocks });
     }
 
     /// A block of the unmodified script, from which the length of later ones follows.
