@@ -31,9 +31,15 @@ pub struct Arguments {
     /// Python with PyTorch [default: the environment of `cargo xtask torch`, set up if needed]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
+    /// The command that is killed, for a machine without cargo [default: it is built]
+    #[arg(long, value_name = "PATH")]
+    headroom: Option<PathBuf>,
     /// Commands at a time, each in a folder of its own
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
+    /// Minutes for each command; it is killed less often if they are over first
+    #[arg(long)]
+    minutes: Option<f64>,
     /// Chooses the moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -48,7 +54,8 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
         false => arguments.only.iter().any(|name| name == subject.name),
     };
     let subjects: Vec<&Subject> = SUBJECTS.iter().filter(asked).collect();
-    let headroom = build_headroom("dev")?;
+    let headroom =
+        arguments.headroom.as_ref().map_or_else(|| build_headroom("dev"), |path| Ok(path.canonicalize()?))?;
     let mut is_clean = true;
     for (index, subject) in subjects.iter().enumerate() {
         let programs = programs(subject.needs, &headroom, arguments.python.as_deref())?;
@@ -95,9 +102,10 @@ fn programs(needs: Needs, headroom: &Path, python: Option<&Path>) -> Result<Prog
 /// Several at a time, each with moments of its own.
 fn kill_on_all_sides(subject: &Subject, programs: &Programs, count: u32, arguments: &Arguments) -> Result<Tally> {
     let jobs = arguments.jobs;
+    let until = arguments.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(60.0 * minutes.max(0.0)));
     let work = |job: u32| {
         let mut moments = Moments(arguments.seed.wrapping_add(u64::from(job) << 32));
-        kill_often(subject, programs, portion(count, jobs, job), &mut moments)
+        kill_often(subject, programs, portion(count, jobs, job), until, &mut moments)
     };
     let tallies: Vec<Result<Tally>> = std::thread::scope(|scope| {
         let work = &work;
@@ -123,7 +131,13 @@ struct Tally {
 }
 
 /// After a failure the folder is abandoned: the next kill starts in a new one.
-fn kill_often(subject: &Subject, programs: &Programs, count: u32, moments: &mut Moments) -> Result<Tally> {
+fn kill_often(
+    subject: &Subject,
+    programs: &Programs,
+    count: u32,
+    until: Option<Instant>,
+    moments: &mut Moments,
+) -> Result<Tally> {
     let mut tally = Tally::default();
     if count == 0 {
         return Ok(tally);
@@ -131,7 +145,7 @@ fn kill_often(subject: &Subject, programs: &Programs, count: u32, moments: &mut 
     let mut place = Place::new(programs, subject.working)?;
     (subject.prepare)(&place)?;
     let whole = time_of_a_whole_run(subject, &place)?;
-    while tally.kills < count {
+    while tally.kills < count && until.is_none_or(|until| Instant::now() < until) {
         let longest = match subject.spread {
             Spread::Early if !moments.next().is_multiple_of(4) => whole / 2,
             _ => whole,
