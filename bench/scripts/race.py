@@ -135,6 +135,19 @@ SCRIPTS = {
     "compiled_seismic_lion_loop": "optimizer-per-parameter",
     "graphed_denoiser_hand_norm": "small-kernels-fusable",
     "weather_hand_attention": "attention-materialised",
+    # The twelfth set, judged once.
+    "meshgraph_no_tf32": "no-tensor-cores",
+    "dynamics_members_in_turn": "launch-bound",
+    "accelerate_motion_losses_by_item": "host-sync",
+    "lightning_resnet152_adan_loop": "optimizer-per-parameter",
+    "compiled_genome_letter_by_letter": "data-loading",
+    "flow_spline_chain": "small-kernels-fusable",
+    "clicks_odd_width": "below-roof",
+    "eeg_float64_epochs": "host-copies",
+    "lightning_decision_mask": "attention-masked",
+    "speech_backward_each_loss": "differentiated-twice",
+    "accelerate_codes_metrics_each_step": "metrics-each-step",
+    "trainer_adapters_base_unfrozen": "unread-gradients",
 }
 
 
