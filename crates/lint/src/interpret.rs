@@ -30,15 +30,15 @@ use ruff_python_ast::{Operator, Stmt, StmtFor, StmtFunctionDef, StmtIf, UnaryOp}
 use ruff_text_size::{Ranged, TextRange};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::classes::{ClassKind, dotted_name, lineage};
+use super::classes::{ClassKind, attribute_of_self, lineage};
 use super::context::{Context, ContextId, Frame, Guard, LoopKind};
 use super::effects::{Effect, Owner};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Loader, Look, Loop, Program};
-use super::settings::{is_settings_name, literal, plain_name, text_of};
+use super::settings::{is_settings_name, literal, plain_name};
 use super::symbols::{ClassId, FunctionId};
 use super::syntax::{
-    attribute_of_self, boolean, called_by, called_name, each_expression, keyword_of, last_name, method_of, name_of,
-    range_of,
+    boolean, called_by, called_name, dotted_name, each_expression, keyword_of, last_name, method_of, name_of, range_of,
+    text_of,
 };
 use super::value::{Entries, Evidence, LoaderId, Origin, Placement, Stage, Tensor, Value};
 use super::vocabulary::{Role, lowered};

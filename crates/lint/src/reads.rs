@@ -9,7 +9,7 @@ use super::effects::{Effect, Owner};
 use super::interpret::{by_name, is_model_name};
 use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
-use super::syntax::{blocks_of, last_name};
+use super::syntax::{blocks_of, last_name, text_of};
 use super::value::{Placement, Value};
 use super::vocabulary::Role;
 
@@ -172,7 +172,7 @@ fn read_by_method(program: &Program, call: &Call) -> Option<Read> {
             // `state["model"].cpu()`
             let is_model = || {
                 matches!(receiver, Some(Expr::Subscript(part))
-                if super::settings::text_of(&part.slice).is_some_and(is_model_name))
+                if text_of(&part.slice).is_some_and(is_model_name))
             };
             let may_be = may_be_on_device(&call.receiver) || is_compared || is_size;
             (may_be && !is_model() && !feeds_item(program, call)).then_some(Read::Copy)

@@ -7,11 +7,12 @@ use ruff_python_ast::{Expr, ExprCall, Stmt, StmtClassDef};
 
 use super::file::SourceFile;
 use super::ids::FileId;
-use super::syntax::{called_name, keyword_of, last_name, method_of, name_of};
+use super::syntax::{called_name, keyword_of, last_name, method_of, name_of, text_of};
 use super::value::Value;
 use super::vocabulary::{Role, lowered};
 
 /// Defaults by file and name. A name with two defaults in one file has none.
+#[derive(Default)]
 pub struct Settings {
     by_file: Vec<FxHashMap<String, Value>>,
     by_name: FxHashMap<String, Value>,
@@ -186,13 +187,6 @@ pub fn plain_name(flag: &str) -> String {
 
 fn is_plain_dataclass(class: &StmtClassDef) -> bool {
     class.decorator_list.iter().any(|decorator| called_name(&decorator.expression) == Some("dataclass"))
-}
-
-pub fn text_of(expression: &Expr) -> Option<&str> {
-    match expression {
-        Expr::StringLiteral(text) => Some(text.value.to_str()),
-        _ => None,
-    }
 }
 
 /// The value of a literal; anything else is unknown.

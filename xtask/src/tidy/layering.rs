@@ -11,7 +11,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("graph", &[]),
     ("record", &[]),
     ("trace", &["record"]),
-    ("lint", &["record"]),
+    ("rewrite", &["record"]),
+    ("lint", &["rewrite", "record"]),
     ("engine", &["graph", "trace"]),
     ("training", &["engine", "graph", "trace", "record"]),
     ("diagnosis", &["lint", "trace", "record"]),
@@ -19,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("report", &["diagnosis", "lint", "trace", "record"]),
     ("lsp", &["diagnosis", "lint", "trace"]),
     // The engine has the unsafe system calls of the isolation.
-    ("scripts", &["lint", "diagnosis", "trace", "record", "engine"]),
+    ("scripts", &["rewrite", "diagnosis", "trace", "record", "engine"]),
     (
         "cli",
         &[

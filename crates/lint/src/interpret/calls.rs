@@ -47,13 +47,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let (callee, result) = match target {
             Target::Bound(function) => {
                 let bound = usize::from(!self.is_decorated(function, Role::StaticMethod));
-                self.pass(function, &arguments, bound);
-                (Callee::Function(function), self.returned(function, &arguments, bound))
+                self.call_function(function, &arguments, bound)
             }
             Target::Called(Value::Function(function)) => {
-                let bound = self.bound_by(node, function);
-                self.pass(function, &arguments, bound);
-                (Callee::Function(function), self.returned(function, &arguments, bound))
+                self.call_function(function, &arguments, self.bound_by(node, function))
             }
             Target::Called(Value::Functions(all)) => {
                 others = all[1..].to_vec();
@@ -91,6 +88,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             self.program.notes.calls.push(call);
         }
         result
+    }
+
+    fn call_function(&mut self, function: FunctionId, arguments: &Arguments<'a>, bound: usize) -> (Callee, Value) {
+        self.pass(function, arguments, bound);
+        (Callee::Function(function), self.returned(function, arguments, bound))
     }
 
     /// Calls one of several functions.
@@ -249,10 +251,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn returned(&self, function: usize, arguments: &Arguments<'a>, bound: usize) -> Value {
         let all = std::iter::once(&function).chain(self.program.written_below(function));
-        let all: Vec<Value> = all.map(|function| self.summary(*function, arguments, bound)).collect();
         let kind = self.program.functions[function].kind;
         let is_tensor_code = matches!(kind, FunctionKind::Step | FunctionKind::Loss);
-        let value = Value::any_of(&all).reading();
+        let value = Value::any_of(all.map(|function| self.summary(*function, arguments, bound))).reading();
         match value {
             Value::Unknown if is_tensor_code => self.tensor(Tensor::WITH_GRAPH),
             // A generator yields from its argument: `for batch in log_every(loader)`.

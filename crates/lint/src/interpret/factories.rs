@@ -4,7 +4,7 @@ use super::*;
 
 /// Whether a function of torch makes a new tensor from sizes: `rest` is its name without `torch.`.
 pub(super) fn is_factory(rest: &str) -> bool {
-    Role::DrawsFrom.fits(rest) || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
+    Role::DrawsFrom.fits(rest) || api::torch_function(rest).is_some_and(api::Row::takes_device)
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {

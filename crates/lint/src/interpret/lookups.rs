@@ -154,7 +154,7 @@ impl Interpreter<'_, '_> {
             ([], Some(class), None) => Value::Class(*class),
             ([only], None, None) => Value::Function(*only),
             ([], ..) => Value::Unknown,
-            _ => Value::any_of(&functions.into_iter().map(Value::Function).collect::<Vec<_>>()).reading(),
+            _ => Value::any_of(functions.into_iter().map(Value::Function)).reading(),
         }
     }
 

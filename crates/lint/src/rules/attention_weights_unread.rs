@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP411",
-    name: "attention-weights-unread",
-    cause: Cause::AttentionMaterialised,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::bmm", "aten::_softmax", "aten::baddbmm"],
-    page: include_str!("attention_weights_unread.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.notes.calls.iter().filter(|call| program.is_hot(call.context)) {
         let arguments = &call.node.arguments;

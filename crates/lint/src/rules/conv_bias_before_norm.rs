@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP406",
-    name: "conv-bias-before-norm",
-    cause: Cause::SmallKernels,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::convolution", "aten::add_", "aten::sum"],
-    page: include_str!("conv_bias_before_norm.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         if matches!(call.external(), Some("torch.nn.Sequential")) {

@@ -3,19 +3,7 @@
 use super::*;
 use crate::value::Tensor;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP203",
-    name: "host-data-per-step",
-    cause: Cause::HostCopies,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::Medium,
-    operators: &["aten::to", "aten::_to_copy", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
-    page: include_str!("host_data_per_step.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     check_stored(check);
     let program = check.program;
     for call in program.hot_calls() {

@@ -4,19 +4,7 @@ use super::*;
 use crate::syntax::around;
 use crate::uses::{Use, is_borrowed};
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP101",
-    name: "item-per-step",
-    cause: Cause::HostSync,
-    severity: Severity::High,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::item", "aten::_local_scalar_dense", "cudaMemcpyAsync", "cudaStreamSynchronize"],
-    page: include_str!("item_per_step.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     check_old_reads(check);
     let program = check.program;
     for call in program.hot_calls() {

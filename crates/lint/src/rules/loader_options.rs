@@ -1,7 +1,7 @@
 //! Loaders as their rules look at them: which feed training, and with which options.
 
 use super::*;
-use crate::readers::{Phase, feeds_training, named, phase_of};
+use loader_readers::{Phase, feeds_training, named, phase_of};
 
 /// Loaders that feed something: a demo at the end of a file without training is left out.
 pub(super) fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<'a>> {

@@ -3,19 +3,7 @@
 use super::*;
 use crate::interpret::is_loader_name;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP305",
-    name: "loader-read-twice",
-    cause: Cause::DataLoading,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"],
-    page: include_str!("loader_read_twice.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         if counts_by_reading(program, call) {

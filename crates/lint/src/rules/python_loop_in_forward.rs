@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP409",
-    name: "python-loop-in-forward",
-    cause: Cause::LaunchBound,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::Low,
-    operators: &["cudaLaunchKernel", "aten::select", "aten::stack"],
-    page: include_str!("python_loop_in_forward.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for around in &program.notes.loops {
         let function = program.function_at(around.context);

@@ -3,19 +3,7 @@
 use super::*;
 use crate::value::Stage;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP502",
-    name: "single-tensor-optimizer",
-    cause: Cause::OptimizerPerParameter,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::add_", "aten::addcdiv_", "aten::lerp_", "Optimizer.step"],
-    page: include_str!("single_tensor_optimizer.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         let is_optimizer = matches!(call.result, Value::Optimizer(Some(_)));
