@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use headroom_rewrite::{Edit, Preview};
+pub use headroom_rewrite::{Edit, Preview, apply};
 use ruff_text_size::TextSize;
 use serde::Serialize;
 

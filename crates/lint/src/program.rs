@@ -13,7 +13,7 @@ use super::file::SourceFile;
 use super::resolve::ModuleIndex;
 use super::settings::Settings;
 use super::symbols::{ClassId, FileId, Function, FunctionId, Symbols};
-use super::syntax::keyword_of;
+use super::syntax::{called_name, keyword_of};
 use super::topics::Groups;
 use super::value::{LoaderId, SiteId, Value};
 use super::vocabulary::Role;
@@ -229,7 +229,7 @@ impl Loader<'_> {
             Some(Value::Bool(None)) => true,
             Some(_) => {
                 let written = keyword_of(self.node, Role::PinOption.word());
-                let speaks = |name: &&str| Role::PlaceName.fits(&name.to_ascii_lowercase());
+                let speaks = |name: &&str| Role::PlaceName.fits_any_case(name);
                 written.is_some_and(|written| crate::names_in(written).iter().any(speaks))
             }
             None => false,
@@ -272,6 +272,12 @@ impl<'a> Program<'a> {
     /// The function as it is written.
     pub fn symbol(&self, function: FunctionId) -> &Function<'a> {
         &self.sources.symbols.functions[function]
+    }
+
+    /// Whether one of the function's decorators has such a name.
+    pub fn is_decorated(&self, function: FunctionId, by: Role) -> bool {
+        let decorators = self.symbol(function).definition.map_or(&[][..], |definition| &definition.decorator_list);
+        decorators.iter().filter_map(|decorator| called_name(&decorator.expression)).any(|name| by.fits(name))
     }
 
     pub fn file_of(&self, context: ContextId) -> FileId {

@@ -26,7 +26,7 @@ fn may_be_on_device(value: &Value) -> bool {
 /// that read back.
 fn is_misnamed(call: &Call) -> bool {
     let Some(name) = call.receiver_expression().and_then(last_name) else { return false };
-    let is_meant = || by_name(name) == call.receiver || Role::LossName.fits(&name.to_ascii_lowercase());
+    let is_meant = || by_name(name) == call.receiver || Role::LossName.fits_any_case(name);
     matches!(call.receiver, Value::Number { known: None, sized: true } | Value::Model(None)) && is_meant()
 }
 
@@ -208,12 +208,12 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             let is_lightning =
                 call.keywords.iter().any(|(name, _)| name.is_some_and(|name| Role::LightningOption.fits(name)));
             // `run.track(loss)` records, `tracker.track(boxes)` tracks objects.
-            let is_tracker = |name: &&str| Role::Tracker.fits(&name.to_ascii_lowercase());
+            let is_tracker = |name: &&str| Role::Tracker.fits_any_case(name);
             let follows = is(Role::Tracks) && owners().first().is_some_and(is_tracker);
             !follows && !is_lightning && !matches!(call.receiver, Value::Model(_) | Value::Tensor(_)) && given()
         }
         Callee::Method if is(Role::AddsToMeter) => {
-            let is_meter = || owners().iter().any(|name| Role::MeterName.fits(&name.to_ascii_lowercase()));
+            let is_meter = || owners().iter().any(|name| Role::MeterName.fits_any_case(name));
             (call.receiver == Value::Meter || call.receiver == Value::Unknown && is_meter()) && given()
         }
         // A project's own logger or meter.

@@ -51,7 +51,8 @@ mod zero_not_none;
 
 use std::sync::LazyLock;
 
-use headroom_rewrite::edits::{Edit, after_imports, guard_statement, set_keyword};
+use headroom_rewrite::Edit;
+use headroom_rewrite::edits::{after_imports, guard_statement, set_keyword};
 use ruff_python_ast::{Expr, ExprCall, Keyword, Operator, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
@@ -64,7 +65,7 @@ use super::reads::{Read, read_in_tool, read_of, shows};
 use super::rule::{Check, Notice, SourceRule};
 use super::settings::literal;
 use super::symbols::{ClassId, FileId, FunctionId};
-use super::syntax::{boolean, dotted_name, keyword_of, last_name, name_of, range_of, statements_in};
+use super::syntax::{boolean, dotted_name, function_name, keyword_of, name_of, range_of, statements_in};
 use super::topics::Topic;
 use super::truth::asks_device;
 use super::uses::{is_changed_in_place, uses_of};
@@ -160,11 +161,6 @@ fn short(text: &str) -> String {
 fn quoted(program: &Program, noted: impl Noted) -> String {
     let (context, range) = noted.place();
     short(program.text(context, range))
-}
-
-/// The last word of the called name: `Linear` in `nn.Linear(…)`.
-fn called_name(call: &ExprCall) -> &str {
-    last_name(&call.func).unwrap_or_default()
 }
 
 /// `.to(device)`, `.cuda()`, `.type_as(other)` of something that is not a module.

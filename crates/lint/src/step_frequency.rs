@@ -8,7 +8,7 @@ use ruff_python_ast::Expr;
 
 use super::classes::{ClassKind, is_left_open};
 use super::context::{Context, ContextId, Frame, Guard, LoopKind, StepFrequency};
-use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
+use super::interpret::{is_drawing_name, is_model_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Program};
 use super::symbols::{ClassId, Function, FunctionId};
 use super::syntax;
@@ -67,7 +67,9 @@ fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
         let name = symbol.name;
         // `eval_metrics(output, target)`: measures values the step already has, and runs no model.
         let runs_model = |(name, value): (&&str, &Value)| {
-            matches!(value, Value::Model(_) | Value::Loader(_)) || is_model_name(name) || is_loader_name(name)
+            matches!(value, Value::Model(_) | Value::Loader(_))
+                || is_model_name(name)
+                || Role::Loader.fits_any_case(name)
         };
         let is_handed_tensors = || facts.passed.values().any(Value::is_on_device);
         let measures = is_free && is_handed_tensors() && !facts.passed.iter().any(runs_model);

@@ -123,6 +123,11 @@ impl Role {
             || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
     }
 
+    /// Like [`Self::fits`], whatever the letters' case.
+    pub fn fits_any_case(self, name: &str) -> bool {
+        self.fits(&lowered(name))
+    }
+
     /// Its only word.
     pub fn word(self) -> &'static str {
         let words = &WORDS[self as usize];

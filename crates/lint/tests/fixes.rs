@@ -1,8 +1,7 @@
 //! Fixes keep what a script computes: each case is one that once went wrong when all fixes were applied.
 
-use headroom_lint::fix::{Fix, Safety, compatible};
+use headroom_lint::fix::{Edit, Fix, Safety, compatible};
 use headroom_lint::{Input, Selection, lint, repair};
-use headroom_rewrite::Edit;
 use ruff_text_size::TextRange;
 
 /// The scripts after all fixes of a rule, unsafe ones included; a second turn must change nothing.

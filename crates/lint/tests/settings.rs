@@ -58,7 +58,7 @@ fn an_unknown_key_is_named() {
 
 #[test]
 fn comments_silence_their_line_the_next_or_the_file() {
-    const HEAD: &str = "import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    optimizer.step()\n";
+    const HEAD: &str = "import torch\nfor x in y:\n    loss = f(x.cuda())\n    loss.backward()\n    optimizer.step()\n";
     for (line, want) in [
         ("    total = loss.item()\n", 1),
         ("    total = loss.item()  # noqa: TP101\n", 0),

@@ -2,6 +2,7 @@
 //!
 //! Fixes of `lint` and patches of `scripts` say which places change; here the text is read, changed and parsed again.
 
+mod edit;
 pub mod edits;
 mod line_ends;
 mod nesting;
@@ -10,7 +11,8 @@ mod rewrite;
 mod source;
 pub mod syntax;
 
-pub use edits::{Edit, Preview, apply, preview};
+pub use edit::{Edit, Preview, apply};
+pub use edits::preview;
 pub use line_ends::LineEnds;
 pub use notebook::Cell;
 pub use rewrite::arguments::Argument;

@@ -3,7 +3,7 @@
 use ruff_python_ast::token::TokenKind;
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use super::edits::Edit;
+use super::edit::Edit;
 use super::source::Source;
 
 /// Tokens at the ends of a file's lines.

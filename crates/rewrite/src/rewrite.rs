@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use super::edits::{Edit, apply};
+use super::edit::{Edit, apply};
 use super::source::Source;
 use super::syntax::{blocks_of, each_expression, last_name, names_in, statements_in};
 use arguments::Argument;

@@ -6,7 +6,7 @@ use ruff_python_parser::{ParseOptions, Parsed, parse_cells_unchecked, parse_unch
 use ruff_source_file::{LineIndex, OneIndexed};
 use ruff_text_size::{TextRange, TextSize};
 
-use super::edits::{Edit, apply};
+use super::edit::{Edit, apply};
 use super::nesting;
 use super::notebook::{self, Cell};
 

@@ -63,6 +63,11 @@ pub fn called_name(expression: &Expr) -> Option<&str> {
     }
 }
 
+/// The last part of the called name: `Linear` in `nn.Linear(…)`.
+pub fn function_name(call: &ExprCall) -> &str {
+    last_name(&call.func).unwrap_or_default()
+}
+
 /// Visits expressions, each before those inside it, as far as `enters` allows.
 struct Walker<E, V> {
     enters: E,

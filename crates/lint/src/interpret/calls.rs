@@ -46,7 +46,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let mut others = Vec::new();
         let (callee, result) = match target {
             Target::Bound(function) => {
-                let bound = usize::from(!self.is_decorated(function, Role::StaticMethod));
+                let bound = usize::from(!self.program.is_decorated(function, Role::StaticMethod));
                 self.call_function(function, &arguments, bound)
             }
             Target::Called(Value::Function(function)) => {
@@ -109,7 +109,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Instances(_) | Value::Instance(_) | Value::Model(_) | Value::Unknown
                     if is_method && is_attribute =>
                 {
-                    usize::from(!self.is_decorated(*function, Role::StaticMethod))
+                    usize::from(!self.program.is_decorated(*function, Role::StaticMethod))
                 }
                 _ => self.bound_by(node, *function),
             };
@@ -129,8 +129,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn bound_by(&self, node: &ExprCall, function: usize) -> usize {
         let of_instance = !matches!(&*node.func, Expr::Attribute(_))
             && self.program.symbol(function).class.is_some()
-            && !self.is_decorated(function, Role::StaticMethod);
-        usize::from(of_instance || self.is_decorated(function, Role::ClassMethod))
+            && !self.program.is_decorated(function, Role::StaticMethod);
+        usize::from(of_instance || self.program.is_decorated(function, Role::ClassMethod))
     }
 
     /// `partial(f, a)`: the function with some arguments already bound.
@@ -139,7 +139,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return Value::Unknown;
         };
         let is_method =
-            self.program.symbol(*function).class.is_some() && !self.is_decorated(*function, Role::StaticMethod);
+            self.program.symbol(*function).class.is_some() && !self.program.is_decorated(*function, Role::StaticMethod);
         let rest = Arguments { positional: rest.to_vec(), keywords: arguments.keywords.clone(), has_unknown: true };
         self.pass(*function, &rest, usize::from(is_method));
         given.clone()
@@ -165,7 +165,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let name = last_name(&node.func).unwrap_or_default();
             let value = self.evaluate(&node.func);
             let value = match value {
-                Value::Unknown if is_criterion_name(name) || is_model_name(name) => Value::Model(None),
+                Value::Unknown if Role::Criterion.fits_any_case(name) || is_model_name(name) => Value::Model(None),
                 value => value,
             };
             return (Target::Called(value), Value::Unknown, name);
@@ -191,7 +191,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None if self.program.sources.classes[*class].below.contains_key(name) => {
                     Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
                 }
-                _ if is_criterion_name(name) || (is_model_name(name) && !Role::Getter.fits(name)) => {
+                _ if Role::Criterion.fits_any_case(name) || (is_model_name(name) && !Role::Getter.fits(name)) => {
                     Target::Called(Value::Model(None))
                 }
                 _ => Target::Method(receiver.clone()),
@@ -204,7 +204,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     false => Target::Called(Value::Functions(methods)),
                 }
             }
-            Value::Model(None) if is_model_name(name) || is_criterion_name(name) => Target::Called(Value::Model(None)),
+            Value::Model(None) if is_model_name(name) || Role::Criterion.fits_any_case(name) => {
+                Target::Called(Value::Model(None))
+            }
             _ => match self.own_methods(&receiver, name) {
                 Some(methods) => Target::Called(Value::Functions(methods)),
                 None => Target::Method(receiver.clone()),
@@ -378,13 +380,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             value => value.is_on_device(),
         };
         let names = names_in(iterated);
-        let is = |role: Role| names.iter().any(|name| role.fits(&lowered(name)));
+        let is = |role: Role| names.iter().any(|name| role.fits_any_case(name));
         match iterated {
             _ if is_part => LoopKind::WithinStep,
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
             _ if is(Role::Range) && is(Role::TurnCount) => LoopKind::Plain,
-            _ if is(Role::FewThings) && !names.iter().any(|name| is_loader_name(name)) => LoopKind::WithinStep,
+            _ if is(Role::FewThings) && !names.iter().any(|name| Role::Loader.fits_any_case(name)) => {
+                LoopKind::WithinStep
+            }
             _ => LoopKind::Plain,
         }
     }

@@ -87,7 +87,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Tuple(tuple) => tuple.elts.iter().all(|element| self.is_size(element)),
             Expr::List(list) => list.elts.iter().all(|element| self.is_size(element)),
             _ => {
-                let is_fixed = |name: &str| !names::counts_steps(name) && !Role::EpochName.fits(name);
+                let is_fixed = |name: &str| !Role::Counter.fits_any_case(name) && !Role::EpochName.fits(name);
                 let of_self = attribute_of_self(expression).is_some_and(is_fixed);
                 let value = self.quietly(|quiet| quiet.evaluate(expression));
                 value.is_sized() || (of_self && value == Value::Unknown)

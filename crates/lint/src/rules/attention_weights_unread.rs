@@ -23,7 +23,7 @@ fn is_multihead(program: &Program, call: &Call) -> bool {
     let Some(name) = attribute_of_self(&call.node.func) else { return false };
     let Some(class) = program.function_of(call.context).class else { return false };
     let made = made_as(program, class, name);
-    made.is_some_and(|(_, made)| called_name(made) == "MultiheadAttention")
+    made.is_some_and(|(_, made)| function_name(made) == "MultiheadAttention")
 }
 
 /// Whether anything but the first of the two results is used, as far as the function shows.

@@ -296,7 +296,7 @@ fn shape_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Shape<'a>> {
         return None;
     }
     let arguments = &inner.arguments.args;
-    let sizes = match called_name(inner) {
+    let sizes = match function_name(inner) {
         "ones" | "zeros" => {
             let sizes = match &**arguments {
                 [Expr::Tuple(shape)] => shape.elts.as_slice(),

@@ -48,7 +48,7 @@ fn fix(program: &Program, call: &Call) -> Fix {
         None if call.name == "cuda" => "\"cuda\"",
         None => return Fix::shown(advice),
     };
-    let name = called_name(factory);
+    let name = function_name(factory);
     let is_factory = matches!(
         name,
         "ones" | "zeros" | "arange" | "full" | "eye" | "linspace" | "empty" | "rand" | "randn" | "randint" | "randperm"

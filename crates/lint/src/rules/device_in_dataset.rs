@@ -71,7 +71,7 @@ fn stays_by_default(program: &Program, call: &Call) -> bool {
 
 /// `self.device`, `args.device`.
 fn is_own(owner: &Expr) -> bool {
-    matches!(owner, Expr::Name(owner) if owner.id.as_str() == "self" || crate::settings::is_settings_name(owner.id.as_str()))
+    matches!(owner, Expr::Name(owner) if owner.id.as_str() == "self" || Role::Settings.fits(owner.id.as_str()))
 }
 
 fn prepares_samples(program: &Program, function: FunctionId) -> bool {

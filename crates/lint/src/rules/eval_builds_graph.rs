@@ -15,7 +15,7 @@ pub fn check(check: &mut Check) {
             Callee::Function(callee) => program.functions[callee].kind == FunctionKind::Step,
             _ => false,
         };
-        let called = called_name(call.node);
+        let called = function_name(call.node);
         let is_model = called == "forward" || is_model_name(called);
         if !is_forward || !is_model || seen.contains(&function) || !evaluates(program, function, call.context) {
             continue;

@@ -10,7 +10,7 @@ pub fn check(check: &mut Check) {
         let (_, made) = program.site(*scaler);
         let is_enabled = keyword_of(made, "enabled").is_none_or(|value| boolean(value) == Some(true));
         let (file, site) = program.site(*optimizer);
-        let name = called_name(site);
+        let name = function_name(site);
         let can_fuse = matches!(name, "Adam" | "AdamW" | "SGD" | "Adagrad");
         if !is_enabled || !can_fuse || site.arguments.find_keyword("fused").is_some() {
             continue;

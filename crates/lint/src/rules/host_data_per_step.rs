@@ -53,7 +53,7 @@ pub fn check(check: &mut Check) {
             matches!(call.node.arguments.args.first(), Some(Expr::List(list)) if !list.elts.iter().any(grows));
         let is_data = matches!(call.arguments.first(), Some(Value::Numpy | Value::List(_))) && !is_listed
             || moves
-                && matches!(call.receiver_expression(), Some(Expr::Call(made)) if called_name(made) == "from_numpy");
+                && matches!(call.receiver_expression(), Some(Expr::Call(made)) if function_name(made) == "from_numpy");
         // Hand-made batches are lists in the loop of steps; elsewhere lists are short.
         let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
         let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());

@@ -74,7 +74,7 @@ pub(super) fn workers_of(program: &Program, loader: &Loader) -> Workers {
     };
     // `int(args.workers)`
     let written = match keyword_of(loader.node, "num_workers") {
-        Some(Expr::Call(call)) if called_name(call) == "int" => call.arguments.args.first(),
+        Some(Expr::Call(call)) if function_name(call) == "int" => call.arguments.args.first(),
         other => other,
     };
     let setting = match written {

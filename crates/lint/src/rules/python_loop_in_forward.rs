@@ -27,7 +27,7 @@ pub fn check(check: &mut Check) {
 /// "heads" or "samples", if the loop counts them and indexes tensors by the counter.
 fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
     let (Expr::Call(range), Expr::Name(counter)) = (around.iterated?, around.target?) else { return None };
-    if called_name(range) != "range" || range.arguments.args.len() != 1 {
+    if function_name(range) != "range" || range.arguments.args.len() != 1 {
         return None;
     }
     let text = program.text(around.context, &range.arguments.args[0]);

@@ -64,7 +64,7 @@ fn averages_weights(program: &Program, call: &Call) -> bool {
         || names.iter().any(|name| name.contains("param") || name.contains("state_dict"))
         || names.contains(&"keys");
     let moves = match call.name {
-        "add_" => matches!(receiver, Expr::Call(inner) if called_name(inner) == "mul_"),
+        "add_" => matches!(receiver, Expr::Call(inner) if function_name(inner) == "mul_"),
         "lerp_" => true,
         // `target.data.copy_(target.data * (1 - tau) + source.data * tau)`
         "copy_" => matches!(call.node.arguments.args.first(), Some(Expr::BinOp(sum))

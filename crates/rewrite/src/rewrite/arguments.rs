@@ -4,7 +4,8 @@ use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::Change;
-use crate::edits::{Edit, append_arguments, outer_end};
+use crate::edit::Edit;
+use crate::edits::{append_arguments, outer_end};
 use crate::source::Source;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
