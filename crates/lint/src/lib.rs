@@ -4,10 +4,8 @@ mod api;
 mod asked;
 mod attention;
 mod classes;
-pub mod configuration;
 mod context;
 mod coverage;
-pub mod discovery;
 mod effects;
 mod evidence;
 mod file;
@@ -26,7 +24,6 @@ mod readback_use;
 mod reads;
 mod repair;
 mod resolve;
-pub mod roots;
 mod rows;
 mod rule;
 pub mod rules;
@@ -43,7 +40,6 @@ mod truth;
 mod uses;
 mod value;
 mod vocabulary;
-pub mod within;
 
 use headroom_rewrite::syntax::{self, find_expression, names_in};
 
@@ -60,7 +56,7 @@ pub use headroom_rewrite::Problem;
 pub use projects::{Belonging, Projects};
 pub use repair::{Repaired, Repairs, parses, repair, repair_within};
 pub use rule::{CallsPerStep, Measured, Notice, SourceFinding, SourceRule};
-pub use selection::{Selection, SelectionError, matches_path};
+pub use selection::{Selection, SelectionError};
 pub use silence::{Silenced, silence};
 
 /// Stack size of threads that walk deep trees recursively.

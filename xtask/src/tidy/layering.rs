@@ -12,13 +12,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("record", &[]),
     ("trace", &["record"]),
     ("rewrite", &["record"]),
-    ("lint", &["rewrite", "record"]),
+    ("lint", &["rewrite"]),
+    ("sources", &["lint", "record"]),
     ("engine", &["graph", "trace"]),
     ("training", &["engine", "graph", "trace", "record"]),
     ("diagnosis", &["lint", "trace", "record"]),
     ("experiments", &["training", "diagnosis", "engine", "graph", "trace", "record"]),
     ("report", &["diagnosis", "lint", "trace", "record"]),
-    ("lsp", &["diagnosis", "lint", "trace"]),
+    ("lsp", &["diagnosis", "lint", "sources", "trace"]),
     // The engine has the unsafe system calls of the isolation.
     ("scripts", &["rewrite", "diagnosis", "trace", "record", "engine"]),
     (
@@ -35,6 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "report",
             "lsp",
             "scripts",
+            "sources",
         ],
     ),
 ];

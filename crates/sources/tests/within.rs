@@ -1,6 +1,6 @@
 //! The folders that a process may search on its own.
 
-use headroom_lint::within::{allows, stay};
+use headroom_sources::within::{allows, stay};
 
 #[test]
 fn a_path_is_held_by_where_it_leads() {

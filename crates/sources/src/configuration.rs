@@ -1,16 +1,18 @@
 //! Reads `[tool.headroom]` of pyproject.toml, or the same keys at the top level of headroom.toml.
 
-use headroom_record::reading;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use headroom_lint::finding::Severity;
+use headroom_lint::{Selection, SelectionError};
+use headroom_record::reading;
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::finding::Severity;
-use super::{Selection, SelectionError, matches_path, within};
+use super::patterns::matches_path;
+use super::within;
 
 const OWN_FILE: &str = "headroom.toml";
 
