@@ -54,7 +54,7 @@ impl SourceFile {
     }
 }
 
-/// What is kept of a file's tokens: topics and comments.
+/// Facts of a file's tokens that are kept: topics and comments.
 fn seen(text: &str, tokens: &Tokens) -> (u64, Vec<TextRange>) {
     (topics::words_of(text, tokens), suppression::comments(text, tokens))
 }

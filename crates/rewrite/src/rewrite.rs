@@ -331,6 +331,3 @@ fn calls_in(body: &[Stmt]) -> Vec<&ExprCall> {
     });
     calls
 }
-
-#[cfg(test)]
-mod tests;
