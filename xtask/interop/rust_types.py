@@ -3,7 +3,7 @@ the comments say."""
 import pathlib
 import re
 
-CRATES = ["diagnosis", "lint", "record", "trace"]
+CRATES = ["diagnosis", "lint", "record", "rewrite", "trace"]
 HEAD = re.compile(
     r"((?:[ \t]*#\[[^\n]*\]\n|[ \t]*///[^\n]*\n)*)[ \t]*pub(?:\([a-z:]+\))? (struct|enum) (\w+)(?:<[^>]*>)?\s*(\{|\()"
 )

@@ -151,7 +151,7 @@ pub fn main() -> ExitCode {
         Err(asked) => return show(&asked),
     };
     colour::settle(cli.color, output::is_seen(&io::stdout()));
-    headroom_lint::within::stay(cli.within);
+    headroom_sources::within::stay(cli.within);
     if let Err(error) = Isa::asked() {
         return failure::report(&error.into());
     }

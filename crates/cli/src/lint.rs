@@ -11,11 +11,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use headroom_diagnosis::join::{join, measure};
-use headroom_lint::configuration::{Choice, Configurations};
-use headroom_lint::discovery::{self, Scripts};
 use headroom_lint::fix::Safety;
 use headroom_lint::{Problem, Repairs, Selection, SourceReport, check_stack, lint_within, repair_within, silence};
 use headroom_report::lint as formats;
+use headroom_sources::configuration::{Choice, Configurations};
+use headroom_sources::discovery::{self, Scripts};
 use headroom_trace::GzipRatio;
 
 use crate::analyze::measuring::{About, measured, one_run, read_traces, thresholds};

@@ -8,104 +8,49 @@ use super::rows;
 
 const TABLE: &str = include_str!("tables/api.tsv");
 
-/// The kinds of values that a call may return, one bit each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kinds(u16);
-
-impl Kinds {
-    pub const TENSOR: Kinds = Kinds(1);
-    /// A tensor of truth values.
-    pub const MASK: Kinds = Kinds(1 << 1);
-    /// Several tensors in a tuple or a list.
-    pub const TENSORS: Kinds = Kinds(1 << 2);
-    /// A truth value of Python's.
-    pub const BOOL: Kinds = Kinds(1 << 3);
-    /// Everything that no rule asks for by itself.
-    const OTHER: Kinds = Kinds(1 << 15);
-
-    fn read(text: &str) -> Kinds {
-        text.split('|').fold(Kinds(0), |all, word| {
-            let kind = match word {
-                "tensor" => Kinds::TENSOR,
-                "mask" => Kinds::MASK,
-                "tensors" => Kinds::TENSORS,
-                "bool" => Kinds::BOOL,
-                _ => Kinds::OTHER,
-            };
-            Kinds(all.0 | kind.0)
-        })
-    }
-
-    /// Whether each kind is one of the others.
-    pub fn are_among(self, others: Kinds) -> bool {
-        self.0 & !others.0 == 0
-    }
-
-    const fn or(self, other: Kinds) -> Kinds {
-        Kinds(self.0 | other.0)
-    }
-}
-
-/// Where a result is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Where the tensors among the arguments are.
-    Arguments,
-    /// Where `device=` says, else on the host.
-    DeviceArgument,
-    Other,
-}
-
-/// Whether the host waits for the device in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waits {
-    Yes,
-    No,
-    /// For some kinds of arguments.
-    Some,
-    NotMeasured,
-}
-
+/// A call, as its row says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    pub returns: Kinds,
+    /// The kinds of values that it may return: `tensor`, `mask`, `tensors`, `bool`.
+    returns: &'static str,
+    /// Where its result is: `arguments`, `device-argument`.
+    place: &'static str,
     /// Whether it changes the tensor that it is called on.
     pub in_place: bool,
     /// Whether the contents differ from call to call: drawn at random, or left as they were in memory.
     pub draws: bool,
-    pub place: Place,
-    pub waits: Waits,
+    /// Whether the host waits for the device in a call, whatever the arguments are.
+    waits: bool,
 }
 
 impl Row {
     fn read(line: &'static str) -> Option<(&'static str, Row)> {
         let mut fields = line.split('\t');
-        let name = fields.next()?;
-        let (returns, in_place, draws) = (fields.next()?, fields.next()?, fields.next()?);
-        let place = match fields.next()? {
-            "arguments" => Place::Arguments,
-            "device-argument" => Place::DeviceArgument,
-            _ => Place::Other,
-        };
-        let waits = match fields.next()? {
-            "yes" => Waits::Yes,
-            "no" => Waits::No,
-            "some" => Waits::Some,
-            _ => Waits::NotMeasured,
-        };
-        let row =
-            Row { returns: Kinds::read(returns), in_place: in_place == "yes", draws: draws == "yes", place, waits };
-        Some((name, row))
+        let mut next = || fields.next();
+        let (name, returns, in_place, draws, place, waits) = (next()?, next()?, next()?, next()?, next()?, next()?);
+        let is_so = |field: &str| field == "yes";
+        Some((name, Row { returns, place, in_place: is_so(in_place), draws: is_so(draws), waits: is_so(waits) }))
     }
 
+    /// Whether it returns a tensor of truth values.
     pub fn makes_mask(&self) -> bool {
-        self.returns == Kinds::MASK
+        self.returns == "mask"
+    }
+
+    /// Whether it returns a truth value of Python's.
+    pub fn answers(&self) -> bool {
+        self.returns == "bool"
+    }
+
+    /// Whether its result is where `device=` says, else on the host.
+    pub fn takes_device(&self) -> bool {
+        self.place == "device-argument"
     }
 
     /// Whether the size of the result depends on the contents of a tensor, so that the host has to wait for it.
     pub fn sizes_by_value(&self) -> bool {
-        let is_tensor = self.returns.are_among(Kinds::TENSOR.or(Kinds::TENSORS));
-        is_tensor && self.place == Place::Arguments && self.waits == Waits::Yes
+        let is_tensor = self.returns.split('|').all(|kind| kind == "tensor" || kind == "tensors");
+        is_tensor && self.place == "arguments" && self.waits
     }
 }
 
@@ -173,7 +118,7 @@ mod tests {
 
     #[test]
     fn factories_take_a_device_and_some_of_them_draw() {
-        let is = |name: &str| function(name).map(|row| (row.place == Place::DeviceArgument, row.draws));
+        let is = |name: &str| function(name).map(|row| (row.takes_device(), row.draws));
         for name in ["torch.ones", "torch.arange", "torch.full", "torch.eye", "torch.hann_window", "torch.tril_indices"]
         {
             assert_eq!(is(name), Some((true, false)), "{name}");
@@ -195,7 +140,7 @@ mod tests {
         assert!(tensor_method("eq_").expect("a row").in_place);
         assert!(!tensor_method("sum").expect("a row").makes_mask());
         for name in ["torch.equal", "torch.allclose", "torch.cuda.is_available", "torch.distributed.is_initialized"] {
-            assert_eq!(function(name).expect("a row").returns, Kinds::BOOL, "{name}");
+            assert!(function(name).is_some_and(Row::answers), "{name}");
         }
     }
 
@@ -207,9 +152,9 @@ mod tests {
         for name in ["item", "cpu", "sum", "repeat_interleave"] {
             assert!(!tensor_method(name).is_some_and(Row::sizes_by_value), "{name}");
         }
-        assert_eq!(tensor_method("repeat_interleave").expect("a row").waits, Waits::Some);
-        assert_eq!(tensor_method("item").expect("a row").waits, Waits::Yes);
+        assert!(!tensor_method("repeat_interleave").expect("a row").waits, "only for some arguments");
+        assert!(tensor_method("item").expect("a row").waits);
         assert_eq!(function("torch.nothing_of_this_name"), None);
-        assert_eq!(function("numpy.sqrt").expect("a row").waits, Waits::No);
+        assert!(!function("numpy.sqrt").expect("a row").waits);
     }
 }

@@ -4,6 +4,8 @@ use rustc_hash::FxHashMap;
 
 use ruff_python_ast::{Expr, Stmt};
 
+use super::syntax::{dotted_name, name_of};
+
 use super::effects::{Effect, Owner};
 use super::resolve::{ModuleIndex, Resolver, Symbol};
 use super::symbols::{ClassId, Function, FunctionId, Symbols};
@@ -196,11 +198,9 @@ fn kind_by_name(dotted: &str) -> ClassKind {
     }
 }
 
-/// `a.b.c` as text, for names and attributes only.
-pub fn dotted_name(expression: &Expr) -> Option<String> {
-    match expression {
-        Expr::Attribute(attribute) => Some(format!("{}.{}", dotted_name(&attribute.value)?, attribute.attr.as_str())),
-        Expr::Name(name) => Some(name.id.to_string()),
-        _ => None,
-    }
+/// `name` in `self.name`.
+pub fn attribute_of_self(expression: &Expr) -> Option<&str> {
+    let attribute = expression.as_attribute_expr()?;
+    let is_own = name_of(&attribute.value).is_some_and(|owner| Role::SelfName.fits(owner));
+    is_own.then(|| attribute.attr.as_str())
 }

@@ -142,13 +142,3 @@ pub struct StepFrequency {
     /// Indices into the program's calls.
     pub training_calls: Vec<usize>,
 }
-
-impl StepFrequency {
-    pub fn is_hot(&self, context: ContextId) -> bool {
-        self.hot.get(context) == Some(&true)
-    }
-
-    pub fn is_evaluation(&self, context: ContextId) -> bool {
-        self.evaluation.get(context) == Some(&true)
-    }
-}

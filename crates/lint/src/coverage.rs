@@ -44,12 +44,10 @@ pub fn of(program: &Program, is_asked: impl Fn(FileId) -> bool) -> Coverage {
     let trainers = made
         .filter_map(|call| call.external()?.rsplit('.').next())
         .filter(|name| Owner::BaseClass.effect_of_part(name) == Effect::TrainerClass);
-    let mut coverage = Coverage {
+    Coverage {
         steps: loops.count() + of_kind(false),
         forward_passes: of_kind(true),
         loaders: program.constructed.loaders.iter().filter(|loader| is_asked(program.file_of(loader.context))).count(),
-        trainers: Vec::new(),
-    };
-    coverage.add(Coverage { trainers: trainers.map(str::to_string).collect(), ..Coverage::default() });
-    coverage
+        trainers: trainers.map(str::to_string).collect(),
+    }
 }

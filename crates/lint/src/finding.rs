@@ -1,11 +1,11 @@
 //! A finding: one cause that costs time or memory, where it is, what shows it and what to do.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The root cause of a finding. A source rule suspects a cause, a trace rule measures it; findings with the same cause
 /// at the same place are merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     HostSync,
@@ -37,7 +37,7 @@ pub enum Cause {
     Practice,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Low,
@@ -80,7 +80,7 @@ impl fmt::Display for Severity {
 }
 
 /// How much work it takes to follow the advice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
     Low,
@@ -89,7 +89,7 @@ pub enum Effort {
 }
 
 /// How certain the finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     Low,
@@ -117,16 +117,5 @@ impl Place {
             Some(cell) => format!("{}:cell {cell}:{}", self.file, self.line),
             None => format!("{}:{}", self.file, self.line),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn severity_follows_the_measured_share() {
-        let named = [0.3, 0.25, 0.1, 0.03, 0.0299].map(|share| Severity::of_share(share).name());
-        assert_eq!(named, ["critical", "critical", "high", "medium", "low"]);
     }
 }

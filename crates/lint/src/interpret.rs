@@ -30,15 +30,15 @@ use ruff_python_ast::{Operator, Stmt, StmtFor, StmtFunctionDef, StmtIf, UnaryOp}
 use ruff_text_size::{Ranged, TextRange};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::classes::{ClassKind, dotted_name, lineage};
+use super::classes::{ClassKind, attribute_of_self, lineage};
 use super::context::{Context, ContextId, Frame, Guard, LoopKind};
 use super::effects::{Effect, Owner};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Loader, Look, Loop, Program};
-use super::settings::{is_settings_name, literal, plain_name, text_of};
+use super::settings::{literal, plain_name};
 use super::symbols::{ClassId, FunctionId};
 use super::syntax::{
-    attribute_of_self, boolean, called_by, called_name, each_expression, keyword_of, last_name, method_of, name_of,
-    range_of,
+    boolean, called_by, called_name, dotted_name, each_expression, function_name, keyword_of, last_name, method_of,
+    name_of, range_of, text_of,
 };
 use super::value::{Entries, Evidence, LoaderId, Origin, Placement, Stage, Tensor, Value};
 use super::vocabulary::{Role, lowered};
@@ -46,11 +46,11 @@ use super::{api, find_expression, names_in};
 use arguments::Arguments;
 use conditions::asked_for_tensor;
 use fixpoint::{Fact, Outcome};
-use names::{is_boolean_operation, is_criterion_name, is_data_name, is_loss_function_name};
+use names::{is_boolean_operation, is_data_name, is_loss_function_name};
 use placement::{device_argument, placement_named};
 use statements::Names;
 
-pub use names::{by_name, is_drawing_name, is_evaluation_name, is_loader_name, is_model_name, is_optimizer_name};
+pub use names::{by_name, is_drawing_name, is_evaluation_name, is_model_name, is_optimizer_name};
 
 /// Follows values through every function. Returns the number of visits, apart from the last ones.
 pub fn interpret(program: &mut Program) -> usize {
@@ -91,8 +91,7 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
     };
     let context = add_context(program, None, Frame::Body, function, range);
     let kind = program.functions[function].kind;
-    let without_graph =
-        usize::from(kind == FunctionKind::Evaluation || is_decorated(program, function, Role::GraphOff));
+    let without_graph = usize::from(kind == FunctionKind::Evaluation || program.is_decorated(function, Role::GraphOff));
     let mut interpreter = Interpreter {
         program,
         function,
@@ -124,24 +123,17 @@ fn add_context(
     program.notes.contexts.len() - 1
 }
 
-fn is_decorated(program: &Program, function: FunctionId, by: Role) -> bool {
-    let decorators =
-        program.symbol(function).definition.map_or(&[][..], |definition| definition.decorator_list.as_slice());
-    let mut names = decorators.iter().filter_map(|decorator| called_name(&decorator.expression));
-    names.any(|name| by.fits(name))
-}
-
 fn kind_of(program: &Program, id: FunctionId) -> FunctionKind {
     let function = program.symbol(id);
     if function.definition.is_none() {
         return FunctionKind::Plain;
     }
-    if is_decorated(program, id, Role::GraphOff) && (is_evaluation_name(function.name) || goes_over_data(function.body))
+    if program.is_decorated(id, Role::GraphOff) && (is_evaluation_name(function.name) || goes_over_data(function.body))
     {
         return FunctionKind::Evaluation;
     }
     let class = function.class.map_or(ClassKind::Other, |class| program.sources.classes[class].kind);
-    if is_decorated(program, id, Role::Caches) || names::is_seldom_name(function.name) || fills_global(function.body) {
+    if program.is_decorated(id, Role::Caches) || names::is_seldom_name(function.name) || fills_global(function.body) {
         return FunctionKind::Kept;
     }
     let by_class = |role: Role| function.class.is_some_and(|id| role.fits(program.sources.symbols.classes[id].name));
@@ -251,7 +243,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let function = self.program.symbol(id);
         let Some(definition) = function.definition else { return };
         let (class, parameters) = (function.class, &definition.parameters);
-        let is_static = self.is_decorated(id, Role::StaticMethod);
+        let is_static = self.program.is_decorated(id, Role::StaticMethod);
         for (position, parameter) in parameters.iter_non_variadic_params().enumerate() {
             let name = parameter.parameter.name.as_str();
             let value = if let (Some(class), 0, false) = (class, position, is_static) {
@@ -304,7 +296,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         // No visible caller says otherwise.
         if !facts.passed.contains_key(name)
-            && super::settings::is_loader_option(name)
+            && Role::LoaderOption.fits_any_case(name)
             && let Some(value) = default.clone().or_else(|| self.option_of(name))
             && (value.known_integer().is_some() || value.known_bool().is_some())
         {
@@ -319,7 +311,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Value::Unknown, _) if facts.trained.contains(name) => Value::DEVICE_WITH_GRAPH,
             (Value::Unknown, Some(Value::Number { .. })) => Value::SIZE,
             (Value::Unknown, _) if self.is_tensor_code() && Role::BatchIndex.fits(name) => Value::NUMBER,
-            (Value::Unknown, _) if self.is_tensor_code() && !is_settings_name(name) && !Role::Option.fits(name) => {
+            (Value::Unknown, _) if self.is_tensor_code() && !Role::Settings.fits(name) && !Role::Option.fits(name) => {
                 Value::Tensor(Tensor::GUESS)
             }
             (guess, _) => guess,

@@ -6,7 +6,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::file::{self, Depth, Problem, SourceFile};
+use headroom_rewrite::{Depth, Problem};
+
+use super::file::{self, SourceFile};
 use super::mentions;
 use super::resolve::ModuleIndex;
 use super::symbols::{self, FileId};

@@ -7,6 +7,8 @@
 //! Code that follows one value takes a set by its [reading](Value::reading), a function of the whole set: it does not
 //! depend on the order in which paths met.
 
+use std::borrow::Borrow;
+
 use super::api;
 use super::value::{Evidence, MOST_ENTRIES, Origin, Placement, Stage, Tensor, Value};
 use super::vocabulary::Role;
@@ -38,10 +40,9 @@ impl Value {
     }
 
     /// The union of what each may be; not resolved where there are none.
-    pub fn any_of<'v>(values: impl IntoIterator<Item = &'v Value>) -> Value {
-        let mut values = values.into_iter();
-        let first = values.next().cloned().unwrap_or(Value::Unknown);
-        values.fold(first, |all, one| all.join(one))
+    pub fn any_of(values: impl IntoIterator<Item: Borrow<Value>>) -> Value {
+        let join = |all: Option<Value>, one: &Value| Some(all.map_or_else(|| one.clone(), |all| all.join(one)));
+        values.into_iter().fold(None, |all, one| join(all, one.borrow())).unwrap_or(Value::Unknown)
     }
 
     fn members(&self) -> Vec<Value> {
@@ -175,7 +176,7 @@ impl Value {
     /// The value with `change` applied to whatever is directly inside it.
     pub fn map_inside(self, change: &dyn Fn(Value) -> Value) -> Value {
         match self {
-            Value::OneOf(members) => Value::any_of(&members.into_iter().map(change).collect::<Vec<_>>()),
+            Value::OneOf(members) => Value::any_of(members.into_iter().map(change)),
             Value::Tuple(elements) => Value::Tuple(elements.into_iter().map(change).collect()),
             Value::List(element) => Value::List(Box::new(change(*element))),
             Value::Dict { entries, element } => {

@@ -3,14 +3,9 @@
 mod api;
 mod asked;
 mod attention;
-mod cells;
 mod classes;
-mod comments;
-pub mod configuration;
 mod context;
 mod coverage;
-pub mod discovery;
-mod edits;
 mod effects;
 mod evidence;
 mod file;
@@ -22,20 +17,13 @@ mod interpret;
 mod islands;
 mod lattice;
 mod mentions;
-mod nesting;
-mod notebook;
 mod notice;
-mod parameter_norms;
-mod part_norms;
 mod program;
 mod projects;
 mod readback_use;
-mod readers;
 mod reads;
 mod repair;
 mod resolve;
-pub mod rewrite;
-pub mod roots;
 mod rows;
 mod rule;
 pub mod rules;
@@ -47,28 +35,28 @@ mod step_frequency;
 mod suppression;
 mod switches;
 mod symbols;
-mod syntax;
 mod topics;
 mod truth;
 mod uses;
 mod value;
 mod vocabulary;
-pub mod within;
+
+use headroom_rewrite::syntax::{self, find_expression, names_in};
 
 use file::SourceFile;
 pub use islands::check_stack;
 use islands::{Map, in_parallel};
 use program::Program;
 use rule::Check;
+use suppression::Suppressions;
 use symbols::FileId;
-use syntax::{find_expression, names_in};
 
 pub use coverage::Coverage;
-pub use file::Problem;
+pub use headroom_rewrite::Problem;
 pub use projects::{Belonging, Projects};
 pub use repair::{Repaired, Repairs, parses, repair, repair_within};
 pub use rule::{CallsPerStep, Measured, Notice, SourceFinding, SourceRule};
-pub use selection::{Selection, SelectionError, matches_path};
+pub use selection::{Selection, SelectionError};
 pub use silence::{Silenced, silence};
 
 /// Stack size of threads that walk deep trees recursively.
@@ -116,7 +104,7 @@ pub fn lint_within(inputs: &[Input], projects: &Projects, selection: &Selection)
 /// Converts an island's findings to the file numbers of the whole input and, in notebooks, to cells.
 fn number(report: &mut SourceReport, island: &[FileId], files: &[SourceFile]) {
     for finding in report.findings.iter_mut().chain(&mut report.held_back) {
-        cells::show(&files[finding.file], finding);
+        finding.show_in_cells(&files[finding.file]);
         finding.file = island[finding.file];
     }
 }
@@ -149,11 +137,11 @@ fn report(files: &[SourceFile], selection: &Selection) -> SourceReport {
     }
     findings.retain(|finding| files[finding.file].asked && selection.wants_at(finding.code, &finding.place.file));
     let before = findings.len();
-    let silenced: Vec<suppression::Suppressions> = files.iter().map(suppression::Suppressions::read).collect();
+    let silenced: Vec<Suppressions> = files.iter().map(|file| Suppressions::read(file, &file.silencing)).collect();
     findings.retain(|finding| !silenced[finding.file].silence(finding.code, &finding.place));
     let suppressed = before - findings.len();
     for finding in &mut findings {
-        finding.fix.preview = repair::preview(&files[finding.file], &finding.fix);
+        finding.fix.preview = headroom_rewrite::preview(&files[finding.file], &finding.fix.edits);
     }
     let is_held_back =
         |finding: &SourceFinding| finding.pedantic && !selection.wants_pedantic(finding.code, &finding.place.file);
@@ -180,12 +168,6 @@ fn collect(files: &[SourceFile]) -> Program<'_> {
     let settings = settings::Settings::collect(files);
     Program {
         sources: program::Sources { files, symbols, index, classes, only_methods, settings },
-        functions: Vec::new(),
-        notes: program::Notes::default(),
-        constructed: program::Constructed::default(),
-        frequency: context::StepFrequency::default(),
-        groups: topics::Groups::default(),
-        places: program::Places::default(),
-        asked: asked::Asked::default(),
+        ..Program::default()
     }
 }

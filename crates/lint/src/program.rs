@@ -13,11 +13,12 @@ use super::file::SourceFile;
 use super::resolve::ModuleIndex;
 use super::settings::Settings;
 use super::symbols::{ClassId, FileId, Function, FunctionId, Symbols};
-use super::syntax::keyword_of;
+use super::syntax::{called_name, keyword_of};
 use super::topics::Groups;
 use super::value::{LoaderId, SiteId, Value};
 use super::vocabulary::Role;
 
+#[derive(Default)]
 pub struct Program<'a> {
     pub sources: Sources<'a>,
     pub functions: Vec<FunctionFacts<'a>>,
@@ -30,6 +31,7 @@ pub struct Program<'a> {
 }
 
 /// The files as written: trees, symbols, classes, defaults of settings.
+#[derive(Default)]
 pub struct Sources<'a> {
     pub files: &'a [SourceFile],
     pub symbols: Symbols<'a>,
@@ -40,7 +42,8 @@ pub struct Sources<'a> {
     pub settings: Settings,
 }
 
-/// Notes of the last visit of every function.
+/// Notes of the last visit of every function: taken function by function and file by file, so that those of one are
+/// neighbours.
 #[derive(Default)]
 pub struct Notes<'a> {
     /// Later contexts get larger ids.
@@ -79,15 +82,8 @@ pub struct Places {
     /// Calls by place, and the places that `.item()` is called on.
     pub call_by_range: FxHashMap<(FileId, TextRange), usize>,
     pub item_receivers: FxHashSet<(FileId, TextRange)>,
-    calls_of_function: Vec<Vec<usize>>,
-    calls_of_file: Vec<Vec<usize>>,
     callers: Vec<Vec<usize>>,
-    contexts: Vec<Vec<ContextId>>,
     nested: Vec<Nested>,
-    loops: FxHashMap<ContextId, usize>,
-    loops_of_file: Vec<Vec<usize>>,
-    subscripts_of_file: Vec<Vec<usize>>,
-    tests_of_function: Vec<Vec<usize>>,
 }
 
 #[derive(Default)]
@@ -233,7 +229,7 @@ impl Loader<'_> {
             Some(Value::Bool(None)) => true,
             Some(_) => {
                 let written = keyword_of(self.node, Role::PinOption.word());
-                let speaks = |name: &&str| Role::PlaceName.fits(&name.to_ascii_lowercase());
+                let speaks = |name: &&str| Role::PlaceName.fits_any_case(name);
                 written.is_some_and(|written| crate::names_in(written).iter().any(speaks))
             }
             None => false,
@@ -278,6 +274,12 @@ impl<'a> Program<'a> {
         &self.sources.symbols.functions[function]
     }
 
+    /// Whether one of the function's decorators has such a name.
+    pub fn is_decorated(&self, function: FunctionId, by: Role) -> bool {
+        let decorators = self.symbol(function).definition.map_or(&[][..], |definition| &definition.decorator_list);
+        decorators.iter().filter_map(|decorator| called_name(&decorator.expression)).any(|name| by.fits(name))
+    }
+
     pub fn file_of(&self, context: ContextId) -> FileId {
         self.function_of(context).file
     }
@@ -308,7 +310,7 @@ impl<'a> Program<'a> {
 
     /// Whether the context runs once per optimizer step.
     pub fn is_hot(&self, context: ContextId) -> bool {
-        self.frequency.is_hot(context) && self.groups.touches_device(self.file_of(context))
+        self.frequency.hot.get(context) == Some(&true) && self.groups.touches_device(self.file_of(context))
     }
 
     /// Whether the context runs once per step of a training loop in the given files: in the loop itself, or in the
@@ -330,7 +332,7 @@ impl<'a> Program<'a> {
     /// Whether the context is in a `no_grad` block, after `model.eval()`, in an evaluation function, or called only
     /// from such code.
     pub fn is_evaluation(&self, context: ContextId) -> bool {
-        self.frequency.is_evaluation(context)
+        self.frequency.evaluation.get(context) == Some(&true)
     }
 
     /// The innermost enclosing loop whose iterations are steps.
@@ -340,40 +342,27 @@ impl<'a> Program<'a> {
 
     /// Indexes all notes.
     pub fn index(&mut self) {
-        let (functions, files) = (self.functions.len(), self.sources.files.len());
-        let Notes { calls, loops, subscripts, tests, .. } = &self.notes;
-        let callee = |call: &Call| match call.callee {
-            Callee::Function(callee) => Some(callee),
-            // Instantiating a class runs its `__init__`.
-            Callee::Class(class) => self.method(class, Role::Constructor.word()),
-            _ => None,
-        };
-        let contexts = grouped(functions, self.notes.contexts.iter().map(|context| Some(context.function)));
-        let nested = |ids: &Vec<ContextId>| Nested::of(ids.iter().map(|id| (*id, &self.notes.contexts[*id])));
-        let file = |context: ContextId| Some(self.file_of(context));
+        let calls = &self.notes.calls;
+        let mut callers = vec![Vec::new(); self.functions.len()];
+        for (index, call) in calls.iter().enumerate() {
+            let callee = match call.callee {
+                Callee::Function(callee) => Some(callee),
+                // Instantiating a class runs its `__init__`.
+                Callee::Class(class) => self.method(class, Role::Constructor.word()),
+                _ => None,
+            };
+            callee.into_iter().for_each(|callee| callers[callee].push(index));
+        }
         let place = |call: &Call, node: TextRange| (self.file_of(call.context), node);
         let items = calls.iter().filter(|call| Owner::Tensor.effect(call.name) == Effect::Number);
         let receiver = |call: &Call| Some(place(call, call.receiver_expression()?.range()));
         self.places = Places {
             call_by_range: calls.iter().enumerate().map(|(at, call)| (place(call, call.node.range()), at)).collect(),
             item_receivers: items.filter_map(receiver).collect(),
-            calls_of_function: self.calls_by_function(),
-            calls_of_file: grouped(files, calls.iter().map(|call| file(call.context))),
-            callers: grouped(functions, calls.iter().map(callee)),
-            nested: contexts.iter().map(nested).collect(),
-            contexts,
-            loops: loops.iter().enumerate().map(|(index, around)| (around.context, index)).collect(),
-            loops_of_file: grouped(files, loops.iter().map(|around| file(around.context))),
-            subscripts_of_file: grouped(files, subscripts.iter().map(|subscript| file(subscript.context))),
-            tests_of_function: grouped(functions, tests.iter().map(|test| Some(self.function_at(test.context)))),
+            callers,
+            nested: (0..self.functions.len()).map(|function| Nested::of(self.contexts_of(function))).collect(),
         };
         self.asked = Asked::default();
-    }
-
-    /// Indices of calls by the function that they are in.
-    pub fn calls_by_function(&self) -> Vec<Vec<usize>> {
-        let functions = self.notes.calls.iter().map(|call| Some(self.function_at(call.context)));
-        grouped(self.functions.len(), functions)
     }
 
     /// The call at `range` in a file.
@@ -382,15 +371,20 @@ impl<'a> Program<'a> {
     }
 
     pub fn tests_of(&self, function: FunctionId) -> impl Iterator<Item = &Look<'a>> {
-        self.places.tests_of_function[function].iter().map(|index| &self.notes.tests[*index])
+        neighbours(&self.notes.tests, |test| self.function_at(test.context), function).1.iter()
     }
 
     pub fn calls_in(&self, file: FileId) -> impl Iterator<Item = &Call<'a>> {
-        self.places.calls_of_file[file].iter().map(|index| &self.notes.calls[*index])
+        neighbours(&self.notes.calls, |call| self.file_of(call.context), file).1.iter()
     }
 
     pub fn calls_of(&self, function: FunctionId) -> impl Iterator<Item = &Call<'a>> {
-        self.places.calls_of_function[function].iter().map(|index| &self.notes.calls[*index])
+        neighbours(&self.notes.calls, |call| self.function_at(call.context), function).1.iter()
+    }
+
+    /// Where a function reads properties, and the functions that this runs.
+    pub fn properties_of(&self, function: FunctionId) -> impl Iterator<Item = (ContextId, FunctionId)> {
+        neighbours(&self.notes.property_reads, |read| self.function_at(read.0), function).1.iter().copied()
     }
 
     pub fn callers_of(&self, function: FunctionId) -> impl Iterator<Item = &Call<'a>> {
@@ -398,7 +392,8 @@ impl<'a> Program<'a> {
     }
 
     pub fn contexts_of(&self, function: FunctionId) -> impl Iterator<Item = (ContextId, &Context)> {
-        self.places.contexts[function].iter().map(|id| (*id, &self.notes.contexts[*id]))
+        let (first, contexts) = neighbours(&self.notes.contexts, |context| context.function, function);
+        (first..).zip(contexts)
     }
 
     pub fn nested_in(&self, function: FunctionId) -> &Nested {
@@ -407,7 +402,7 @@ impl<'a> Program<'a> {
 
     /// The loop whose body the context is.
     pub fn loop_at(&self, context: ContextId) -> Option<&Loop<'a>> {
-        self.places.loops.get(&context).map(|index| &self.notes.loops[*index])
+        neighbours(&self.notes.loops, |around| around.context, context).1.first()
     }
 
     /// The innermost loop around the context, as far as its notes were taken.
@@ -421,12 +416,19 @@ impl<'a> Program<'a> {
     }
 
     pub fn loops_in(&self, file: FileId) -> impl DoubleEndedIterator<Item = &Loop<'a>> {
-        self.places.loops_of_file[file].iter().map(|index| &self.notes.loops[*index])
+        neighbours(&self.notes.loops, |around| self.file_of(around.context), file).1.iter()
     }
 
     pub fn subscripts_in(&self, file: FileId) -> impl Iterator<Item = &Subscript<'a>> {
-        self.places.subscripts_of_file[file].iter().map(|index| &self.notes.subscripts[*index])
+        neighbours(&self.notes.subscripts, |subscript| self.file_of(subscript.context), file).1.iter()
     }
+}
+
+/// The notes of one owner, and the index of the first of them.
+fn neighbours<N>(notes: &[N], owner: impl Fn(&N) -> usize, wanted: usize) -> (usize, &[N]) {
+    let first = notes.partition_point(|note| owner(note) < wanted);
+    let count = notes[first..].partition_point(|note| owner(note) == wanted);
+    (first, &notes[first..first + count])
 }
 
 /// Anything noted at a place of the program.
@@ -458,15 +460,6 @@ macro_rules! noted {
 }
 
 noted!(Call by node, Look by expression, Loader by node, Speed by expression, Subscript by node);
-
-/// Indices of items by the group that each is in.
-fn grouped(groups: usize, of_items: impl Iterator<Item = Option<usize>>) -> Vec<Vec<usize>> {
-    let mut all = vec![Vec::new(); groups];
-    for (index, group) in of_items.enumerate() {
-        group.into_iter().for_each(|group: usize| all[group].push(index));
-    }
-    all
-}
 
 impl<'a> Call<'a> {
     /// The dotted name of a library's function.

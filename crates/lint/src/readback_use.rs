@@ -226,7 +226,7 @@ fn sets_again(statement: &Stmt, asked: &[&str]) -> bool {
 
 /// `torch.isnan(loss)`, `not is_finite`.
 fn asks_for_numbers(test: &Expr) -> bool {
-    super::names_in(test).iter().any(|name| Role::Finite.fits(&name.to_ascii_lowercase()))
+    super::names_in(test).iter().any(|name| Role::Finite.fits_any_case(name))
 }
 
 /// `mask.sum() > 0`, `count == 0`: guards against a division by zero.

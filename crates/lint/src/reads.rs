@@ -9,7 +9,7 @@ use super::effects::{Effect, Owner};
 use super::interpret::{by_name, is_model_name};
 use super::program::{Call, Callee, Program};
 use super::symbols::FunctionId;
-use super::syntax::{blocks_of, last_name};
+use super::syntax::{blocks_of, last_name, text_of};
 use super::value::{Placement, Value};
 use super::vocabulary::Role;
 
@@ -26,7 +26,7 @@ fn may_be_on_device(value: &Value) -> bool {
 /// that read back.
 fn is_misnamed(call: &Call) -> bool {
     let Some(name) = call.receiver_expression().and_then(last_name) else { return false };
-    let is_meant = || by_name(name) == call.receiver || Role::LossName.fits(&name.to_ascii_lowercase());
+    let is_meant = || by_name(name) == call.receiver || Role::LossName.fits_any_case(name);
     matches!(call.receiver, Value::Number { known: None, sized: true } | Value::Model(None)) && is_meant()
 }
 
@@ -172,7 +172,7 @@ fn read_by_method(program: &Program, call: &Call) -> Option<Read> {
             // `state["model"].cpu()`
             let is_model = || {
                 matches!(receiver, Some(Expr::Subscript(part))
-                if super::settings::text_of(&part.slice).is_some_and(is_model_name))
+                if text_of(&part.slice).is_some_and(is_model_name))
             };
             let may_be = may_be_on_device(&call.receiver) || is_compared || is_size;
             (may_be && !is_model() && !feeds_item(program, call)).then_some(Read::Copy)
@@ -208,12 +208,12 @@ pub fn shows(program: &Program, call: &Call) -> bool {
             let is_lightning =
                 call.keywords.iter().any(|(name, _)| name.is_some_and(|name| Role::LightningOption.fits(name)));
             // `run.track(loss)` records, `tracker.track(boxes)` tracks objects.
-            let is_tracker = |name: &&str| Role::Tracker.fits(&name.to_ascii_lowercase());
+            let is_tracker = |name: &&str| Role::Tracker.fits_any_case(name);
             let follows = is(Role::Tracks) && owners().first().is_some_and(is_tracker);
             !follows && !is_lightning && !matches!(call.receiver, Value::Model(_) | Value::Tensor(_)) && given()
         }
         Callee::Method if is(Role::AddsToMeter) => {
-            let is_meter = || owners().iter().any(|name| Role::MeterName.fits(&name.to_ascii_lowercase()));
+            let is_meter = || owners().iter().any(|name| Role::MeterName.fits_any_case(name));
             (call.receiver == Value::Meter || call.receiver == Value::Unknown && is_meter()) && given()
         }
         // A project's own logger or meter.

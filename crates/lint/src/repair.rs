@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use ruff_text_size::TextSize;
+use headroom_rewrite::{Depth, Edit};
 
-use super::file::{Depth, SourceFile};
-use super::fix::{Edit, Fix, Preview, Safety, apply, compatible};
+use super::file::SourceFile;
+use super::fix::{Fix, Safety, compatible};
 use super::islands::{Map, in_parallel};
 use super::rule::SourceFinding;
 use super::symbols::FileId;
@@ -147,42 +147,4 @@ fn together<'f>(file: &SourceFile, findings: &[&'f SourceFinding]) -> Option<(Ve
     let taken = compatible(findings.iter().map(|finding| &finding.fix));
     let edits: Vec<Edit> = taken.iter().flat_map(|fix| fix.edits.clone()).collect();
     edited(file, &edits).map(|after| (taken, after))
-}
-
-/// The touched lines before and after, with a gap between places more than a few lines apart.
-pub fn preview(file: &SourceFile, fix: &Fix) -> Option<Preview> {
-    let mut edits: Vec<&Edit> = fix.edits.iter().collect();
-    edits.sort_by_key(|edit| edit.range.start());
-    let first = edits.first()?;
-    let (mut before, mut after) = (String::new(), String::new());
-    let mut at = 0;
-    while at < edits.len() {
-        let start = file.line_start(edits[at].range.start());
-        let mut end = line_end(file, edits[at].range.end());
-        let mut to = at + 1;
-        while to < edits.len() && file.line(edits[to].range.start()) <= file.line(end) + 3 {
-            end = end.max(line_end(file, edits[to].range.end()));
-            to += 1;
-        }
-        if at > 0 {
-            before.push_str("…\n");
-            after.push_str("…\n");
-        }
-        let (from, until) = (usize::from(start), usize::from(end));
-        let part = file.text.get(from..until)?;
-        let shifted: Vec<Edit> =
-            edits[at..to].iter().map(|edit| Edit::replace(edit.range - start, edit.text.clone())).collect();
-        before.push_str(part);
-        after.push_str(&apply(part, &shifted)?);
-        at = to;
-    }
-    Some(Preview { line: file.line(first.range.start()), before, after })
-}
-
-/// The offset after the line ending of the line that contains `offset`.
-fn line_end(file: &SourceFile, offset: TextSize) -> TextSize {
-    let from = usize::from(offset);
-    let rest = file.text.get(from..).unwrap_or_default();
-    let length = rest.find('\n').map_or(rest.len(), |at| at + 1);
-    TextSize::new((from + length) as u32)
 }

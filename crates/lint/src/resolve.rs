@@ -21,6 +21,7 @@ pub enum Symbol<'a> {
 }
 
 /// Files by the last part of their module's name.
+#[derive(Default)]
 pub struct ModuleIndex {
     by_last_part: FxHashMap<String, Vec<FileId>>,
     modules: Vec<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Rows of the tables: four cells each, under a line of titles. The last cell says where the row was met.
+//! Rows of the tables, under a line of titles. Most have four cells, the last of which says where the row was met.
 
 /// An enum whose members are called by their names in a table.
 macro_rules! named {
@@ -27,7 +27,7 @@ pub fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
     rows.filter(move |row| without.as_deref() != Some(*row))
 }
 
-pub fn of(table: &'static str) -> impl Iterator<Item = [&'static str; 4]> {
+pub fn of<const CELLS: usize>(table: &'static str) -> impl Iterator<Item = [&'static str; CELLS]> {
     lines(table).filter_map(|row| row.split('\t').collect::<Vec<_>>().try_into().ok())
 }
 

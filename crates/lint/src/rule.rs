@@ -3,16 +3,18 @@
 use rustc_hash::FxHashSet;
 
 use ruff_text_size::TextRange;
-use serde::Serialize;
+use serde::de::value::{BorrowedStrDeserializer, Error};
+use serde::{Deserialize, Serialize};
 
 use super::context::ContextId;
+use super::file::SourceFile;
 use super::fix::Fix;
 use super::program::{Noted, Program};
 use super::scope::Scope;
 use super::symbols::FileId;
 use crate::finding::{Cause, Confidence, Effort, Place, Severity, percent_of_step};
 
-/// One rule: its logic in `rules/<name>.rs`, its page beside it in `<name>.md`.
+/// One rule: its logic in `rules/<name>.rs`, its page beside it in `<name>.md`, the rest in `tables/rules.tsv`.
 pub struct SourceRule {
     pub code: &'static str,
     /// Chosen to read well after "allow".
@@ -23,9 +25,32 @@ pub struct SourceRule {
     pub effort: Effort,
     pub confidence: Confidence,
     /// Operator names that a trace shows for the line.
-    pub operators: &'static [&'static str],
+    pub operators: Vec<&'static str>,
     pub page: &'static str,
     pub check: fn(&mut Check),
+}
+
+impl SourceRule {
+    /// The rule of a row of its table; `None` where a word of the row is not known.
+    pub(super) fn read(row: [&'static str; 7], page: &'static str, check: fn(&mut Check)) -> Option<SourceRule> {
+        let [code, name, cause, severity, effort, confidence, operators] = row;
+        Some(SourceRule {
+            code,
+            name,
+            cause: known(cause)?,
+            severity: known(severity)?,
+            effort: known(effort)?,
+            confidence: known(confidence)?,
+            operators: operators.split(", ").filter(|operator| *operator != "-").collect(),
+            page,
+            check,
+        })
+    }
+}
+
+/// The value that a word spells in JSON, too.
+fn known<T: Deserialize<'static>>(word: &'static str) -> Option<T> {
+    T::deserialize(BorrowedStrDeserializer::<Error>::new(word)).ok()
 }
 
 /// A suspected cause at a line of a script.
@@ -54,6 +79,25 @@ pub struct SourceFinding {
     pub(super) file: FileId,
     #[serde(skip)]
     pub(super) range: TextRange,
+}
+
+impl SourceFinding {
+    /// Converts lines and bytes, which count across all cells of a notebook, to those of each cell. A script's stay as
+    /// they are.
+    pub(super) fn show_in_cells(&mut self, file: &SourceFile) {
+        self.place = file.place_in_cell(&self.place, self.range.start());
+        let Some(first) = self.fix.edits.iter().map(|edit| edit.range.start()).min() else { return };
+        if let Some(preview) = &mut self.fix.preview {
+            preview.line = file.line_in_cell(first).1;
+        }
+        for edit in &mut self.fix.edits {
+            if let Some(cell) = file.cell_at(edit.range.start()) {
+                let end = edit.range.end().min(cell.range.end());
+                edit.range = TextRange::new(edit.range.start(), end) - cell.range.start();
+                edit.cell = Some(cell.number);
+            }
+        }
+    }
 }
 
 /// A trace's finding with the same cause at the same place.
@@ -165,7 +209,7 @@ impl<'p, 'a> Check<'p, 'a> {
             snippet: self.program.sources.files[file].line_text(place.line).to_string(),
             place,
             function: self.program.function_of(context).qualified.clone(),
-            operators: rule.operators,
+            operators: &rule.operators,
             calls_per_step: calls_per_step(self.program, context),
             pedantic: is_pedantic,
             measured: None,

@@ -1,4 +1,5 @@
-//! All source rules. A new one needs its file, its page and two lines here; tests find it on their own.
+//! All source rules. A new one needs its file, its page, a row of `tables/rules.tsv` and two names here; tests find it on
+//! their own.
 
 mod accumulate_without_no_sync;
 mod attention_weights_unread;
@@ -28,10 +29,13 @@ mod item_per_step;
 mod loader_in_process;
 mod loader_options;
 mod loader_read_twice;
+mod loader_readers;
 mod loader_unpinned;
 mod no_gradient_clipping;
 mod not_channels_last;
 mod not_compiled;
+mod parameter_norms;
+mod part_norms;
 mod python_loop_in_forward;
 mod readback_per_step;
 mod separate_projections;
@@ -45,76 +49,98 @@ mod unaligned_dimension;
 mod workers_respawned;
 mod zero_not_none;
 
+use std::sync::LazyLock;
+
+use headroom_rewrite::Edit;
+use headroom_rewrite::edits::{after_imports, guard_statement, set_keyword};
 use ruff_python_ast::{Expr, ExprCall, Keyword, Operator, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::classes::{ClassKind, dotted_name, lineage};
+use super::classes::{ClassKind, attribute_of_self, lineage};
 use super::context::{ContextId, Frame, Guard, LoopKind};
-use super::edits::{after_imports, guard_by_cadence, set_keyword};
-use super::finding::{Cause, Confidence, Effort, Severity};
-use super::fix::{Edit, Fix};
+use super::fix::Fix;
 use super::interpret::{is_evaluation_name, is_model_name};
 use super::program::{Call, Callee, FunctionKind, Loader, Loop, Noted, Program, Subscript};
-use super::readers::{evaluates, is_over, may_be, only_measures};
 use super::reads::{Read, read_in_tool, read_of, shows};
 use super::rule::{Check, Notice, SourceRule};
 use super::settings::literal;
 use super::symbols::{ClassId, FileId, FunctionId};
-use super::syntax::{attribute_of_self, boolean, keyword_of, last_name, name_of, range_of, statements_in};
+use super::syntax::{boolean, dotted_name, function_name, keyword_of, name_of, range_of, statements_in};
 use super::topics::Topic;
 use super::truth::asks_device;
 use super::uses::{is_changed_in_place, uses_of};
 use super::value::{Origin, Placement, Value};
 use super::vocabulary::Role;
-use super::{names_in, notice};
+use super::{names_in, notice, rows};
 use loader_options::{Workers, is_aside, keyword_edit, loader_notice, loaders, workers_of};
+use loader_readers::{evaluates, is_over, may_be, only_measures};
+
+/// A rule's check and its page, by the name of its file.
+type Parts = (&'static str, fn(&mut Check), &'static str);
+
+/// The parts of these rules.
+macro_rules! parts {
+    ($($rule:ident,)*) => {
+        &[$((stringify!($rule), $rule::check, include_str!(concat!("rules/", stringify!($rule), ".md"))),)*]
+    };
+}
+
+const PARTS: &[Parts] = parts![
+    accumulate_without_no_sync,
+    attention_weights_unread,
+    average_speed_only,
+    blocking_copy,
+    collective_for_logging,
+    constant_batch_size,
+    constant_rebuilt,
+    conv_autotune_off,
+    conv_bias_before_norm,
+    cpu_then_move,
+    data_parallel,
+    debug_left_on,
+    device_in_dataset,
+    dynamic_shape,
+    empty_cache_per_step,
+    eval_builds_graph,
+    explicit_sync,
+    find_unused_parameters,
+    full_precision,
+    gradscaler_sync,
+    graph_kept_alive,
+    hand_written_attention,
+    host_data_per_step,
+    io_per_step,
+    item_per_step,
+    loader_in_process,
+    loader_read_twice,
+    loader_unpinned,
+    no_gradient_clipping,
+    not_channels_last,
+    not_compiled,
+    python_loop_in_forward,
+    readback_per_step,
+    separate_projections,
+    single_tensor_optimizer,
+    small_eval_batch,
+    sync_per_parameter,
+    tensor_to_logger,
+    tensor_truth,
+    tf32_off,
+    unaligned_dimension,
+    workers_respawned,
+    zero_not_none,
+];
 
 /// Ordered by code.
-pub const RULES: &[SourceRule] = &[
-    item_per_step::RULE,
-    readback_per_step::RULE,
-    tensor_to_logger::RULE,
-    tensor_truth::RULE,
-    explicit_sync::RULE,
-    dynamic_shape::RULE,
-    sync_per_parameter::RULE,
-    gradscaler_sync::RULE,
-    constant_rebuilt::RULE,
-    cpu_then_move::RULE,
-    host_data_per_step::RULE,
-    empty_cache_per_step::RULE,
-    graph_kept_alive::RULE,
-    loader_in_process::RULE,
-    loader_unpinned::RULE,
-    blocking_copy::RULE,
-    workers_respawned::RULE,
-    loader_read_twice::RULE,
-    device_in_dataset::RULE,
-    full_precision::RULE,
-    tf32_off::RULE,
-    hand_written_attention::RULE,
-    not_compiled::RULE,
-    unaligned_dimension::RULE,
-    conv_bias_before_norm::RULE,
-    conv_autotune_off::RULE,
-    not_channels_last::RULE,
-    python_loop_in_forward::RULE,
-    separate_projections::RULE,
-    attention_weights_unread::RULE,
-    zero_not_none::RULE,
-    single_tensor_optimizer::RULE,
-    accumulate_without_no_sync::RULE,
-    data_parallel::RULE,
-    find_unused_parameters::RULE,
-    collective_for_logging::RULE,
-    eval_builds_graph::RULE,
-    debug_left_on::RULE,
-    io_per_step::RULE,
-    small_eval_batch::RULE,
-    no_gradient_clipping::RULE,
-    average_speed_only::RULE,
-    constant_batch_size::RULE,
-];
+pub static RULES: LazyLock<Vec<SourceRule>> = LazyLock::new(|| {
+    let parts_of = |name: &str| PARTS.iter().find(|(file, ..)| file.replace('_', "-") == name);
+    rows::of(include_str!("tables/rules.tsv"))
+        .filter_map(|row| {
+            let (_, check, page) = *parts_of(row[1])?;
+            SourceRule::read(row, page, check)
+        })
+        .collect()
+});
 
 /// The rule with that code or name.
 pub fn find(code_or_name: &str) -> Option<&'static SourceRule> {
@@ -135,11 +161,6 @@ fn short(text: &str) -> String {
 fn quoted(program: &Program, noted: impl Noted) -> String {
     let (context, range) = noted.place();
     short(program.text(context, range))
-}
-
-/// The last word of the called name: `Linear` in `nn.Linear(…)`.
-fn called_name(call: &ExprCall) -> &str {
-    last_name(&call.func).unwrap_or_default()
 }
 
 /// `.to(device)`, `.cuda()`, `.type_as(other)` of something that is not a module.
@@ -236,4 +257,26 @@ fn made_as<'a>(program: &Program<'a>, class: ClassId, name: &str) -> Option<(Con
             && matches!(&*assign.value, Expr::Call(value) if std::ptr::eq(value, call.node));
         is_it.then_some((call.context, call.node))
     })
+}
+
+/// A guarded line runs once per this many steps where the script has no cadence of its own.
+const CADENCE: u32 = 50;
+
+/// Runs the statement once per `CADENCE` steps. Returns `None` where no counter is known or its text cannot be indented.
+fn guard_by_cadence(program: &Program, context: ContextId, statement: &Stmt) -> Option<Edit> {
+    guard_statement(program.source(context), statement, &cadence_condition(program, context)?)
+}
+
+/// `step % 50 == 0`, with the name that counts the iterations of the enclosing loop of steps.
+fn cadence_condition(program: &Program, context: ContextId) -> Option<String> {
+    let step_loop = program.step_loop(context)?;
+    let around = program.loop_at(step_loop)?;
+    let Expr::Call(call) = around.iterated? else { return None };
+    let Expr::Name(function) = &*call.func else { return None };
+    let counter = match (function.id.as_str(), around.target?) {
+        ("range", Expr::Name(name)) => name,
+        ("enumerate", Expr::Tuple(targets)) => targets.elts.first()?.as_name_expr()?,
+        _ => return None,
+    };
+    Some(format!("{} % {CADENCE} == 0", counter.id.as_str()))
 }

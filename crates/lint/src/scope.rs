@@ -56,9 +56,7 @@ impl Program<'_> {
     /// Whether the code is in a metrics folder, or in a class that is a metric by name: computed at the end of an
     /// epoch.
     fn is_of_metric(&self, context: ContextId) -> bool {
-        folders_of(&self.source(context).module)
-            .iter()
-            .any(|folder| Role::MetricFolder.fits(&folder.to_ascii_lowercase()))
+        folders_of(&self.source(context).module).iter().any(|folder| Role::MetricFolder.fits_any_case(folder))
             || self.function_of(context).qualified.split('.').any(|part| Role::MetricClass.fits(part))
     }
 }
@@ -71,7 +69,7 @@ fn folders_of(module: &[String]) -> &[String] {
 /// another name: vendored, and rarely trained there.
 fn is_example(module: &[String]) -> bool {
     let folders = folders_of(module);
-    folders.iter().any(|folder| Role::ExampleFolder.fits(&folder.to_ascii_lowercase()))
+    folders.iter().any(|folder| Role::ExampleFolder.fits_any_case(folder))
         || folders.iter().skip(2).any(|folder| Role::CopiedLibrary.fits(folder))
 }
 

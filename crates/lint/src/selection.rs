@@ -1,7 +1,6 @@
 //! Selects the rules that run, and where: `--select`, `--ignore` and `[tool.headroom]`.
 
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -11,11 +10,9 @@ use super::rules::RULES;
 pub struct Selection {
     select: Vec<String>,
     ignore: Vec<String>,
-    /// Codes ignored under paths that match a pattern.
-    per_path: Vec<(String, Vec<String>)>,
     is_pedantic: bool,
     /// Selections that replace this one for single files, by displayed path.
-    by_file: FxHashMap<String, Arc<Selection>>,
+    by_file: FxHashMap<String, Selection>,
 }
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -26,23 +23,9 @@ pub enum SelectionError {
 
 impl Selection {
     /// Codes (`TP101`), groups of them (`TP1`), names (`item-per-step`) or `all`. An empty `select` means all.
-    pub fn new(
-        select: &[String],
-        ignore: &[String],
-        per_path: &[(String, Vec<String>)],
-    ) -> Result<Selection, SelectionError> {
+    pub fn new(select: &[String], ignore: &[String]) -> Result<Selection, SelectionError> {
         let codes = |given: &[String]| given.iter().map(|code| resolve(code)).collect::<Result<Vec<String>, _>>();
-        let per_path = per_path
-            .iter()
-            .map(|(pattern, given)| Ok((pattern.clone(), codes(given)?)))
-            .collect::<Result<Vec<_>, SelectionError>>()?;
-        Ok(Selection {
-            select: codes(select)?,
-            ignore: codes(ignore)?,
-            per_path,
-            is_pedantic: false,
-            by_file: FxHashMap::default(),
-        })
+        Ok(Selection { select: codes(select)?, ignore: codes(ignore)?, ..Selection::default() })
     }
 
     /// The same rules, with their pedantic findings.
@@ -61,18 +44,10 @@ impl Selection {
 
     /// Builds a selection per file, by displayed path.
     pub fn by_path(of_files: impl IntoIterator<Item = (String, Selection)>) -> Selection {
-        let mut distinct: Vec<Arc<Selection>> = Vec::new();
-        let mut by_file = FxHashMap::default();
-        for (path, selection) in of_files {
-            let known = distinct.iter().find(|known| ***known == selection).cloned();
-            let selection = known.unwrap_or_else(|| {
-                distinct.push(Arc::new(selection));
-                Arc::clone(&distinct[distinct.len() - 1])
-            });
-            by_file.insert(path, selection);
-        }
-        match distinct.as_slice() {
-            [only] => Selection::clone(only),
+        let by_file: FxHashMap<String, Selection> = of_files.into_iter().collect();
+        let mut all = by_file.values();
+        match all.next() {
+            Some(first) if all.all(|other| other == first) => first.clone(),
             _ => Selection { by_file, ..Selection::default() },
         }
     }
@@ -87,12 +62,7 @@ impl Selection {
     }
 
     pub fn wants_at(&self, code: &str, path: &str) -> bool {
-        if let Some(own) = self.by_file.get(path) {
-            return own.wants(code) && own.wants_at(code, path);
-        }
-        !self.per_path.iter().any(|(pattern, codes)| {
-            codes.iter().any(|prefix| code.starts_with(prefix.as_str())) && matches_path(pattern, path)
-        })
+        self.by_file.get(path).is_none_or(|own| own.wants(code))
     }
 }
 
@@ -109,75 +79,4 @@ fn resolve(given: &str) -> Result<String, SelectionError> {
         return Ok(upper);
     }
     Err(SelectionError::UnknownRule { code: given.to_string() })
-}
-
-/// `*` matches any part of a name, `**` any folders; a pattern without `/` matches a file's name or a folder.
-pub fn matches_path(pattern: &str, path: &str) -> bool {
-    let path = path.trim_start_matches("./");
-    let pattern = pattern.trim_start_matches("./").trim_end_matches('/');
-    let parts: Vec<&str> = path.split('/').collect();
-    if !pattern.contains('/') {
-        return parts.iter().any(|part| matches_text(pattern.as_bytes(), part.as_bytes()));
-    }
-    // Any tail of the path may match, so that patterns work wherever the command is run from; so may its folders.
-    (0..parts.len()).any(|from| {
-        (from + 1..=parts.len()).any(|to| matches_text(pattern.as_bytes(), parts[from..to].join("/").as_bytes()))
-    })
-}
-
-fn matches_text(pattern: &[u8], text: &[u8]) -> bool {
-    // Two pointers and the last star: linear in practice, no recursion.
-    let (mut at_pattern, mut at_text) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while at_text < text.len() {
-        match pattern.get(at_pattern) {
-            Some(b'*') => {
-                retry = Some((at_pattern, at_text));
-                at_pattern += 1;
-            }
-            Some(byte) if *byte == text[at_text] || *byte == b'?' => {
-                at_pattern += 1;
-                at_text += 1;
-            }
-            _ => match retry {
-                Some((star, from)) => {
-                    at_pattern = star + 1;
-                    at_text = from + 1;
-                    retry = Some((star, from + 1));
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at_pattern..].iter().all(|byte| *byte == b'*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_and_names_choose_rules() {
-        let given = |list: &[&str]| list.iter().map(|code| code.to_string()).collect::<Vec<_>>();
-        let selection =
-            Selection::new(&given(&["TP1", "loader-unpinned"]), &given(&["tp105"]), &[]).expect("known codes");
-        let wanted = ["TP101", "TP105", "TP301", "TP302"].map(|code| selection.wants(code));
-        assert_eq!(wanted, [true, false, false, true]);
-        let unknown = Selection::new(&given(&["TP9"]), &[], &[]);
-        assert_eq!(unknown, Err(SelectionError::UnknownRule { code: "TP9".to_string() }));
-    }
-
-    #[test]
-    fn patterns_match_files_folders_and_tails() {
-        for (pattern, path, want) in [
-            ("*.py", "a/b.py", true),
-            ("tests", "a/tests/b.py", true),
-            ("examples/**/old_*.py", "examples/x/y/old_z.py", true),
-            ("examples/**", "/srv/me/examples/x.py", true),
-            ("examples/*.py", "src/x.py", false),
-            ("b.py", "a/bb.py", false),
-        ] {
-            assert_eq!(matches_path(pattern, path), want, "{pattern} on {path}");
-        }
-    }
 }

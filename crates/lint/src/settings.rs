@@ -7,11 +7,12 @@ use ruff_python_ast::{Expr, ExprCall, Stmt, StmtClassDef};
 
 use super::file::SourceFile;
 use super::ids::FileId;
-use super::syntax::{called_name, keyword_of, last_name, method_of, name_of};
+use super::syntax::{called_name, keyword_of, last_name, method_of, name_of, text_of};
 use super::value::Value;
-use super::vocabulary::{Role, lowered};
+use super::vocabulary::Role;
 
 /// Defaults by file and name. A name with two defaults in one file has none.
+#[derive(Default)]
 pub struct Settings {
     by_file: Vec<FxHashMap<String, Value>>,
     by_name: FxHashMap<String, Value>,
@@ -47,20 +48,6 @@ impl Settings {
     pub fn default_of(&self, file: FileId, name: &str) -> Option<&Value> {
         self.by_file[file].get(name).or_else(|| self.by_name.get(name)).filter(|value| **value != Value::Unknown)
     }
-}
-
-/// `args`, `cfg`, `self.config`: usual names of objects that hold settings.
-pub fn is_settings_name(name: &str) -> bool {
-    Role::Settings.fits(name)
-}
-
-/// `num_workers`, `opt.nThreads`, `cfg.PIN_MEMORY`: loader options by their usual names.
-pub fn is_loader_option(name: &str) -> bool {
-    Role::LoaderOption.fits(&lowered(name))
-}
-
-fn is_settings_class(name: &str) -> bool {
-    Role::SettingsClass.fits(&lowered(name))
 }
 
 /// `cfg` in `cfg.DATALOADER.NUM_WORKERS`.
@@ -99,13 +86,13 @@ impl Collector {
         match statement {
             Stmt::Assign(assign) => {
                 if let [Expr::Attribute(target)] = assign.targets.as_slice()
-                    && root_of(&target.value).is_some_and(|root| is_settings_name(root) || root == "__C")
+                    && root_of(&target.value).is_some_and(|root| Role::Settings.fits(root) || root == "__C")
                     && literal(&assign.value) != Value::Unknown
                 {
                     self.add_option(target.attr.as_str(), &assign.value);
                 }
             }
-            Stmt::ClassDef(class) if is_settings_class(class.name.as_str()) => {
+            Stmt::ClassDef(class) if Role::SettingsClass.fits_any_case(class.name.as_str()) => {
                 for field in class.body.iter().filter_map(Stmt::as_assign_stmt) {
                     if let [Expr::Name(name)] = field.targets.as_slice() {
                         self.add_option(name.id.as_str(), &field.value);
@@ -117,7 +104,7 @@ impl Collector {
     }
 
     fn add_option(&mut self, name: &str, value: &Expr) {
-        if is_loader_option(name) {
+        if Role::LoaderOption.fits_any_case(name) {
             let value = literal(value);
             let known = self.found.entry(name.to_string()).or_insert_with(|| value.clone());
             if *known != value && value != Value::Unknown {
@@ -162,12 +149,12 @@ impl<'a> Visitor<'a> for Collector {
             if method_of(call).is_some_and(|(_, name)| name == "add_argument") {
                 self.add_flag(call);
             }
-            let is_made = name_of(&call.func).is_some_and(is_settings_class);
+            let is_made = name_of(&call.func).is_some_and(|name| Role::SettingsClass.fits_any_case(name));
             // `HParams(epochs=500, fp16_run=False)`
             let holds_all = last_name(&call.func).is_some_and(|name| Role::SettingsMaker.fits(name));
             for keyword in &call.arguments.keywords {
                 let Some(name) = &keyword.arg else { continue };
-                if is_made && is_loader_option(name.as_str()) {
+                if is_made && Role::LoaderOption.fits_any_case(name.as_str()) {
                     agree(&mut self.given, name.as_str(), literal(&keyword.value));
                 }
                 if holds_all {
@@ -186,13 +173,6 @@ pub fn plain_name(flag: &str) -> String {
 
 fn is_plain_dataclass(class: &StmtClassDef) -> bool {
     class.decorator_list.iter().any(|decorator| called_name(&decorator.expression) == Some("dataclass"))
-}
-
-pub fn text_of(expression: &Expr) -> Option<&str> {
-    match expression {
-        Expr::StringLiteral(text) => Some(text.value.to_str()),
-        _ => None,
-    }
 }
 
 /// The value of a literal; anything else is unknown.

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ruff_python_ast::token::TokenKind;
-use ruff_text_size::{Ranged, TextRange, TextSize};
+use headroom_rewrite::{Edit, LineEnds};
 
 use super::file::SourceFile;
-use super::fix::Edit;
 use super::islands::{Map, in_parallel};
 use super::repair::Repaired;
 use super::rule::SourceFinding;
@@ -53,7 +51,7 @@ pub fn silence(inputs: &[Input], projects: &Projects, selection: &Selection) -> 
 }
 
 fn silence_file(file: &SourceFile, found: &[&SourceFinding], silenced: &mut Silenced) -> Option<SourceFile> {
-    let lines = Lines::of(file);
+    let lines = LineEnds::of(file);
     let mut codes: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for finding in found {
         // A comment applies on the first and the last line of the code it silences.
@@ -71,55 +69,7 @@ fn silence_file(file: &SourceFile, found: &[&SourceFinding], silenced: &mut Sile
             }
         }
     }
-    let edits: Vec<Edit> = codes.iter().map(|(line, codes)| lines.comment(file, *line, &codes.join(", "))).collect();
+    let edits: Vec<Edit> =
+        codes.iter().map(|(line, codes)| lines.comment(file, *line, "noqa", &codes.join(", "))).collect();
     file.edited(&edits)
-}
-
-/// Tokens at line ends.
-struct Lines {
-    comments: Vec<TextRange>,
-    /// Strings that span several lines.
-    strings: Vec<TextRange>,
-}
-
-impl Lines {
-    fn of(file: &SourceFile) -> Lines {
-        let mut lines = Lines { comments: Vec::new(), strings: Vec::new() };
-        let mut open: Vec<TextSize> = Vec::new();
-        for token in file.tokens().iter() {
-            match token.kind() {
-                TokenKind::Comment => lines.comments.push(token.range()),
-                TokenKind::String => lines.strings.push(token.range()),
-                TokenKind::FStringStart | TokenKind::TStringStart => open.push(token.start()),
-                TokenKind::FStringEnd | TokenKind::TStringEnd => {
-                    if let Some(start) = open.pop() {
-                        lines.strings.push(TextRange::new(start, token.end()));
-                    }
-                }
-                _ => {}
-            }
-        }
-        lines.strings.retain(|string| file.line(string.start()) != file.line(string.end()));
-        lines
-    }
-
-    fn has_room(&self, file: &SourceFile, line: u32) -> bool {
-        let is_within = |string: &TextRange| (file.line(string.start())..file.line(string.end())).contains(&line);
-        !file.line_text(line).ends_with('\\') && !self.strings.iter().any(is_within)
-    }
-
-    /// Adds the codes to the line's `noqa` list, or appends a comment to the line.
-    fn comment(&self, file: &SourceFile, line: u32, codes: &str) -> Edit {
-        let own = self.comments.iter().find(|comment| file.line(comment.start()) == line);
-        let listed = own.and_then(|comment| {
-            let text = file.slice(*comment);
-            let at = text.to_ascii_lowercase().find("noqa")? + "noqa".len();
-            let colon = at + text[at..].find(|other: char| !other.is_whitespace())?;
-            text[colon..].starts_with(':').then(|| comment.start() + TextSize::new(colon as u32 + 1))
-        });
-        match listed {
-            Some(behind_colon) => Edit::insert(behind_colon, format!(" {codes},")),
-            None => Edit::insert(file.line_end(line), format!("  # noqa: {codes}")),
-        }
-    }
 }

@@ -8,7 +8,7 @@ use ruff_python_ast::Expr;
 
 use super::classes::{ClassKind, is_left_open};
 use super::context::{Context, ContextId, Frame, Guard, LoopKind, StepFrequency};
-use super::interpret::{is_drawing_name, is_loader_name, is_model_name, is_optimizer_name};
+use super::interpret::{is_drawing_name, is_model_name, is_optimizer_name};
 use super::program::{Call, Callee, FunctionFacts, FunctionKind, Program};
 use super::symbols::{ClassId, Function, FunctionId};
 use super::syntax;
@@ -16,8 +16,7 @@ use super::value::Value;
 use super::vocabulary::Role;
 
 pub fn measure(program: &mut Program) {
-    let calls = program.calls_by_function();
-    let passes = passes(program, &calls);
+    let passes = passes(program);
     let (training_calls, steps) = mark_training(program, &passes);
     cool_every_few_steps(program, &steps);
     let trains = functions_with(program, |context| context.trains);
@@ -33,17 +32,17 @@ pub fn measure(program: &mut Program) {
         }
     }
     let mut entries = step_entries(program, &steps, &passes);
-    let mut entered = reached(program, &calls, &entries);
+    let mut entered = reached(program, &entries);
     while take_for_parts_of_steps(program, &entered) {
         entries = step_entries(program, &steps, &passes);
-        entered = reached(program, &calls, &entries);
+        entered = reached(program, &entries);
     }
     let evaluated = evaluated_functions(program);
     let contexts = 0..program.notes.contexts.len();
     let steps: Vec<bool> = (0..entries.len()).map(|function| entries[function] && is_step(program, function)).collect();
     program.frequency = StepFrequency {
         hot: contexts.clone().map(|id| is_hot(program, id, entered[program.function_at(id)])).collect(),
-        driven: reached(program, &calls, &steps),
+        driven: reached(program, &steps),
         steps: (0..steps.len()).filter(|function| steps[*function]).collect(),
         evaluation: contexts.map(|id| evaluated[program.function_at(id)] || holds_evaluation(program, id)).collect(),
         training_calls,
@@ -68,7 +67,9 @@ fn take_for_parts_of_steps(program: &mut Program, entered: &[bool]) -> bool {
         let name = symbol.name;
         // `eval_metrics(output, target)`: measures values the step already has, and runs no model.
         let runs_model = |(name, value): (&&str, &Value)| {
-            matches!(value, Value::Model(_) | Value::Loader(_)) || is_model_name(name) || is_loader_name(name)
+            matches!(value, Value::Model(_) | Value::Loader(_))
+                || is_model_name(name)
+                || Role::Loader.fits_any_case(name)
         };
         let is_handed_tensors = || facts.passed.values().any(Value::is_on_device);
         let measures = is_free && is_handed_tensors() && !facts.passed.iter().any(runs_model);
@@ -239,13 +240,12 @@ struct Passes {
     update: bool,
 }
 
-fn passes(program: &Program, calls: &[Vec<usize>]) -> Vec<Passes> {
-    let mut passes = vec![Passes::default(); calls.len()];
+fn passes(program: &Program) -> Vec<Passes> {
+    let mut passes = vec![Passes::default(); program.functions.len()];
     loop {
         let before = passes.clone();
-        for (function, calls) in calls.iter().enumerate() {
-            for call in calls.iter().map(|index| &program.notes.calls[*index]) {
-                let own = &mut passes[function];
+        for (function, own) in passes.iter_mut().enumerate() {
+            for call in program.calls_of(function) {
                 if is_training_call(call) {
                     let is_backward = goes_back(call);
                     own.backward |= is_backward;
@@ -345,18 +345,14 @@ fn step_entries(program: &Program, steps: &[bool], passes: &[Passes]) -> Vec<boo
 }
 
 /// The entries, and all functions that they or loops of steps reach through calls made at every step, however many.
-fn reached(program: &Program, calls: &[Vec<usize>], entries: &[bool]) -> Vec<bool> {
+fn reached(program: &Program, entries: &[bool]) -> Vec<bool> {
     let mut found = entries.to_vec();
-    let mut properties: Vec<Vec<(ContextId, FunctionId)>> = vec![Vec::new(); found.len()];
-    for read in &program.notes.property_reads {
-        properties[program.function_at(read.0)].push(*read);
-    }
     // Each function is looked at first for its loops, and again where it turns out to be entered at every step.
     let mut queue: Vec<FunctionId> = (0..found.len()).collect();
     while let Some(function) = queue.pop() {
-        let called = calls[function].iter().map(|index| &program.notes.calls[*index]);
+        let called = program.calls_of(function);
         let called = called.flat_map(|call| callees(program, call).map(move |callee| (call.context, callee)));
-        for (context, callee) in called.chain(properties[function].iter().copied()) {
+        for (context, callee) in called.chain(program.properties_of(function)) {
             if !found[callee] && is_hot(program, context, found[function]) {
                 found[callee] = true;
                 queue.push(callee);

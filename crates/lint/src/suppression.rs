@@ -1,10 +1,11 @@
 //! Comments that silence a finding: `# noqa: TP101` on its line, `# headroom: ignore[TP101]` on the line above or the
 //! line itself, `# headroom: ignore-file[TP101]` anywhere for the whole file.
 
+use headroom_rewrite::Source;
+use ruff_python_ast::token::{TokenKind, Tokens};
+use ruff_text_size::{Ranged, TextRange};
 use rustc_hash::FxHashMap;
 
-use super::comments::after;
-use super::file::SourceFile;
 use crate::finding::Place;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,9 +16,10 @@ pub struct Suppressions {
 }
 
 impl Suppressions {
-    pub fn read(file: &SourceFile) -> Suppressions {
+    /// Reads these comments of a file.
+    pub fn read(file: &Source, comments: &[TextRange]) -> Suppressions {
         let mut found = Suppressions::default();
-        for range in &file.silencing {
+        for range in comments {
             let comment = file.slice(*range);
             let line = file.line(range.start());
             if let Some(codes) = after(comment, "headroom: ignore-file") {
@@ -50,6 +52,22 @@ impl Suppressions {
     }
 }
 
+/// Comments that may silence a finding.
+pub fn comments(text: &str, tokens: &Tokens) -> Vec<TextRange> {
+    let comments = tokens.iter().filter(|token| token.kind() == TokenKind::Comment).map(Ranged::range);
+    let says = |range: &TextRange| {
+        let comment = text.get(range.to_std_range()).unwrap_or_default();
+        after(comment, "headroom:").is_some() || after(comment, "noqa").is_some()
+    };
+    comments.filter(says).collect()
+}
+
+/// The text after `word` in a comment, ignoring case.
+fn after<'c>(comment: &'c str, word: &str) -> Option<&'c str> {
+    let at = comment.to_ascii_lowercase().find(word)?;
+    comment.get(at + word.len()..)
+}
+
 /// `[TP101, TP102]`; without codes, every rule.
 fn bracketed(rest: &str) -> Vec<String> {
     let Some(inside) = rest.trim_start().strip_prefix('[') else { return Vec::new() };
@@ -67,31 +85,4 @@ fn listed(rest: &str) -> Vec<String> {
 fn codes_in(text: &str) -> Vec<String> {
     let words = text.split(|split: char| !split.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_ascii_uppercase).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn silenced(text: &str, code: &str, line: u32) -> bool {
-        let file = SourceFile::from_text("a.py", text.to_string());
-        let place = Place { file: String::new(), cell: None, line, column: 1, end_line: line, end_column: 2 };
-        Suppressions::read(&file).silence(code, &place)
-    }
-
-    #[test]
-    fn comments_silence_their_line_the_next_or_the_file() {
-        for (text, code, line, want) in [
-            ("x()  # noqa: TP101\n", "TP101", 1, true),
-            ("x()  # noqa: E501\n", "TP101", 1, false),
-            ("x()  # noqa\n", "TP101", 1, true),
-            ("# headroom: ignore[TP101]\nx()\n", "TP101", 2, true),
-            ("# headroom: ignore[TP101]\nx()\n", "TP102", 2, false),
-            ("x()  # headroom: ignore[TP1]\n", "TP102", 1, true),
-            ("# headroom: ignore-file[TP301]\n\nx()\n", "TP301", 3, true),
-            ("x(\"# noqa\")\n", "TP101", 1, false),
-        ] {
-            assert_eq!(silenced(text, code, line), want, "{text:?} {code}");
-        }
-    }
 }

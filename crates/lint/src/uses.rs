@@ -1,7 +1,7 @@
 //! Finds where a function uses a name.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{Expr, ExprContext, Stmt, StmtGlobal, StmtNonlocal};
+use ruff_python_ast::{Expr, ExprContext, Stmt};
 use ruff_text_size::Ranged;
 use rustc_hash::FxHashSet;
 
@@ -44,20 +44,6 @@ pub fn is_changed_in_place(program: &Program, function: FunctionId, names: &[&st
         changed.into()
     });
     names.iter().any(|name| changed.contains(name))
-}
-
-/// Whether the function assigns a name of a function around it or of the module: `nonlocal name`, `global name`.
-pub fn is_borrowed(program: &Program, function: FunctionId, name: &str) -> bool {
-    let borrowed = program.asked.borrowed.of(function, || {
-        let mut borrowed = FxHashSet::default();
-        for statement in statements_in(program.symbol(function).body) {
-            if let Stmt::Nonlocal(StmtNonlocal { names, .. }) | Stmt::Global(StmtGlobal { names, .. }) = statement {
-                borrowed.extend(names.iter().map(|name| name.as_str()));
-            }
-        }
-        borrowed.into()
-    });
-    borrowed.contains(name)
 }
 
 struct Finder<'p, 'a> {

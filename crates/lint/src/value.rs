@@ -331,11 +331,7 @@ impl Value {
 /// Library names for fixed values: `torch.float32`, `math.inf`.
 fn is_constant_name(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
-    Role::Constant.fits(last) || is_dtype_name(last)
-}
-
-pub fn is_dtype_name(last: &str) -> bool {
-    Role::Dtype.fits(last)
+    Role::Constant.fits(last) || Role::Dtype.fits(last)
 }
 
 #[cfg(test)]

@@ -123,6 +123,11 @@ impl Role {
             || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
     }
 
+    /// Like [`Self::fits`], whatever the letters' case.
+    pub fn fits_any_case(self, name: &str) -> bool {
+        self.fits(&lowered(name))
+    }
+
     /// Its only word.
     pub fn word(self) -> &'static str {
         let words = &WORDS[self as usize];
@@ -159,7 +164,7 @@ mod tests {
     fn every_row_has_a_role_and_a_way_to_match_and_stands_once() {
         let ways = ["is", "begins", "ends", "within", "part"];
         rows::check(ROWS, 3, |[role, how, ..]| Role::named(role).is_some() && ways.contains(&how));
-        let unused = Role::ALL.iter().filter(|(name, _)| !rows::of(ROWS).any(|[role, ..]| role == *name));
+        let unused = Role::ALL.iter().filter(|(name, _)| !rows::of(ROWS).any(|row: [&str; 4]| row[0] == *name));
         assert_eq!(unused.count(), 0);
         assert!(ROWS.lines().skip(1).is_sorted());
     }

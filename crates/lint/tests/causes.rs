@@ -98,7 +98,7 @@ fn pedantic_findings_are_shown_where_they_are_asked_for() {
     let at = |selection: &Selection| found(&input, selection).into_iter().filter(|(code, _)| code == "TP201").count();
     let select = |codes: &[&str]| {
         let codes: Vec<String> = codes.iter().map(|code| code.to_string()).collect();
-        Selection::new(&codes, &[], &[]).expect("known codes")
+        Selection::new(&codes, &[]).expect("known codes")
     };
     assert_eq!(at(&Selection::default()), 2);
     assert_eq!(at(&Selection::default().pedantic()), 3);
@@ -194,4 +194,10 @@ fn read_backs_and_loaders_are_found_closely_where_everything_is_asked_for() {
         seen.retain(|(code, _)| is_asked(code));
         assert_eq!(seen, marked(&input), "{}", input.path);
     }
+}
+
+#[test]
+fn severity_follows_the_measured_share() {
+    let named = [0.3, 0.25, 0.1, 0.03, 0.0299].map(|share| Severity::of_share(share).name());
+    assert_eq!(named, ["critical", "critical", "high", "medium", "low"]);
 }

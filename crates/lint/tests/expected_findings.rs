@@ -46,7 +46,7 @@ fn the_fixed_script_has_none() {
 #[test]
 fn after_all_fixes_the_faults_of_the_slow_script_are_gone() {
     let codes = ["TP101", "TP107", "TP201", "TP301", "TP302", "TP303"].map(str::to_string);
-    let selection = Selection::new(&codes, &[], &[]).expect("known codes");
+    let selection = Selection::new(&codes, &[]).expect("known codes");
     let repairs = repair(&[input(SLOW)], &selection, Safety::Unsafe);
     let left: Vec<&str> = repairs.remaining.findings.iter().map(|finding| finding.code).collect();
     assert!(left.is_empty(), "{left:?}");

@@ -1,13 +1,14 @@
 //! Fixes keep what a script computes: each case is one that once went wrong when all fixes were applied.
 
-use headroom_lint::fix::Safety;
+use headroom_lint::fix::{Edit, Fix, Safety, compatible};
 use headroom_lint::{Input, Selection, lint, repair};
+use ruff_text_size::TextRange;
 
 /// The scripts after all fixes of a rule, unsafe ones included; a second turn must change nothing.
 fn fixed_files(code: &str, files: &[(&str, &str)]) -> Vec<String> {
     let inputs: Vec<Input> =
         files.iter().map(|(path, text)| Input { path: path.to_string(), bytes: text.as_bytes().to_vec() }).collect();
-    let selection = Selection::new(&[code.to_string()], &[], &[]).expect("a known code");
+    let selection = Selection::new(&[code.to_string()], &[]).expect("a known code");
     let after = |inputs: &[Input]| -> Vec<Input> {
         let repairs = repair(inputs, &selection, Safety::Unsafe);
         let mut after = inputs.to_vec();
@@ -415,4 +416,16 @@ fn a_notebook_that_calls_pip_without_a_percent_sign_is_read_whole() {
     let json = format!(r#"{{"cells": [{{"cell_type": "code", "source": "{cell}"}}], "nbformat": 4}}"#);
     let report = lint(&[Input { path: "a.ipynb".to_string(), bytes: json.into_bytes() }], &Selection::default());
     assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn of_clashing_fixes_the_first_is_taken() {
+    let edit = |start: u32, end: u32, text: &str| Edit::replace(TextRange::new(start.into(), end.into()), text);
+    let fixes = [
+        Fix::safe("one", vec![edit(1, 3, "")]),
+        Fix::safe("two", vec![edit(2, 4, "")]),
+        Fix::safe("three", vec![edit(4, 5, "")]),
+    ];
+    let taken: Vec<&str> = compatible(fixes.iter()).iter().map(|fix| fix.title.as_str()).collect();
+    assert_eq!(taken, ["one", "three"]);
 }

@@ -82,7 +82,7 @@ impl Server {
 
     /// The findings of a unit: cached if nothing changed since, otherwise new. Empty if there is nothing to report.
     pub fn checked(&mut self, unit: &Unit) -> Result<&Checked, String> {
-        let words = |error: headroom_lint::configuration::ConfigurationError| error.with_causes();
+        let words = |error: headroom_sources::configuration::ConfigurationError| error.with_causes();
         let traces = self.traces_of(unit);
         let generation = self.workspace.generation(&self.documents, unit).map_err(words)?;
         let basis = (generation, self.settings_generation, self.traces.generation);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use headroom_lint::configuration::{Choice, ConfigurationError};
+use headroom_sources::configuration::{Choice, ConfigurationError};
 use lsp_types::{ConfigurationItem, Uri, WorkspaceFolder};
 use serde::Deserialize;
 use serde_json::Value;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use headroom_diagnosis::trace_rules::{Thresholds, TraceFinding};
 use headroom_diagnosis::{Options, analyze_rank};
-use headroom_lint::configuration::Configuration;
+use headroom_sources::configuration::Configuration;
 use headroom_trace::GzipRatio;
 
 use crate::panics;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use headroom_lint::configuration::{Choice, ConfigurationError, Configurations, files_of};
-use headroom_lint::discovery::{self, Listing, Scripts};
 use headroom_lint::fix::Safety;
-use headroom_lint::roots::Roots;
 use headroom_lint::{Belonging, Input, Projects, Repaired, Selection, repair_within};
+use headroom_sources::configuration::{Choice, ConfigurationError, Configurations, files_of};
+use headroom_sources::discovery::{self, Listing, Scripts};
+use headroom_sources::roots::Roots;
 
 use crate::documents::{Documents, Unit};
 use crate::uri;

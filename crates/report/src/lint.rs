@@ -55,7 +55,7 @@ mod tests {
         let script = "import torch\nfrom torch.utils.data import DataLoader\n\n\ndef train(model, data, optimizer):\n    loader = DataLoader(data, num_workers=2, pin_memory=True)\n    total = 0.0\n    for step, batch in enumerate(loader):\n        loss = model(batch.to(\"cuda\", non_blocking=True))\n        loss.backward()\n        optimizer.step()\n        total += loss.item()\n    return total\n";
         let input = Input { path: "train.py".to_string(), bytes: script.as_bytes().to_vec() };
         let codes = ["TP101".to_string(), "TP605".to_string()];
-        lint(&[input], &Selection::new(&codes, &[], &[]).expect("known codes"))
+        lint(&[input], &Selection::new(&codes, &[]).expect("known codes"))
     }
 
     #[test]

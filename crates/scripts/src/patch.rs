@@ -14,7 +14,7 @@ use crate::remedies::Remedy;
 use crate::remedies::edit::{At, Edit};
 use crate::variant::Variant;
 use files::Files;
-use headroom_lint::rewrite::Spot;
+use headroom_rewrite::Spot;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

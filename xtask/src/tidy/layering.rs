@@ -11,15 +11,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("graph", &[]),
     ("record", &[]),
     ("trace", &["record"]),
-    ("lint", &["record"]),
+    ("rewrite", &["record"]),
+    ("lint", &["rewrite"]),
+    ("sources", &["lint", "record"]),
     ("engine", &["graph", "trace"]),
     ("training", &["engine", "graph", "trace", "record"]),
     ("diagnosis", &["lint", "trace", "record"]),
     ("experiments", &["training", "diagnosis", "engine", "graph", "trace", "record"]),
     ("report", &["diagnosis", "lint", "trace", "record"]),
-    ("lsp", &["diagnosis", "lint", "trace"]),
+    ("lsp", &["diagnosis", "lint", "sources", "trace"]),
     // The engine has the unsafe system calls of the isolation.
-    ("scripts", &["lint", "diagnosis", "trace", "record", "engine"]),
+    ("scripts", &["rewrite", "diagnosis", "trace", "record", "engine"]),
     (
         "cli",
         &[
@@ -34,6 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "report",
             "lsp",
             "scripts",
+            "sources",
         ],
     ),
 ];

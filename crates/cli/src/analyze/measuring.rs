@@ -7,7 +7,7 @@ use headroom_diagnosis::measures::ranks::{Runs, group_by_run};
 use headroom_diagnosis::measures::trust::Unprofiled;
 use headroom_diagnosis::trace_rules::Thresholds;
 use headroom_diagnosis::{Analysis, Options, analyze_rank};
-use headroom_lint::configuration::Configuration;
+use headroom_sources::configuration::Configuration;
 use headroom_trace::{GzipRatio, Trace};
 
 /// Options from the command line for reading the traces.

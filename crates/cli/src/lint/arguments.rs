@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use headroom_lint::configuration::{self, Configuration, Configurations};
+use headroom_sources::configuration::{self, Configuration, Configurations};
 
 use crate::shown::{Choice, Shown};
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use headroom_diagnosis::finding::Severity;
 use headroom_lint::SourceReport;
-use headroom_lint::configuration::{Configurations, FailOn};
-use headroom_lint::discovery::Scripts;
+use headroom_sources::configuration::{Configurations, FailOn};
+use headroom_sources::discovery::Scripts;
 
 use super::arguments::Arguments;
 

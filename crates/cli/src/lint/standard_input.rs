@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use headroom_lint::configuration::Configurations;
-use headroom_lint::discovery::{self, Scripts};
 use headroom_lint::{Belonging, Input, Projects};
 use headroom_record::reading;
+use headroom_sources::configuration::Configurations;
+use headroom_sources::discovery::{self, Scripts};
 
 const UNNAMED: &str = "stdin.py";
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
-use headroom_lint::discovery;
+use headroom_sources::discovery;
 
 use super::arguments::Arguments;
 use super::once;

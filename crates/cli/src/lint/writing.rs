@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use headroom_lint::Repaired;
-use headroom_lint::discovery::{self, Scripts};
 use headroom_record::atomic::write_atomically;
 use headroom_record::replace::{recover, replace_file};
 use headroom_report::printable::printable;
+use headroom_sources::discovery::{self, Scripts};
 
 use crate::output::{self, note};
 

@@ -2,11 +2,6 @@
 
 use super::*;
 
-/// `log_now`, `should_print`, `is_log_step`.
-pub(super) fn says_cadence(name: &str) -> bool {
-    Role::Cadence.fits(&name.to_ascii_lowercase())
-}
-
 /// `batch` in `"test" in batch`: a container tested for a key, not a phase.
 pub(super) fn holds_keys(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
@@ -32,8 +27,10 @@ pub(super) fn is_one(expression: &Expr) -> bool {
 
 pub(super) fn counts_steps(expression: &Expr) -> bool {
     match expression {
-        Expr::Name(name) => names::counts_steps(name.id.as_str()),
-        Expr::Attribute(attribute) => names::counts_steps(attribute.attr.as_str()) && attribute.attr.as_str().len() > 2,
+        Expr::Name(name) => Role::Counter.fits_any_case(name.id.as_str()),
+        Expr::Attribute(attribute) => {
+            Role::Counter.fits_any_case(attribute.attr.as_str()) && attribute.attr.as_str().len() > 2
+        }
         Expr::BinOp(operation) => counts_steps(&operation.left),
         _ => false,
     }
@@ -57,7 +54,7 @@ pub(super) fn is_random_draw(expression: &Expr) -> bool {
 pub(super) fn mentions_version(expression: &Expr) -> bool {
     match expression {
         Expr::Name(_) | Expr::Attribute(_) => {
-            last_name(expression).is_some_and(|name| Role::Version.fits(&lowered(name)))
+            last_name(expression).is_some_and(|name| Role::Version.fits_any_case(name))
         }
         Expr::Call(call) => {
             let makes = |name: String| Role::VersionClass.fits(&name);
@@ -72,21 +69,11 @@ pub(super) fn mentions_version(expression: &Expr) -> bool {
 pub(super) fn speaks_of_trouble(test: &Expr, body: &[Stmt]) -> bool {
     let Expr::Compare(compare) = test else { return false };
     let is_asked = |side: &Expr| match side {
-        Expr::Call(call) => Role::AskedNumber.fits(last_part(call)),
+        Expr::Call(call) => Role::AskedNumber.fits(function_name(call)),
         _ => false,
     };
     let is_bound = |side: &Expr| side.is_number_literal_expr() || side.is_unary_op_expr();
     let first = body.first().and_then(called_by);
-    let says = first.is_some_and(|call| Role::Says.fits(last_part(call)));
+    let says = first.is_some_and(|call| Role::Says.fits(function_name(call)));
     says && is_asked(&compare.left) && compare.comparators.iter().any(is_bound)
-}
-
-/// The last part of the called name, without its owner.
-pub(super) fn last_part(call: &ExprCall) -> &str {
-    last_name(&call.func).unwrap_or_default()
-}
-
-/// `rank`, `is_main_process`: selects which process runs the branch. One of them does.
-pub(super) fn speaks_of_rank(name: &str) -> bool {
-    Role::Rank.fits(&name.to_ascii_lowercase())
 }

@@ -46,14 +46,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         let mut others = Vec::new();
         let (callee, result) = match target {
             Target::Bound(function) => {
-                let bound = usize::from(!self.is_decorated(function, Role::StaticMethod));
-                self.pass(function, &arguments, bound);
-                (Callee::Function(function), self.returned(function, &arguments, bound))
+                let bound = usize::from(!self.program.is_decorated(function, Role::StaticMethod));
+                self.call_function(function, &arguments, bound)
             }
             Target::Called(Value::Function(function)) => {
-                let bound = self.bound_by(node, function);
-                self.pass(function, &arguments, bound);
-                (Callee::Function(function), self.returned(function, &arguments, bound))
+                self.call_function(function, &arguments, self.bound_by(node, function))
             }
             Target::Called(Value::Functions(all)) => {
                 others = all[1..].to_vec();
@@ -93,6 +90,11 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         result
     }
 
+    fn call_function(&mut self, function: FunctionId, arguments: &Arguments<'a>, bound: usize) -> (Callee, Value) {
+        self.pass(function, arguments, bound);
+        (Callee::Function(function), self.returned(function, arguments, bound))
+    }
+
     /// Calls one of several functions.
     fn call_any(&mut self, node: &'a ExprCall, receiver: &Value, all: &[usize], arguments: &Arguments<'a>) -> Value {
         let is_attribute = node.func.is_attribute_expr();
@@ -107,7 +109,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 Value::Instances(_) | Value::Instance(_) | Value::Model(_) | Value::Unknown
                     if is_method && is_attribute =>
                 {
-                    usize::from(!self.is_decorated(*function, Role::StaticMethod))
+                    usize::from(!self.program.is_decorated(*function, Role::StaticMethod))
                 }
                 _ => self.bound_by(node, *function),
             };
@@ -127,8 +129,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn bound_by(&self, node: &ExprCall, function: usize) -> usize {
         let of_instance = !matches!(&*node.func, Expr::Attribute(_))
             && self.program.symbol(function).class.is_some()
-            && !self.is_decorated(function, Role::StaticMethod);
-        usize::from(of_instance || self.is_decorated(function, Role::ClassMethod))
+            && !self.program.is_decorated(function, Role::StaticMethod);
+        usize::from(of_instance || self.program.is_decorated(function, Role::ClassMethod))
     }
 
     /// `partial(f, a)`: the function with some arguments already bound.
@@ -137,7 +139,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return Value::Unknown;
         };
         let is_method =
-            self.program.symbol(*function).class.is_some() && !self.is_decorated(*function, Role::StaticMethod);
+            self.program.symbol(*function).class.is_some() && !self.program.is_decorated(*function, Role::StaticMethod);
         let rest = Arguments { positional: rest.to_vec(), keywords: arguments.keywords.clone(), has_unknown: true };
         self.pass(*function, &rest, usize::from(is_method));
         given.clone()
@@ -163,7 +165,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let name = last_name(&node.func).unwrap_or_default();
             let value = self.evaluate(&node.func);
             let value = match value {
-                Value::Unknown if is_criterion_name(name) || is_model_name(name) => Value::Model(None),
+                Value::Unknown if Role::Criterion.fits_any_case(name) || is_model_name(name) => Value::Model(None),
                 value => value,
             };
             return (Target::Called(value), Value::Unknown, name);
@@ -189,7 +191,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 None if self.program.sources.classes[*class].below.contains_key(name) => {
                     Target::Called(Value::Functions(self.program.sources.classes[*class].below[name].clone()))
                 }
-                _ if is_criterion_name(name) || (is_model_name(name) && !Role::Getter.fits(name)) => {
+                _ if Role::Criterion.fits_any_case(name) || (is_model_name(name) && !Role::Getter.fits(name)) => {
                     Target::Called(Value::Model(None))
                 }
                 _ => Target::Method(receiver.clone()),
@@ -202,7 +204,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                     false => Target::Called(Value::Functions(methods)),
                 }
             }
-            Value::Model(None) if is_model_name(name) || is_criterion_name(name) => Target::Called(Value::Model(None)),
+            Value::Model(None) if is_model_name(name) || Role::Criterion.fits_any_case(name) => {
+                Target::Called(Value::Model(None))
+            }
             _ => match self.own_methods(&receiver, name) {
                 Some(methods) => Target::Called(Value::Functions(methods)),
                 None => Target::Method(receiver.clone()),
@@ -249,10 +253,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     fn returned(&self, function: usize, arguments: &Arguments<'a>, bound: usize) -> Value {
         let all = std::iter::once(&function).chain(self.program.written_below(function));
-        let all: Vec<Value> = all.map(|function| self.summary(*function, arguments, bound)).collect();
         let kind = self.program.functions[function].kind;
         let is_tensor_code = matches!(kind, FunctionKind::Step | FunctionKind::Loss);
-        let value = Value::any_of(&all).reading();
+        let value = Value::any_of(all.map(|function| self.summary(*function, arguments, bound))).reading();
         match value {
             Value::Unknown if is_tensor_code => self.tensor(Tensor::WITH_GRAPH),
             // A generator yields from its argument: `for batch in log_every(loader)`.
@@ -377,13 +380,15 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             value => value.is_on_device(),
         };
         let names = names_in(iterated);
-        let is = |role: Role| names.iter().any(|name| role.fits(&lowered(name)));
+        let is = |role: Role| names.iter().any(|name| role.fits_any_case(name));
         match iterated {
             _ if is_part => LoopKind::WithinStep,
             Expr::List(_) | Expr::Tuple(_) => LoopKind::WithinStep,
             // `range(opts.epochs)`, `range(cfg.optim.max_iter)`: a count of iterations, wherever the number is stored.
             _ if is(Role::Range) && is(Role::TurnCount) => LoopKind::Plain,
-            _ if is(Role::FewThings) && !names.iter().any(|name| is_loader_name(name)) => LoopKind::WithinStep,
+            _ if is(Role::FewThings) && !names.iter().any(|name| Role::Loader.fits_any_case(name)) => {
+                LoopKind::WithinStep
+            }
             _ => LoopKind::Plain,
         }
     }

@@ -38,10 +38,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Subscript(subscript) => self.subscript(subscript),
             Expr::Tuple(tuple) => Value::tuple(tuple.elts.iter().map(|element| self.may_be(element)).collect()),
             Expr::List(list) => self.list(&list.elts),
-            Expr::Set(set) => {
-                let elements: Vec<Value> = set.elts.iter().map(|one| self.evaluate(one)).collect();
-                Value::list(Value::any_of(&elements))
-            }
+            Expr::Set(set) => Value::list(Value::any_of(set.elts.iter().map(|one| self.evaluate(one)))),
             Expr::Dict(dict) => self.dictionary(dict),
             Expr::ListComp(ExprListComp { elt, generators, range, .. })
             | Expr::SetComp(ExprSetComp { elt, generators, range, .. })

@@ -4,7 +4,7 @@ use super::*;
 
 /// Whether a function of torch makes a new tensor from sizes: `rest` is its name without `torch.`.
 pub(super) fn is_factory(rest: &str) -> bool {
-    Role::DrawsFrom.fits(rest) || api::torch_function(rest).is_some_and(|row| row.place == api::Place::DeviceArgument)
+    Role::DrawsFrom.fits(rest) || api::torch_function(rest).is_some_and(api::Row::takes_device)
 }
 
 impl<'p, 'a> Interpreter<'p, 'a> {
@@ -87,7 +87,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Tuple(tuple) => tuple.elts.iter().all(|element| self.is_size(element)),
             Expr::List(list) => list.elts.iter().all(|element| self.is_size(element)),
             _ => {
-                let is_fixed = |name: &str| !names::counts_steps(name) && !Role::EpochName.fits(name);
+                let is_fixed = |name: &str| !Role::Counter.fits_any_case(name) && !Role::EpochName.fits(name);
                 let of_self = attribute_of_self(expression).is_some_and(is_fixed);
                 let value = self.quietly(|quiet| quiet.evaluate(expression));
                 value.is_sized() || (of_self && value == Value::Unknown)

@@ -248,13 +248,14 @@ fn differing<'m, K: Copy + Eq + Hash, V: PartialEq>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Depth, SourceFile};
+    use crate::file::SourceFile;
     use crate::{Input, Projects};
 
     /// The number of visits that a script takes, its number of functions, and what callers pass as `x` to `last`.
     fn settled(text: &str) -> (usize, usize, Option<Value>) {
         let inputs = [Input { path: "train.py".to_string(), bytes: text.as_bytes().to_vec() }];
-        let files = [SourceFile::read(&inputs[0], &Projects::of_all(&inputs).belongings[0], Depth::Unknown)];
+        let files =
+            [SourceFile::read(&inputs[0], &Projects::of_all(&inputs).belongings[0], headroom_rewrite::Depth::Unknown)];
         let mut program = crate::collect(&files);
         let visits = crate::interpret::interpret(&mut program);
         let last = program.sources.symbols.functions.iter().position(|function| function.name == "last");

@@ -58,7 +58,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             }
             Expr::Call(call) => self.classify_call(test, call),
             Expr::Name(_) | Expr::Attribute(_) => self.classify_flag(test),
-            Expr::Subscript(subscript) if text_of(&subscript.slice).is_some_and(says_cadence) => {
+            Expr::Subscript(subscript)
+                if text_of(&subscript.slice).is_some_and(|name| Role::Cadence.fits_any_case(name)) =>
+            {
                 when_true(Guard::Cadence)
             }
             Expr::Subscript(_) if self.is_off_unless_asked(test) => when_true(Guard::OptIn),
@@ -71,17 +73,17 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     fn classify_call(&mut self, test: &'a Expr, call: &'a ExprCall) -> Branches {
-        let last = last_part(call);
+        let last = function_name(call);
         let effect = Owner::TestedCall.effect(last).or_else(|| Owner::TestedCall.effect_of_part(last));
         if let Some(branches) = branches_of(effect) {
             return branches;
         }
         match last {
-            _ if asked_for_tensor(test).is_some() || speaks_of_rank(last) => TAKEN,
+            _ if asked_for_tensor(test).is_some() || Role::Rank.fits_any_case(last) => TAKEN,
             _ if dotted_name(&call.func).is_some_and(|name| Role::AsksEnvironment.fits(&name)) => {
                 when_true(Guard::OptIn)
             }
-            _ if says_cadence(last) => when_true(Guard::Cadence),
+            _ if Role::Cadence.fits_any_case(last) => when_true(Guard::Cadence),
             _ if effect == Effect::Element => self.classify_inner(call),
             _ if Role::AsksSupport.fits(last) => when_false(Guard::Fallback),
             _ => self.classify_value(test),
@@ -96,7 +98,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             _ => None,
         };
         match inner {
-            Some(test @ Expr::Call(asked)) if Role::Finite.fits(last_part(asked)) => self.classify_test(test),
+            Some(test @ Expr::Call(asked)) if Role::Finite.fits(function_name(asked)) => self.classify_test(test),
             _ => OPEN,
         }
     }
@@ -117,9 +119,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         match test {
             _ if is(Role::TrainingFlag) => when_false(Guard::Evaluation),
             _ if is(Role::EvaluationFlag) => when_true(Guard::Evaluation),
-            _ if says_cadence(&lower) => when_true(Guard::Cadence),
+            _ if Role::Cadence.fits_any_case(&lower) => when_true(Guard::Cadence),
             // `if args.cuda: x = x.cuda()`: training runs have a device.
-            _ if speaks_of_rank(&lower) || is(Role::DeviceFlag) => TAKEN,
+            _ if Role::Rank.fits_any_case(&lower) || is(Role::DeviceFlag) => TAKEN,
             _ if is(Role::Decoding) => when_true(Guard::Evaluation),
             _ if is(Role::OutOfMemory) => when_true(Guard::Once),
             _ if self.is_off_unless_asked(test) => when_true(Guard::OptIn),
@@ -138,7 +140,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
         }
         // `if targets is not None:` in a model that computes its own loss: training code passes them. Gradients exist
         // after a backward pass.
-        let is_target = last_name(left).is_some_and(|name| Role::Target.fits(&lowered(name)));
+        let is_target = last_name(left).is_some_and(|name| Role::Target.fits_any_case(name));
         if is_target && matches!(operator, CmpOp::IsNot) && right.is_none_literal_expr() {
             return TAKEN;
         }
@@ -167,7 +169,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 _ => OPEN,
             };
         }
-        let is_first_rank = called_name(left).is_some_and(speaks_of_rank);
+        let is_first_rank = called_name(left).is_some_and(|name| Role::Rank.fits_any_case(name));
         if is_first_rank && matches!(operator, CmpOp::Eq | CmpOp::In | CmpOp::LtE) {
             return TAKEN;
         }
@@ -234,7 +236,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// A switch that is off by default: a parameter, a setting, a constant.
     fn is_off_unless_asked(&mut self, expression: &Expr) -> bool {
-        let speaks_of_debugging = |name: &str| Role::Debugging.fits(&name.to_ascii_lowercase());
+        let speaks_of_debugging = |name: &str| Role::Debugging.fits_any_case(name);
         // `return_loss=False`: training code asks for it.
         let asks_for_loss = |name: &str| Role::LossName.fits(name);
         match expression {
@@ -257,7 +259,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Attribute(attribute) => {
                 let name = attribute.attr.as_str();
                 let Some(owner) = last_name(&attribute.value) else { return false };
-                if is_settings_name(owner) {
+                if Role::Settings.fits(owner) {
                     return match self.program.sources.settings.default_of(self.file(), name).map(Value::known_bool) {
                         Some(Some(on)) => !on,
                         Some(None) => false,
@@ -283,7 +285,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Expr::Attribute(attribute) => {
                 let Some(owner) = last_name(&attribute.value) else { return false };
                 let name = attribute.attr.as_str();
-                is_settings_name(owner)
+                Role::Settings.fits(owner)
                     && self.program.sources.settings.default_of(self.file(), name) == Some(&Value::Nothing)
             }
             _ => false,

@@ -117,7 +117,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return value;
         }
         let effect = Owner::Torch.effect(rest).or_else(|| Owner::Torch.effect(last));
-        let answers = || api::torch_function(rest).is_some_and(|row| row.returns == api::Kinds::BOOL);
+        let answers = || api::torch_function(rest).is_some_and(api::Row::answers);
         if effect == Effect::Other && (Role::Question.fits(last) || answers()) {
             return Value::Bool(None);
         }

@@ -1,6 +1,6 @@
 //! Records loaders where they are constructed: torch's own, and classes that derive from it.
 
-use super::statements::join_names;
+use super::statements::add_all;
 use super::*;
 use crate::program::Options;
 
@@ -94,7 +94,8 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// Joins the names of two branches.
     pub(super) fn join_branches(&mut self, one: Names<'a>, other: Names<'a>) -> Names<'a> {
-        let joined = join_names(one, other);
+        let mut joined = one;
+        add_all(&mut joined, &other);
         if !self.program.constructed.loaders.is_empty() {
             joined.values().for_each(|value| self.note_either(value));
         }

@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::resolve::{Resolver, Symbol};
-use crate::settings::is_loader_option;
-use crate::value::is_dtype_name;
 
 impl<'p, 'a> Interpreter<'p, 'a> {
     pub(super) fn name_value(&mut self, name: &str) -> Value {
@@ -63,7 +61,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             return default;
         }
         match owner {
-            Value::External(dotted) if api::is_of_torch(&dotted) && is_dtype_name(name) => Value::Dtype,
+            Value::External(dotted) if api::is_of_torch(&dotted) && Role::Dtype.fits(name) => Value::Dtype,
             Value::External(dotted) => Value::External(format!("{dotted}.{name}")),
             Value::Module(file) => self.global_value(file, name),
             Value::Tensor(tensor) => tensor_attribute(tensor, name),
@@ -85,11 +83,13 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     fn attribute_of_class(&mut self, class: usize, name: &str) -> Value {
         let is_model = self.program.is_module(class);
         match self.member(class, name) {
-            Some(Value::Function(function)) if self.is_decorated(function, Role::Property) => self.property(function),
+            Some(Value::Function(function)) if self.program.is_decorated(function, Role::Property) => {
+                self.property(function)
+            }
             Some(value) if value != Value::Unknown => value,
             _ => self.field(class, name).unwrap_or_else(|| match Owner::ModuleAttribute.effect(name) {
                 Effect::Model if is_model => Value::Model(Some(class)),
-                _ if is_settings_name(name) => Value::Unknown,
+                _ if Role::Settings.fits(name) => Value::Unknown,
                 _ => names::by_name(name),
             }),
         }
@@ -97,7 +97,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
 
     /// The default of `args.num_workers`.
     fn option_default(&self, name: &str) -> Option<Value> {
-        if !is_loader_option(name) {
+        if !Role::LoaderOption.fits_any_case(name) {
             return None;
         }
         let default = self.program.sources.settings.default_of(self.file(), name)?;
@@ -111,15 +111,10 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             (Effect::Gradient, _) => Value::Tensor(Tensor { graph: false, ..Tensor::PARAMETER }),
             (effect, guess) => effect.value().unwrap_or(match guess {
                 guess @ (Value::Device | Value::Dtype) => guess,
-                _ if is_settings_name(owner) => Value::SIZE,
+                _ if Role::Settings.fits(owner) => Value::SIZE,
                 guess => guess,
             }),
         }
-    }
-
-    /// Whether the function has a decorator of this name.
-    pub(super) fn is_decorated(&self, function: usize, by: Role) -> bool {
-        is_decorated(self.program, function, by)
     }
 
     /// Records a property read, which runs the property.
@@ -154,7 +149,7 @@ impl Interpreter<'_, '_> {
             ([], Some(class), None) => Value::Class(*class),
             ([only], None, None) => Value::Function(*only),
             ([], ..) => Value::Unknown,
-            _ => Value::any_of(&functions.into_iter().map(Value::Function).collect::<Vec<_>>()).reading(),
+            _ => Value::any_of(functions.into_iter().map(Value::Function)).reading(),
         }
     }
 

@@ -372,7 +372,7 @@ fn is_made_here(tensor: &Tensor) -> bool {
 fn follows_another(node: &ExprCall, arguments: &Arguments) -> bool {
     match (&*node.arguments.args, arguments.positional.as_slice()) {
         ([Expr::Name(other)], [Value::Unknown]) => {
-            node.arguments.keywords.is_empty() && !Role::TypeName.fits(&lowered(other.id.as_str()))
+            node.arguments.keywords.is_empty() && !Role::TypeName.fits_any_case(other.id.as_str())
         }
         _ => false,
     }
@@ -387,5 +387,5 @@ fn is_made_by_factory(node: &ExprCall) -> bool {
         return !Role::TensorContainer.fits(name);
     }
     let made = Role::Makes.rest_of(name);
-    made.is_some_and(|made| is_model_name(made) || is_criterion_name(made) || is_loss_function_name(made))
+    made.is_some_and(|made| is_model_name(made) || Role::Criterion.fits_any_case(made) || is_loss_function_name(made))
 }

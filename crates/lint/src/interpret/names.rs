@@ -6,7 +6,7 @@ use super::*;
 pub fn by_name(name: &str) -> Value {
     if is_size_name(name) {
         Value::SIZE
-    } else if is_loader_name(name) {
+    } else if Role::Loader.fits_any_case(name) {
         Value::Loader(None)
     } else if is_optimizer_name(name) {
         Value::Optimizer(None)
@@ -18,7 +18,7 @@ pub fn by_name(name: &str) -> Value {
         Value::Device
     } else if Role::DtypeName.fits(name) {
         Value::Dtype
-    } else if is_model_name(name) || is_criterion_name(name) {
+    } else if is_model_name(name) || Role::Criterion.fits_any_case(name) {
         Value::Model(None)
     } else {
         Value::Unknown
@@ -33,11 +33,7 @@ fn is_size_name(name: &str) -> bool {
 
 /// `val_batches`, `test_data`: something that yields data.
 pub(super) fn is_data_name(name: &str) -> bool {
-    is_loader_name(name) || Role::DataName.fits(name)
-}
-
-pub fn is_loader_name(name: &str) -> bool {
-    Role::Loader.fits(&lowered(name))
+    Role::Loader.fits_any_case(name) || Role::DataName.fits(name)
 }
 
 /// `optimizer`, `optim_d`, `self.opt_G`, `adam`. `opt` alone is as often a namespace of settings.
@@ -54,14 +50,10 @@ pub fn is_model_name(name: &str) -> bool {
     (is_part(last) || is_part(first) || Role::ModelBegin.fits(&lower)) && !Role::NotModel.fits(&lower)
 }
 
-pub fn is_criterion_name(name: &str) -> bool {
-    Role::Criterion.fits(&lowered(name))
-}
-
 /// `contrastive_loss`, `loss_fn`, `compute_loss`: functions whose result is trained on.
 pub fn is_loss_function_name(name: &str) -> bool {
     let lower = lowered(name.trim_start_matches('_'));
-    (Role::LossFunction.fits(&lower) || is_criterion_name(&lower)) && !Role::NotOfLoss.fits(&lower)
+    (Role::LossFunction.fits(&lower) || Role::Criterion.fits_any_case(&lower)) && !Role::NotOfLoss.fits(&lower)
 }
 
 /// `evaluate`, `validate_epoch`, `test`, `run_eval`: functions that measure instead of training.
@@ -97,11 +89,6 @@ pub fn is_seldom_name(name: &str) -> bool {
     let loads = has(Role::Loads) && has(Role::Loaded);
     let saves = words.first().is_some_and(|first| Role::Saves.fits(first));
     !trains && (loads || saves || Role::StateMethod.fits(&lower))
-}
-
-/// Loop variables and counters that count steps.
-pub fn counts_steps(name: &str) -> bool {
-    Role::Counter.fits(&lowered(name))
 }
 
 /// Whether the name may be a tensor method's: `get_length()`, `is_valid()`, `compute_x()` of a tensor-like object may

@@ -31,5 +31,5 @@ pub(super) fn placement_named(argument: &Expr, value: Option<&Value>) -> Option<
         Expr::Subscript(subscript) => last_name(&subscript.value),
         other => last_name(other),
     };
-    name.is_some_and(|name| Role::DeviceName.fits(&lowered(name))).then_some(Placement::Device)
+    name.is_some_and(|name| Role::DeviceName.fits_any_case(name)).then_some(Placement::Device)
 }

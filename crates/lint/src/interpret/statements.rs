@@ -86,8 +86,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 for case in &choice.cases {
                     self.names = before.clone();
                     self.run_block(&case.body);
-                    let names = std::mem::take(&mut self.names);
-                    after = join_names(after, names);
+                    add_all(&mut after, &self.names);
                 }
                 self.names = after;
             }
@@ -262,8 +261,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 inside.run_block(body);
             });
-            let after = std::mem::take(&mut self.names);
-            self.names = join_names(before, after);
+            add_all(&mut self.names, &before);
         }
         self.loop_depth -= 1;
         self.is_recording = was_recording;
@@ -340,8 +338,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let ExceptHandler::ExceptHandler(handler) = handler;
             self.names = before.clone();
             self.within(Frame::Handler, handler.range, |inside| inside.run_block(&handler.body));
-            let names = std::mem::take(&mut self.names);
-            after = join_names(after, names);
+            add_all(&mut after, &self.names);
         }
         self.names = after;
         self.run_block(&attempt.finalbody);
@@ -430,12 +427,6 @@ pub(super) fn add<'a>(names: &mut Names<'a>, name: &'a str, value: Value) {
         Some(known) => *known = known.join(&value),
         None => drop(names.insert(name, value)),
     }
-}
-
-/// Joins the names of two paths where they meet.
-pub(super) fn join_names<'a>(mut one: Names<'a>, other: Names<'a>) -> Names<'a> {
-    other.into_iter().for_each(|(name, value)| add(&mut one, name, value));
-    one
 }
 
 /// Adds all names of another path.

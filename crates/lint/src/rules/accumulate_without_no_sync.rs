@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP503",
-    name: "accumulate-without-no-sync",
-    cause: Cause::CommunicationExposed,
-    severity: Severity::High,
-    effort: Effort::Medium,
-    confidence: Confidence::Medium,
-    operators: &["nccl:all_reduce", "c10d::allreduce_"],
-    page: include_str!("accumulate_without_no_sync.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for index in &program.frequency.training_calls {
         let step = &program.notes.calls[*index];

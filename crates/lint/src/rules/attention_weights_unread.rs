@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP411",
-    name: "attention-weights-unread",
-    cause: Cause::AttentionMaterialised,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::bmm", "aten::_softmax", "aten::baddbmm"],
-    page: include_str!("attention_weights_unread.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.notes.calls.iter().filter(|call| program.is_hot(call.context)) {
         let arguments = &call.node.arguments;
@@ -35,7 +23,7 @@ fn is_multihead(program: &Program, call: &Call) -> bool {
     let Some(name) = attribute_of_self(&call.node.func) else { return false };
     let Some(class) = program.function_of(call.context).class else { return false };
     let made = made_as(program, class, name);
-    made.is_some_and(|(_, made)| called_name(made) == "MultiheadAttention")
+    made.is_some_and(|(_, made)| function_name(made) == "MultiheadAttention")
 }
 
 /// Whether anything but the first of the two results is used, as far as the function shows.

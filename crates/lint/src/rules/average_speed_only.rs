@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP606",
-    name: "average-speed-only",
-    cause: Cause::Practice,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Low,
-    operators: &[],
-    page: include_str!("average_speed_only.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for speed in &program.notes.speeds {
         let Some(around) = loop_of_steps(program, speed.context) else { continue };

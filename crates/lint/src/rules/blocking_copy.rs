@@ -3,19 +3,7 @@
 use super::*;
 use crate::context::Context;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP303",
-    name: "blocking-copy",
-    cause: Cause::HostCopies,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::to", "aten::copy_", "cudaMemcpyAsync", "cudaStreamSynchronize"],
-    page: include_str!("blocking_copy.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         let from_pinned = matches!(&call.receiver, Value::Tensor(tensor) if tensor.placement == Placement::Pinned);

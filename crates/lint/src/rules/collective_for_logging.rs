@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP506",
-    name: "collective-for-logging",
-    cause: Cause::CommunicationExposed,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["nccl:all_reduce", "c10d::allreduce_", "nccl:all_gather"],
-    page: include_str!("collective_for_logging.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     check_helpers(check);
     let program = check.program;
     for call in program.hot_calls() {

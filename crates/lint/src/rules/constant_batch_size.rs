@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP607",
-    name: "constant-batch-size",
-    cause: Cause::BatchTooSmall,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Low,
-    operators: &[],
-    page: include_str!("constant_batch_size.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for loader in loaders(program) {
         let Some(given) = loader.node.arguments.find_argument_value("batch_size", 1) else { continue };

@@ -5,21 +5,9 @@ use rustc_hash::FxHashMap;
 use super::*;
 use crate::syntax::{called_by, method_of};
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP201",
-    name: "constant-rebuilt",
-    cause: Cause::ConstantRebuilt,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::triu", "aten::tril", "aten::full", "aten::arange", "aten::ones", "aten::fill_"],
-    page: include_str!("constant_rebuilt.md"),
-    check,
-};
-
 const BUILDERS: &[&str] = &["triu", "tril", "triu_", "tril_", "full", "arange"];
 
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     let rebuilt: Vec<&Call> = program.hot_calls().filter(|call| is_rebuilt(call) || is_filled(program, call)).collect();
     let mut rebuilt_places: FxHashMap<usize, Vec<TextRange>> = FxHashMap::default();
@@ -308,7 +296,7 @@ fn shape_of<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<Shape<'a>> {
         return None;
     }
     let arguments = &inner.arguments.args;
-    let sizes = match called_name(inner) {
+    let sizes = match function_name(inner) {
         "ones" | "zeros" => {
             let sizes = match &**arguments {
                 [Expr::Tuple(shape)] => shape.elts.as_slice(),

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP407",
-    name: "conv-autotune-off",
-    cause: Cause::BelowRoof,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["aten::convolution", "aten::cudnn_convolution", "aten::convolution_backward"],
-    page: include_str!("conv_autotune_off.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in first_backward(program) {
         let file = program.file_of(call.context);

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP406",
-    name: "conv-bias-before-norm",
-    cause: Cause::SmallKernels,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::convolution", "aten::add_", "aten::sum"],
-    page: include_str!("conv_bias_before_norm.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         if matches!(call.external(), Some("torch.nn.Sequential")) {
@@ -53,7 +41,7 @@ fn report(check: &mut Check, context: ContextId, convolution: &ExprCall) {
 }
 
 fn is_biased_convolution(call: &ExprCall) -> bool {
-    let is_convolution = matches!(called_name(call), "Conv1d" | "Conv2d" | "Conv3d" | "ConvTranspose2d");
+    let is_convolution = matches!(function_name(call), "Conv1d" | "Conv2d" | "Conv3d" | "ConvTranspose2d");
     let has_rest = call.arguments.keywords.iter().any(|keyword| keyword.arg.is_none());
     let is_on = keyword_of(call, "bias").is_none_or(|bias| boolean(bias) == Some(true));
     is_convolution && is_on && !has_rest && call.arguments.args.len() < 8
@@ -76,7 +64,7 @@ fn wraps_convolution(program: &Program, near: &Call, made: &ExprCall) -> bool {
 }
 
 fn is_batch_norm(call: &ExprCall) -> bool {
-    matches!(called_name(call), "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" | "SyncBatchNorm")
+    matches!(function_name(call), "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" | "SyncBatchNorm")
 }
 
 fn applied_to_each_other<'a>(program: &Program<'a>, call: &Call<'a>) -> Option<(&'a str, &'a str, ClassId)> {

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP202",
-    name: "cpu-then-move",
-    cause: Cause::HostCopies,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::to", "aten::_to_copy", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
-    page: include_str!("cpu_then_move.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
         let moved = if moves_to_device(call) { Some(&call.receiver) } else { handed_over(program, call) };
@@ -60,7 +48,7 @@ fn fix(program: &Program, call: &Call) -> Fix {
         None if call.name == "cuda" => "\"cuda\"",
         None => return Fix::shown(advice),
     };
-    let name = called_name(factory);
+    let name = function_name(factory);
     let is_factory = matches!(
         name,
         "ones" | "zeros" | "arange" | "full" | "eye" | "linspace" | "empty" | "rand" | "randn" | "randint" | "randperm"

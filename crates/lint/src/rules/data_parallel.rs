@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP504",
-    name: "data-parallel",
-    cause: Cause::CommunicationExposed,
-    severity: Severity::High,
-    effort: Effort::High,
-    confidence: Confidence::High,
-    operators: &["DataParallel.forward", "Broadcast", "Gather", "Scatter"],
-    page: include_str!("data_parallel.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         if call.external().is_some_and(|dotted| dotted.starts_with("torch.nn") && dotted.ends_with(".DataParallel")) {

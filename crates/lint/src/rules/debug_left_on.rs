@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP602",
-    name: "debug-left-on",
-    cause: Cause::ProfilerOverhead,
-    severity: Severity::High,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::isnan", "aten::any", "aten::is_nonzero"],
-    page: include_str!("debug_left_on.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         let Some(dotted) = call.external() else { continue };

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP306",
-    name: "device-in-dataset",
-    cause: Cause::DataLoading,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::High,
-    operators: &["aten::to", "aten::copy_", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
-    page: include_str!("device_in_dataset.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         let function = program.function_at(call.context);
@@ -83,7 +71,7 @@ fn stays_by_default(program: &Program, call: &Call) -> bool {
 
 /// `self.device`, `args.device`.
 fn is_own(owner: &Expr) -> bool {
-    matches!(owner, Expr::Name(owner) if owner.id.as_str() == "self" || crate::settings::is_settings_name(owner.id.as_str()))
+    matches!(owner, Expr::Name(owner) if owner.id.as_str() == "self" || Role::Settings.fits(owner.id.as_str()))
 }
 
 fn prepares_samples(program: &Program, function: FunctionId) -> bool {

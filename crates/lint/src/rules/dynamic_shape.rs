@@ -5,19 +5,7 @@ use ruff_python_ast::CmpOp;
 use super::*;
 use crate::api;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP106",
-    name: "dynamic-shape",
-    cause: Cause::HostSync,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::Medium,
-    operators: &["aten::nonzero", "aten::masked_select", "aten::unique2", "aten::_unique2", "aten::index"],
-    page: include_str!("dynamic_shape.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     let advice = "keep the size fixed: multiply by the mask, `torch.where`, `masked_fill`, or weight the loss";
     for call in program.hot_calls() {

@@ -1,21 +1,9 @@
 //! TP204: the allocator's cache is emptied, or the garbage collector run, at every step.
 
 use super::*;
-use crate::edits::remove_statement;
+use headroom_rewrite::edits::remove_statement;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP204",
-    name: "empty-cache-per-step",
-    cause: Cause::AllocatorChurn,
-    severity: Severity::High,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["cudaFree", "cudaMalloc", "cudaDeviceSynchronize"],
-    page: include_str!("empty_cache_per_step.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
         let Some(dotted) = call.external() else { continue };

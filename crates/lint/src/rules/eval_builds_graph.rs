@@ -5,19 +5,7 @@ use ruff_python_ast::StmtFunctionDef;
 use super::*;
 use crate::file::SourceFile;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP601",
-    name: "eval-builds-graph",
-    cause: Cause::MemoryNearLimit,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["aten::linear", "aten::convolution"],
-    page: include_str!("eval_builds_graph.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     let mut seen: Vec<FunctionId> = Vec::new();
     for call in &program.notes.calls {
@@ -27,7 +15,7 @@ fn check(check: &mut Check) {
             Callee::Function(callee) => program.functions[callee].kind == FunctionKind::Step,
             _ => false,
         };
-        let called = called_name(call.node);
+        let called = function_name(call.node);
         let is_model = called == "forward" || is_model_name(called);
         if !is_forward || !is_model || seen.contains(&function) || !evaluates(program, function, call.context) {
             continue;
@@ -137,7 +125,7 @@ fn is_decorated(program: &Program, function: FunctionId) -> bool {
 /// Whether the range is a block that turns gradients off, not just the code after `model.eval()`.
 fn is_no_grad(program: &Program, range: TextRange, function: FunctionId) -> bool {
     let symbol = program.symbol(function);
-    let block = crate::edits::block_around(symbol.body, range);
+    let block = headroom_rewrite::edits::block_around(symbol.body, range);
     block.is_some_and(|block| {
         block.iter().any(|statement| statement.range() == range && matches!(statement, Stmt::With(_)))
     })

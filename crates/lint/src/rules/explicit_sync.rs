@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP105",
-    name: "explicit-sync",
-    cause: Cause::HostSync,
-    severity: Severity::High,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"],
-    page: include_str!("explicit_sync.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
         let is_sync = call.name == "synchronize"

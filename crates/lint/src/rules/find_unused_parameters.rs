@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP505",
-    name: "find-unused-parameters",
-    cause: Cause::CommunicationExposed,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["DistributedDataParallel.forward", "search_unused_parameters"],
-    page: include_str!("find_unused_parameters.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         let is_on = keyword_of(call.node, "find_unused_parameters").and_then(boolean) == Some(true);

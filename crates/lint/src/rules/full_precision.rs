@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP401",
-    name: "full-precision",
-    cause: Cause::NoTensorCores,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::High,
-    operators: &["aten::mm", "aten::addmm", "aten::bmm", "aten::convolution"],
-    page: include_str!("full_precision.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in first_backward(program) {
         let file = program.file_of(call.context);

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP108",
-    name: "gradscaler-sync",
-    cause: Cause::HostSync,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["aten::item", "aten::_local_scalar_dense", "aten::_amp_foreach_non_finite_check_and_unscale_"],
-    page: include_str!("gradscaler_sync.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
         let (Value::Scaler(Some(scaler)), "step") = (&call.receiver, call.name) else { continue };
@@ -22,7 +10,7 @@ fn check(check: &mut Check) {
         let (_, made) = program.site(*scaler);
         let is_enabled = keyword_of(made, "enabled").is_none_or(|value| boolean(value) == Some(true));
         let (file, site) = program.site(*optimizer);
-        let name = called_name(site);
+        let name = function_name(site);
         let can_fuse = matches!(name, "Adam" | "AdamW" | "SGD" | "Adagrad");
         if !is_enabled || !can_fuse || site.arguments.find_keyword("fused").is_some() {
             continue;

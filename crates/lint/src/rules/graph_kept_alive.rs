@@ -5,19 +5,7 @@ use rustc_hash::FxHashSet;
 use super::*;
 use crate::readback_use::counts;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP205",
-    name: "graph-kept-alive",
-    cause: Cause::MemoryGrows,
-    severity: Severity::High,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["aten::add_", "aten::add"],
-    page: include_str!("graph_kept_alive.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for sum in &program.notes.accumulations {
         let is_count = names_in(sum.expression).first().is_some_and(|name| counts(name));

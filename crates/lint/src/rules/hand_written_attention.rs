@@ -4,19 +4,7 @@ use super::*;
 use crate::attention;
 use crate::program::Product;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP403",
-    name: "hand-written-attention",
-    cause: Cause::AttentionMaterialised,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::High,
-    operators: &["aten::bmm", "aten::_softmax", "aten::matmul", "aten::baddbmm"],
-    page: include_str!("hand_written_attention.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for product in &program.notes.products {
         if !program.is_hot(product.context) || is_fallback(program, product) || is_used_elsewhere(program, product) {

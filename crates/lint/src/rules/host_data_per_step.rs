@@ -3,19 +3,7 @@
 use super::*;
 use crate::value::Tensor;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP203",
-    name: "host-data-per-step",
-    cause: Cause::HostCopies,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::Medium,
-    operators: &["aten::to", "aten::_to_copy", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
-    page: include_str!("host_data_per_step.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     check_stored(check);
     let program = check.program;
     for call in program.hot_calls() {
@@ -65,7 +53,7 @@ fn check(check: &mut Check) {
             matches!(call.node.arguments.args.first(), Some(Expr::List(list)) if !list.elts.iter().any(grows));
         let is_data = matches!(call.arguments.first(), Some(Value::Numpy | Value::List(_))) && !is_listed
             || moves
-                && matches!(call.receiver_expression(), Some(Expr::Call(made)) if called_name(made) == "from_numpy");
+                && matches!(call.receiver_expression(), Some(Expr::Call(made)) if function_name(made) == "from_numpy");
         // Hand-made batches are lists in the loop of steps; elsewhere lists are short.
         let is_list = matches!(call.arguments.first(), Some(Value::List(_)));
         let is_worth = is_data && (!is_list || program.step_loop(call.context).is_some());

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP603",
-    name: "io-per-step",
-    cause: Cause::UnevenSteps,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)"],
-    page: include_str!("io_per_step.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
         let Some(what) = what_it_does(call) else { continue };

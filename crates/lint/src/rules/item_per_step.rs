@@ -2,21 +2,11 @@
 
 use super::*;
 use crate::syntax::around;
-use crate::uses::{Use, is_borrowed};
+use crate::uses::Use;
+use ruff_python_ast::{StmtGlobal, StmtNonlocal};
+use rustc_hash::FxHashSet;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP101",
-    name: "item-per-step",
-    cause: Cause::HostSync,
-    severity: Severity::High,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::item", "aten::_local_scalar_dense", "cudaMemcpyAsync", "cudaStreamSynchronize"],
-    page: include_str!("item_per_step.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     check_old_reads(check);
     let program = check.program;
     for call in program.hot_calls() {
@@ -103,7 +93,7 @@ fn counts(call: &Call) -> bool {
     let is_counted = |outer: &Expr| match outer {
         _ if outer.range() == read => false,
         Expr::Subscript(subscript) => subscript.slice.range().contains_range(read),
-        Expr::Call(outer) => SIZES.contains(&called_name(outer)) && outer.arguments.range.contains_range(read),
+        Expr::Call(outer) => SIZES.contains(&function_name(outer)) && outer.arguments.range.contains_range(read),
         _ => false,
     };
     let target = match call.statement {
@@ -174,7 +164,7 @@ fn is_count(value: &Expr) -> bool {
     let Expr::Attribute(method) = &*sum.func else { return false };
     let is_mask = match &*method.value {
         Expr::Compare(_) => true,
-        Expr::Call(inner) => matches!(called_name(inner), "eq" | "ne" | "lt" | "le" | "gt" | "ge"),
+        Expr::Call(inner) => matches!(function_name(inner), "eq" | "ne" | "lt" | "le" | "gt" | "ge"),
         _ => false,
     };
     method.attr.as_str() == "sum" && is_mask
@@ -200,4 +190,18 @@ fn reads_elsewhere(
         edits.push(Edit::replace(expression.range(), format!("{read}({name})")));
     }
     Some(edits)
+}
+
+/// Whether the function assigns a name of a function around it or of the module: `nonlocal name`, `global name`.
+fn is_borrowed(program: &Program, function: FunctionId, name: &str) -> bool {
+    let borrowed = program.asked.borrowed.of(function, || {
+        let mut borrowed = FxHashSet::default();
+        for statement in statements_in(program.symbol(function).body) {
+            if let Stmt::Nonlocal(StmtNonlocal { names, .. }) | Stmt::Global(StmtGlobal { names, .. }) = statement {
+                borrowed.extend(names.iter().map(|name| name.as_str()));
+            }
+        }
+        borrowed.into()
+    });
+    borrowed.contains(name)
 }

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP301",
-    name: "loader-in-process",
-    cause: Cause::DataLoading,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"],
-    page: include_str!("loader_in_process.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for loader in loaders(program) {
         let workers = workers_of(program, loader);

@@ -1,7 +1,7 @@
 //! Loaders as their rules look at them: which feed training, and with which options.
 
 use super::*;
-use crate::readers::{Phase, feeds_training, named, phase_of};
+use loader_readers::{Phase, feeds_training, named, phase_of};
 
 /// Loaders that feed something: a demo at the end of a file without training is left out.
 pub(super) fn loaders<'p, 'a>(program: &'p Program<'a>) -> impl Iterator<Item = &'p Loader<'a>> {
@@ -74,7 +74,7 @@ pub(super) fn workers_of(program: &Program, loader: &Loader) -> Workers {
     };
     // `int(args.workers)`
     let written = match keyword_of(loader.node, "num_workers") {
-        Some(Expr::Call(call)) if called_name(call) == "int" => call.arguments.args.first(),
+        Some(Expr::Call(call)) if function_name(call) == "int" => call.arguments.args.first(),
         other => other,
     };
     let setting = match written {

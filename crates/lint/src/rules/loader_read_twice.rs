@@ -1,21 +1,8 @@
 //! TP305: a whole pass over the data to count its batches.
 
 use super::*;
-use crate::interpret::is_loader_name;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP305",
-    name: "loader-read-twice",
-    cause: Cause::DataLoading,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"],
-    page: include_str!("loader_read_twice.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         if counts_by_reading(program, call) {
@@ -32,7 +19,7 @@ fn counts_by_reading(program: &Program, call: &Call) -> bool {
             let is_list = matches!(&*inner.func, Expr::Name(name) if matches!(name.id.as_str(), "list" | "tuple"));
             let Some(source) = inner.arguments.args.first().filter(|_| is_list) else { return false };
             let source = match source {
-                Expr::Call(wrap) if matches!(called_name(wrap), "enumerate" | "tqdm" | "iter") => {
+                Expr::Call(wrap) if matches!(function_name(wrap), "enumerate" | "tqdm" | "iter") => {
                     wrap.arguments.args.first().unwrap_or(source)
                 }
                 other => other,
@@ -51,5 +38,5 @@ fn is_loader(program: &Program, call: &Call, source: &Expr, inner: TextRange) ->
     let file = program.file_of(call.context);
     let known = program.call_at(file, inner);
     known.is_some_and(|list| matches!(list.arguments.first(), Some(Value::Loader(_))))
-        || names_in(source).last().is_some_and(|name| is_loader_name(name))
+        || names_in(source).last().is_some_and(|name| Role::Loader.fits_any_case(name))
 }

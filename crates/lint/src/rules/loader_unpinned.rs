@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP302",
-    name: "loader-unpinned",
-    cause: Cause::HostCopies,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::to", "aten::copy_", "cudaMemcpyAsync", "Memcpy HtoD (Pageable -> Device)"],
-    page: include_str!("loader_unpinned.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for loader in loaders(program) {
         let given = loader.options.pin_memory.as_ref();

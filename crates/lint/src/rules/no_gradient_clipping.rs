@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP605",
-    name: "no-gradient-clipping",
-    cause: Cause::Practice,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Low,
-    operators: &[],
-    page: include_str!("no_gradient_clipping.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     let mut seen = Vec::new();
     for call in trained_by_default(program) {

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP408",
-    name: "not-channels-last",
-    cause: Cause::BelowRoof,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Low,
-    operators: &["aten::convolution", "cudnn::engines_precompiled::nchwToNhwcKernel"],
-    page: include_str!("not_channels_last.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for backward in first_backward(program) {
         let file = program.file_of(backward.context);

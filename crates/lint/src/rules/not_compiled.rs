@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP404",
-    name: "not-compiled",
-    cause: Cause::LaunchBound,
-    severity: Severity::Low,
-    effort: Effort::Medium,
-    confidence: Confidence::Low,
-    operators: &["cudaLaunchKernel", "cuLaunchKernel"],
-    page: include_str!("not_compiled.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in first_backward(program) {
         if program.groups.mentions(program.file_of(call.context), Topic::Compiled) {

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP409",
-    name: "python-loop-in-forward",
-    cause: Cause::LaunchBound,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::Low,
-    operators: &["cudaLaunchKernel", "aten::select", "aten::stack"],
-    page: include_str!("python_loop_in_forward.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for around in &program.notes.loops {
         let function = program.function_at(around.context);
@@ -39,7 +27,7 @@ fn check(check: &mut Check) {
 /// "heads" or "samples", if the loop counts them and indexes tensors by the counter.
 fn what_it_goes_over(program: &Program, around: &Loop) -> Option<&'static str> {
     let (Expr::Call(range), Expr::Name(counter)) = (around.iterated?, around.target?) else { return None };
-    if called_name(range) != "range" || range.arguments.args.len() != 1 {
+    if function_name(range) != "range" || range.arguments.args.len() != 1 {
         return None;
     }
     let text = program.text(around.context, &range.arguments.args[0]);

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP102",
-    name: "readback-per-step",
-    cause: Cause::HostSync,
-    severity: Severity::High,
-    effort: Effort::Medium,
-    confidence: Confidence::High,
-    operators: &["aten::to", "aten::_to_copy", "aten::copy_", "cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)"],
-    page: include_str!("readback_per_step.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
         let is_of_tool = read_in_tool(program, call) == Some(Read::Copy);

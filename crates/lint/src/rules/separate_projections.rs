@@ -2,18 +2,6 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP410",
-    name: "separate-projections",
-    cause: Cause::LaunchBound,
-    severity: Severity::Low,
-    effort: Effort::Medium,
-    confidence: Confidence::Medium,
-    operators: &["aten::linear", "aten::mm", "aten::addmm"],
-    page: include_str!("separate_projections.md"),
-    check,
-};
-
 /// Groups of layers that can be one GEMM, by their names without common suffixes.
 const GROUPS: &[(&[&[&str]], &str)] = &[
     (
@@ -27,7 +15,7 @@ const GROUPS: &[(&[&[&str]], &str)] = &[
     (&[&["gate", "w1", "gate_proj"], &["up", "w3", "up_proj"]], "gate and up"),
 ];
 
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for class in 0..program.sources.symbols.classes.len() {
         if !program.is_module(class) {

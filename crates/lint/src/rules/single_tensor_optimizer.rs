@@ -3,19 +3,7 @@
 use super::*;
 use crate::value::Stage;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP502",
-    name: "single-tensor-optimizer",
-    cause: Cause::OptimizerPerParameter,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::add_", "aten::addcdiv_", "aten::lerp_", "Optimizer.step"],
-    page: include_str!("single_tensor_optimizer.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         let is_optimizer = matches!(call.result, Value::Optimizer(Some(_)));
@@ -76,7 +64,7 @@ fn averages_weights(program: &Program, call: &Call) -> bool {
         || names.iter().any(|name| name.contains("param") || name.contains("state_dict"))
         || names.contains(&"keys");
     let moves = match call.name {
-        "add_" => matches!(receiver, Expr::Call(inner) if called_name(inner) == "mul_"),
+        "add_" => matches!(receiver, Expr::Call(inner) if function_name(inner) == "mul_"),
         "lerp_" => true,
         // `target.data.copy_(target.data * (1 - tau) + source.data * tau)`
         "copy_" => matches!(call.node.arguments.args.first(), Some(Expr::BinOp(sum))

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP604",
-    name: "small-eval-batch",
-    cause: Cause::BatchTooSmall,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &[],
-    page: include_str!("small_eval_batch.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     check_batches_by_hand(check);
     let batch = |loader: &Loader| loader.options.batch_size.as_ref().and_then(|value| value.known_integer());

@@ -1,21 +1,8 @@
 //! TP107: a read-back for every parameter of the model, at every step.
 
 use super::*;
-use crate::parameter_norms;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP107",
-    name: "sync-per-parameter",
-    cause: Cause::HostSync,
-    severity: Severity::High,
-    effort: Effort::Medium,
-    confidence: Confidence::High,
-    operators: &["aten::item", "aten::_local_scalar_dense", "aten::linalg_vector_norm", "cudaMemcpyAsync"],
-    page: include_str!("sync_per_parameter.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in program.hot_calls() {
         if program.is_in_parameter_loop(call.context) && (read_of(program, call).is_some() || shows(program, call)) {

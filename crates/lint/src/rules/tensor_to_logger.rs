@@ -3,19 +3,7 @@
 use super::*;
 use crate::reads::only_shows;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP103",
-    name: "tensor-to-logger",
-    cause: Cause::HostSync,
-    severity: Severity::Medium,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["aten::item", "aten::_local_scalar_dense", "cudaMemcpyAsync", "cudaStreamSynchronize"],
-    page: include_str!("tensor_to_logger.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for shown in &program.notes.shown {
         if !program.is_hot(shown.context)

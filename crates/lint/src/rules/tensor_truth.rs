@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP104",
-    name: "tensor-truth",
-    cause: Cause::HostSync,
-    severity: Severity::Medium,
-    effort: Effort::Medium,
-    confidence: Confidence::Medium,
-    operators: &["aten::is_nonzero", "aten::item", "aten::_local_scalar_dense", "cudaMemcpyAsync"],
-    page: include_str!("tensor_truth.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     let advice = "decide on the device (`torch.where`, masks), or check every few steps";
     for test in &program.notes.tests {

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP402",
-    name: "tf32-off",
-    cause: Cause::NoTensorCores,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["aten::mm", "aten::addmm", "aten::bmm"],
-    page: include_str!("tf32_off.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in first_backward(program) {
         let file = program.file_of(call.context);

@@ -2,22 +2,10 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP405",
-    name: "unaligned-dimension",
-    cause: Cause::BelowRoof,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["aten::mm", "aten::addmm", "aten::convolution"],
-    page: include_str!("unaligned_dimension.md"),
-    check,
-};
-
 /// Smaller dimensions (image channels, classes) are given by the task.
 const LEAST: i64 = 64;
 
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for call in &program.notes.calls {
         let is_layer = matches!(

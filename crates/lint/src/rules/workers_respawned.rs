@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP304",
-    name: "workers-respawned",
-    cause: Cause::DataLoading,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::Medium,
-    operators: &["enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"],
-    page: include_str!("workers_respawned.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     let program = check.program;
     for loader in &program.constructed.loaders {
         let has_workers = matches!(workers_of(program, loader), Workers::Some | Workers::Unknown);

@@ -2,19 +2,7 @@
 
 use super::*;
 
-pub const RULE: SourceRule = SourceRule {
-    code: "TP501",
-    name: "zero-not-none",
-    cause: Cause::OptimizerPerParameter,
-    severity: Severity::Low,
-    effort: Effort::Low,
-    confidence: Confidence::High,
-    operators: &["aten::zero_", "aten::_foreach_zero_", "Optimizer.zero_grad"],
-    page: include_str!("zero_not_none.md"),
-    check,
-};
-
-fn check(check: &mut Check) {
+pub fn check(check: &mut Check) {
     check_by_hand(check);
     let program = check.program;
     for call in &program.notes.calls {
@@ -86,7 +74,7 @@ mod tests {
         optimizer.step()
 "
         );
-        let selection = Selection::new(&["TP501".to_string()], &[], &[]).expect("a known code");
+        let selection = Selection::new(&["TP501".to_string()], &[]).expect("a known code");
         let report = lint(&[Input { path: "train.py".to_string(), bytes: text.into_bytes() }], &selection);
         assert_eq!(report.findings.len(), 1, "{line}");
         report.findings[0].fix.safety

@@ -16,7 +16,7 @@ fn check(code: &str, script: &str) {
 fn check_files(code: &str, files: &[(&str, &str)]) {
     let inputs: Vec<Input> =
         files.iter().map(|(path, text)| Input { path: path.to_string(), bytes: text.as_bytes().to_vec() }).collect();
-    let selection = Selection::new(&[code.to_string()], &[], &[]).expect("a known code");
+    let selection = Selection::new(&[code.to_string()], &[]).expect("a known code");
     let report = lint(&inputs, &selection);
     let found: Vec<(String, u32)> =
         report.findings.iter().map(|finding| (finding.place.file.clone(), finding.place.line)).collect();

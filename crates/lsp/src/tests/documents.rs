@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use headroom_lint::configuration::{Choice, Configurations};
-use headroom_lint::{discovery, lint_within, rules};
+use headroom_lint::{lint_within, rules};
+use headroom_sources::configuration::{Choice, Configurations};
+use headroom_sources::discovery;
 use serde_json::{Value, json};
 
 use super::{Editor, SCRIPT, able, codes, has, project, uri};

@@ -5,7 +5,7 @@ use super::{Outcome, Writer, shown, spot};
 use crate::places::{ConstructedObject, Place};
 use crate::remedies::Remedy;
 use crate::remedies::edit::{At, Edit, Value};
-use headroom_lint::rewrite::arguments::Argument;
+use headroom_rewrite::Argument;
 
 /// A call, by its index in the note.
 struct Call<'p> {

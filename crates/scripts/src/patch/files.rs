@@ -2,7 +2,7 @@
 
 use super::Changed;
 use crate::remedies::Remedy;
-use headroom_lint::rewrite::Rewrite;
+use headroom_rewrite::Rewrite;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 

@@ -1,14 +1,8 @@
 //! Fixes gradient norms that each part of a model reads in a method of its own: the parts return tensors, and the
 //! caller of all parts reads once.
 
-use ruff_python_ast::{Expr, Number, Operator, Stmt, StmtFor};
-use ruff_text_size::{Ranged, TextRange};
-
-use super::classes::dotted_name;
-use super::fix::Edit;
-use super::program::{Call, Callee, Program};
-use super::syntax::name_of;
-use super::uses::uses_of;
+use super::*;
+use ruff_python_ast::{Number, StmtFor};
 
 /// `total = 0.0`, the loop over parameters, `return math.sqrt(total)`: the whole body of a method that one loop over
 /// parts calls.

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use headroom_lint::{Belonging, Input, Problem, Projects};
 use headroom_record::reading;
 
 use super::configuration::{self, ConfigurationError, Configurations};
 use super::roots::{Roots, SKIPPED, is_script};
-use super::{Belonging, Input, Problem, Projects};
 
 /// Folders that contain one of these are generated: virtual environments and caches.
 const MADE: &[&str] = &["pyvenv.cfg", "CACHEDIR.TAG"];

@@ -1,15 +1,10 @@
 //! Fixes gradient norms that are read one by one: computes all norms in a few kernels, with one transfer or none.
 
-use ruff_python_ast::{Expr, ExprCall, Operator, Stmt, StmtFor};
-use ruff_text_size::{Ranged, TextRange};
-
-use super::context::{ContextId, Frame};
-use super::edits::{block_around, remove_statement};
-use super::fix::{Edit, Fix};
-use super::part_norms;
-use super::program::{Call, Program};
-use super::syntax::{boolean, keyword_of, method_of, name_of};
-use super::uses::{Use, uses_of};
+use super::*;
+use crate::uses::Use;
+use headroom_rewrite::edits::{block_around, remove_statement};
+use headroom_rewrite::syntax::method_of;
+use ruff_python_ast::StmtFor;
 
 const ADVICE: &str = "compute all norms together with `torch._foreach_norm` and read them with one transfer; if \
                       only the largest matter, use `topk` on the device";
@@ -100,7 +95,7 @@ fn squared(call: &ExprCall) -> Option<&Expr> {
 }
 
 fn is_two(expression: &Expr) -> bool {
-    super::settings::literal(expression).known_integer() == Some(2)
+    literal(expression).known_integer() == Some(2)
 }
 
 /// `p.grad[.data|.detach()]`.
@@ -120,7 +115,7 @@ fn is_gradient(expression: &Expr, parameter: &str) -> bool {
 
 /// `p.grad is not None`.
 fn asks_for_gradient(test: &Expr, parameter: &str) -> bool {
-    let names = super::names_in(test);
+    let names = names_in(test);
     names.len() == 2 && names.contains(&parameter) && names.contains(&"grad")
 }
 
@@ -185,7 +180,7 @@ fn keep_largest(
     let [Use { statement: Stmt::Assign(assign), .. }] = outside.as_slice() else { return None };
     let ([Expr::Name(top)], Expr::Subscript(slice)) = (assign.targets.as_slice(), &*assign.value) else { return None };
     let (Expr::Call(call), Expr::Slice(bounds)) = (&*slice.value, &*slice.slice) else { return None };
-    let is_largest_first = super::classes::dotted_name(&call.func).as_deref() == Some("sorted")
+    let is_largest_first = dotted_name(&call.func).as_deref() == Some("sorted")
         && keyword_of(call, "reverse").and_then(boolean) == Some(true)
         && keyword_of(call, "key").is_some_and(|key| source.slice(key.range()).trim_end().ends_with("[1]"));
     if !is_largest_first || bounds.lower.is_some() || bounds.step.is_some() {

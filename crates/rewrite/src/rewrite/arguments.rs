@@ -4,9 +4,9 @@ use ruff_python_ast::{Expr, ExprCall};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
 use super::Change;
+use crate::edit::Edit;
 use crate::edits::{append_arguments, outer_end};
-use crate::file::SourceFile;
-use crate::fix::Edit;
+use crate::source::Source;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
@@ -23,7 +23,7 @@ impl Argument {
     }
 }
 
-pub(super) fn edits(file: &SourceFile, call: &ExprCall, changes: &[Change]) -> Vec<Edit> {
+pub(super) fn edits(file: &Source, call: &ExprCall, changes: &[Change]) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut added: Vec<&Argument> = Vec::new();
     for change in changes {
@@ -60,7 +60,7 @@ fn positional<'a>(call: &'a ExprCall, argument: &Argument) -> Option<&'a Expr> {
     args.get(position).filter(|_| is_known)
 }
 
-fn add(file: &SourceFile, call: &ExprCall, added: &[&Argument]) -> Edit {
+fn add(file: &Source, call: &ExprCall, added: &[&Argument]) -> Edit {
     // `**options` may contain an added name: the added pair goes after it and wins.
     if let Some(options) = call.arguments.keywords.iter().find(|keyword| keyword.arg.is_none()) {
         let pairs: Vec<String> = added.iter().map(|one| format!("\"{}\": {}", one.name, one.value)).collect();
@@ -72,7 +72,7 @@ fn add(file: &SourceFile, call: &ExprCall, added: &[&Argument]) -> Edit {
 }
 
 /// Removes the argument and the comma that separates it from the others.
-fn without(file: &SourceFile, call: &ExprCall, argument: &Argument) -> Option<Edit> {
+fn without(file: &Source, call: &ExprCall, argument: &Argument) -> Option<Edit> {
     let keyword = call.arguments.find_keyword(&argument.name).map(Ranged::range);
     let range = keyword.or_else(|| positional(call, argument).map(Ranged::range))?;
     let all = call.arguments.args.iter().map(Ranged::range);

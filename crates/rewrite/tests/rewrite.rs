@@ -1,6 +1,6 @@
 //! Tests of each kind of rewrite against the resulting text.
 
-use super::*;
+use headroom_rewrite::{Argument, Refusal, Rewrite, Spot};
 
 fn at(text: &str, words: &str) -> Spot {
     // The call that begins with these words, as CPython 3.11 reports it: by its closing parenthesis.

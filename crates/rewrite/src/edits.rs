@@ -1,19 +1,14 @@
-//! Edits that rules request: another keyword, a guard around a statement, a line after the imports.
+//! Edits of common changes: another keyword, a guard around a statement, a line after the imports.
 
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use super::context::ContextId;
-use super::file::SourceFile;
-use super::fix::Edit;
-use super::program::Program;
-use super::syntax::blocks_of;
-
-/// A guarded line runs once per this many steps where the script has no cadence of its own.
-pub const CADENCE: u32 = 50;
+use super::edit::{Edit, Preview, apply};
+use super::source::Source;
+use super::syntax::{blocks_of, names_in};
 
 /// `f(a, b)` becomes `f(a, b, keyword)`; an existing keyword of that name gets the new value.
-pub fn set_keyword(file: &SourceFile, call: &ExprCall, name: &str, value: &str) -> Edit {
+pub fn set_keyword(file: &Source, call: &ExprCall, name: &str, value: &str) -> Edit {
     match call.arguments.find_keyword(name) {
         Some(keyword) => Edit::replace(keyword.value.range(), value),
         None => append_arguments(file, call, &format!("{name}={value}")),
@@ -21,7 +16,7 @@ pub fn set_keyword(file: &SourceFile, call: &ExprCall, name: &str, value: &str) 
 }
 
 /// Adds arguments behind the last one: on a line of their own where the last one has a line to itself.
-pub fn append_arguments(file: &SourceFile, call: &ExprCall, text: &str) -> Edit {
+pub fn append_arguments(file: &Source, call: &ExprCall, text: &str) -> Edit {
     if let Some(Expr::Generator(generator)) = call.arguments.args.first()
         && !generator.parenthesized
     {
@@ -39,7 +34,7 @@ pub fn append_arguments(file: &SourceFile, call: &ExprCall, text: &str) -> Edit 
 }
 
 /// A comma, followed by a new line where the last argument has a line to itself.
-fn parting(file: &SourceFile, start: TextSize, end: TextSize) -> String {
+fn parting(file: &Source, start: TextSize, end: TextSize) -> String {
     let before = file.slice(TextRange::new(file.line_start(start), start));
     let line = file.line(end);
     let behind = file.slice(TextRange::new(end, file.line_end(line)));
@@ -49,7 +44,7 @@ fn parting(file: &SourceFile, start: TextSize, end: TextSize) -> String {
 }
 
 /// The end of the parentheses around an argument.
-pub fn outer_end(file: &SourceFile, call: &ExprCall, end: TextSize) -> TextSize {
+pub fn outer_end(file: &Source, call: &ExprCall, end: TextSize) -> TextSize {
     // A call that is not closed ends with its last argument.
     let until = end.max(call.arguments.end() - TextSize::new(1));
     let mut behind = end;
@@ -66,7 +61,7 @@ pub fn outer_end(file: &SourceFile, call: &ExprCall, end: TextSize) -> TextSize 
 }
 
 /// Removes the statement with its line; the only statement of a block becomes `pass`.
-pub fn remove_statement(file: &SourceFile, statement: &Stmt) -> Edit {
+pub fn remove_statement(file: &Source, statement: &Stmt) -> Edit {
     let range = statement.range();
     let is_alone = block_around(&file.syntax.body, range).is_none_or(|block| block.len() == 1);
     let start = file.line_start(range.start());
@@ -83,13 +78,8 @@ pub fn remove_statement(file: &SourceFile, statement: &Stmt) -> Edit {
     Edit::replace(TextRange::new(start, end), "")
 }
 
-/// Runs the statement once per `CADENCE` steps. Returns `None` where no counter is known or its text cannot be indented.
-pub fn guard_by_cadence(program: &Program, context: ContextId, statement: &Stmt) -> Option<Edit> {
-    guard_statement(program.source(context), statement, &cadence_condition(program, context)?)
-}
-
 /// Puts the statement under `if condition:`. Returns `None` where its text cannot be indented as it is.
-fn guard_statement(file: &SourceFile, statement: &Stmt, condition: &str) -> Option<Edit> {
+pub fn guard_statement(file: &Source, statement: &Stmt, condition: &str) -> Option<Edit> {
     let range = statement.range();
     let before = file.slice(TextRange::new(file.line_start(range.start()), range.start()));
     let text = file.slice(range);
@@ -100,22 +90,8 @@ fn guard_statement(file: &SourceFile, statement: &Stmt, condition: &str) -> Opti
     Some(Edit::replace(range, format!("if {condition}:\n{before}    {moved}")))
 }
 
-/// `step % 50 == 0`, with the name that counts the iterations of the enclosing loop of steps.
-fn cadence_condition(program: &Program, context: ContextId) -> Option<String> {
-    let step_loop = program.step_loop(context)?;
-    let around = program.loop_at(step_loop)?;
-    let Expr::Call(call) = around.iterated? else { return None };
-    let Expr::Name(function) = &*call.func else { return None };
-    let counter = match (function.id.as_str(), around.target?) {
-        ("range", Expr::Name(name)) => name,
-        ("enumerate", Expr::Tuple(targets)) => targets.elts.first()?.as_name_expr()?,
-        _ => return None,
-    };
-    Some(format!("{} % {CADENCE} == 0", counter.id.as_str()))
-}
-
 /// Inserts a line below the imports at the head of a script; `None` where they do not import `torch` by that name.
-pub fn after_imports(file: &SourceFile, line: &str) -> Option<Edit> {
+pub fn after_imports(file: &Source, line: &str) -> Option<Edit> {
     let head = file.syntax.body.get(..=last_of_head(&file.syntax.body)?)?;
     let imports_torch = head.iter().any(|statement| {
         matches!(statement, Stmt::Import(import)
@@ -150,7 +126,7 @@ pub fn last_of_head(body: &[Stmt]) -> Option<usize> {
 }
 
 fn asks_for_main(test: &Expr) -> bool {
-    crate::names_in(test).contains(&"__name__")
+    names_in(test).contains(&"__name__")
 }
 
 /// A docstring.
@@ -165,4 +141,42 @@ pub fn block_around(body: &[Stmt], range: TextRange) -> Option<&[Stmt]> {
         return Some(body);
     }
     blocks_of(holder).into_iter().find_map(|block| block_around(block, range))
+}
+
+/// The touched lines before and after, with a gap between places more than a few lines apart.
+pub fn preview(file: &Source, edits: &[Edit]) -> Option<Preview> {
+    let mut edits: Vec<&Edit> = edits.iter().collect();
+    edits.sort_by_key(|edit| edit.range.start());
+    let first = edits.first()?;
+    let (mut before, mut after) = (String::new(), String::new());
+    let mut at = 0;
+    while at < edits.len() {
+        let start = file.line_start(edits[at].range.start());
+        let mut end = line_end(file, edits[at].range.end());
+        let mut to = at + 1;
+        while to < edits.len() && file.line(edits[to].range.start()) <= file.line(end) + 3 {
+            end = end.max(line_end(file, edits[to].range.end()));
+            to += 1;
+        }
+        if at > 0 {
+            before.push_str("…\n");
+            after.push_str("…\n");
+        }
+        let (from, until) = (usize::from(start), usize::from(end));
+        let part = file.text.get(from..until)?;
+        let shifted: Vec<Edit> =
+            edits[at..to].iter().map(|edit| Edit::replace(edit.range - start, edit.text.clone())).collect();
+        before.push_str(part);
+        after.push_str(&apply(part, &shifted)?);
+        at = to;
+    }
+    Some(Preview { line: file.line(first.range.start()), before, after })
+}
+
+/// The offset after the line ending of the line that contains `offset`.
+fn line_end(file: &Source, offset: TextSize) -> TextSize {
+    let from = usize::from(offset);
+    let rest = file.text.get(from..).unwrap_or_default();
+    let length = rest.find('\n').map_or(rest.len(), |at| at + 1);
+    TextSize::new((from + length) as u32)
 }

@@ -4,7 +4,7 @@ use ruff_python_ast::Stmt;
 use ruff_text_size::{Ranged, TextSize};
 
 use crate::edits::{is_words, last_of_head};
-use crate::file::SourceFile;
+use crate::source::Source;
 
 /// Standard library modules that many scripts import first, and that load nothing heavy.
 const LIGHT: &str = "argparse collections contextlib copy dataclasses datetime enum functools gc inspect itertools json \
@@ -21,7 +21,7 @@ pub(super) struct Head {
 
 impl Head {
     /// Text to insert, by offset.
-    pub fn edits(&self, file: &SourceFile, newline: &str) -> Vec<(TextSize, String)> {
+    pub fn edits(&self, file: &Source, newline: &str) -> Vec<(TextSize, String)> {
         let body = &file.syntax.body;
         let mut edits = Vec::new();
         let joined = |lines: &[String]| lines.iter().map(|line| format!("{line}{newline}")).collect::<String>();

@@ -4,13 +4,28 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{ExceptHandler, Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange};
 
-use super::vocabulary::Role;
-
 /// The name of `x`, the last part of `a.b.x`.
 pub fn last_name(expression: &Expr) -> Option<&str> {
     match expression {
         Expr::Name(name) => Some(name.id.as_str()),
         Expr::Attribute(attribute) => Some(attribute.attr.as_str()),
+        _ => None,
+    }
+}
+
+/// `a.b.c` as text, for names and attributes only.
+pub fn dotted_name(expression: &Expr) -> Option<String> {
+    match expression {
+        Expr::Attribute(attribute) => Some(format!("{}.{}", dotted_name(&attribute.value)?, attribute.attr.as_str())),
+        Expr::Name(name) => Some(name.id.to_string()),
+        _ => None,
+    }
+}
+
+/// The text of a string literal.
+pub fn text_of(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::StringLiteral(text) => Some(text.value.to_str()),
         _ => None,
     }
 }
@@ -35,13 +50,6 @@ pub fn boolean(expression: &Expr) -> Option<bool> {
     expression.as_boolean_literal_expr().map(|literal| literal.value)
 }
 
-/// `name` in `self.name`.
-pub fn attribute_of_self(expression: &Expr) -> Option<&str> {
-    let attribute = expression.as_attribute_expr()?;
-    let is_own = name_of(&attribute.value).is_some_and(|owner| Role::SelfName.fits(owner));
-    is_own.then(|| attribute.attr.as_str())
-}
-
 /// The call that a statement consists of.
 pub fn called_by(statement: &Stmt) -> Option<&ExprCall> {
     statement.as_expr_stmt()?.value.as_call_expr()
@@ -53,6 +61,11 @@ pub fn called_name(expression: &Expr) -> Option<&str> {
         Expr::Call(call) => last_name(&call.func),
         other => last_name(other),
     }
+}
+
+/// The last part of the called name: `Linear` in `nn.Linear(…)`.
+pub fn function_name(call: &ExprCall) -> &str {
+    last_name(&call.func).unwrap_or_default()
 }
 
 /// Visits expressions, each before those inside it, as far as `enters` allows.

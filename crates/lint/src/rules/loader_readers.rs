@@ -1,12 +1,9 @@
 //! Finds the readers of a loader: loops over it and calls it is passed to, and whether they train or evaluate.
 
-use ruff_python_ast::{Expr, Stmt};
-
-use super::context::{Frame, Guard};
-use super::effects::{Effect, Owner};
-use super::program::{Call, Callee, FunctionKind, Loader, Loop, Program};
-use super::value::{LoaderId, Value};
-use super::vocabulary::Role;
+use super::*;
+use crate::effects::{Effect, Owner};
+use crate::syntax::text_of;
+use crate::value::LoaderId;
 
 /// Whether a loop over the loader trains; `None` where no loop over it is visible.
 pub fn feeds_training(program: &Program, loader: &Loader) -> Option<bool> {
@@ -22,7 +19,7 @@ pub fn named<'a>(loader: &Loader<'a>) -> &'a str {
             [Expr::Name(name)] => name.id.as_str(),
             [Expr::Attribute(target)] => target.attr.as_str(),
             // `loaders["val"] = …`
-            [Expr::Subscript(target)] => crate::settings::text_of(&target.slice).unwrap_or_default(),
+            [Expr::Subscript(target)] => text_of(&target.slice).unwrap_or_default(),
             _ => "",
         },
         _ => "",
@@ -33,7 +30,7 @@ pub fn named<'a>(loader: &Loader<'a>) -> &'a str {
 pub fn evaluates(program: &Program, loader: &Loader) -> bool {
     let name = named(loader);
     let data = loader.node.arguments.find_argument_value(Role::DatasetOption.word(), 0);
-    let data = data.map(crate::names_in).unwrap_or_default();
+    let data = data.map(names_in).unwrap_or_default();
     let by_name = match phase_of(name) {
         Some(phase) => phase == Phase::Evaluation,
         None => data.iter().find_map(|name| phase_of(name)) == Some(Phase::Evaluation),
@@ -63,7 +60,7 @@ fn is_zipped_into_steps(program: &Program, id: LoaderId) -> bool {
             && around.loaders.contains(&id)
             && program.trains_in(around)
             && around.iterated.is_some_and(|iterated| {
-                crate::names_in(iterated).iter().any(|name| Owner::Builtin.effect(name) == Effect::Zips)
+                names_in(iterated).iter().any(|name| Owner::Builtin.effect(name) == Effect::Zips)
             })
     })
 }
@@ -150,7 +147,7 @@ pub fn may_be(program: &Program, value: &Value, id: LoaderId) -> bool {
 /// Whether the call's first argument is the loader, possibly passed in as a parameter.
 pub fn is_loader(program: &Program, call: &Call, id: LoaderId) -> bool {
     let passed = &program.functions[program.function_at(call.context)].loaders;
-    let names = call.node.arguments.args.first().map(crate::names_in).unwrap_or_default();
+    let names = call.node.arguments.args.first().map(names_in).unwrap_or_default();
     call.arguments.first().is_some_and(|value| may_be(program, value, id))
         || names.iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
 }
@@ -159,7 +156,7 @@ pub fn is_over(program: &Program, around: &Loop, id: LoaderId) -> bool {
     let function = program.function_at(around.context);
     let passed = &program.functions[function].loaders;
     let is_passed = || {
-        let names = || around.iterated.map(crate::names_in).unwrap_or_default();
+        let names = || around.iterated.map(names_in).unwrap_or_default();
         !passed.is_empty() && names().iter().any(|name| passed.get(name).is_some_and(|all| all.contains(&id)))
     };
     let alike = |known: &usize| program.constructed.alike.get(known).is_some_and(|all| all.contains(&id));

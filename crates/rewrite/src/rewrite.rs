@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use ruff_python_ast::{Expr, ExprCall, Stmt};
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use super::file::SourceFile;
-use super::fix::{Edit, apply};
-use super::syntax::{blocks_of, each_expression, last_name, statements_in};
-use crate::rewrite::arguments::Argument;
+use super::edit::{Edit, apply};
+use super::source::Source;
+use super::syntax::{blocks_of, each_expression, last_name, names_in, statements_in};
+use arguments::Argument;
 
 pub mod arguments;
 mod head;
@@ -39,7 +39,7 @@ pub enum Refusal {
 
 /// One file and the changes requested for it.
 pub struct Rewrite {
-    file: SourceFile,
+    file: Source,
     /// Keyed by a call's start and end.
     arguments: BTreeMap<(TextSize, TextSize), Vec<Change>>,
     /// Lines to insert before the line that starts at the key, already indented.
@@ -69,7 +69,7 @@ impl Change {
 impl Rewrite {
     /// Returns `None` where the text does not parse.
     pub fn of(path: &str, text: &str) -> Option<Rewrite> {
-        let file = SourceFile::from_text(path, text.to_string());
+        let file = Source::from_text(path, text.to_string());
         if file.problem.is_some() {
             return None;
         }
@@ -151,7 +151,7 @@ impl Rewrite {
                 }
                 _ => return,
             };
-            found |= generators.iter().any(|one| super::names_in(&one.target).contains(&name));
+            found |= generators.iter().any(|one| names_in(&one.target).contains(&name));
         });
         found
     }
@@ -234,7 +234,7 @@ impl Rewrite {
         }
         edits.extend(inserted.into_iter().map(|(at, text)| Edit::insert(at, text)));
         let after = apply(&self.file.text, &edits)?;
-        let parsed = SourceFile::from_text(&self.file.path, after);
+        let parsed = Source::from_text(&self.file.path, after);
         parsed.problem.is_none().then_some(parsed.text)
     }
 
@@ -331,6 +331,3 @@ fn calls_in(body: &[Stmt]) -> Vec<&ExprCall> {
     });
     calls
 }
-
-#[cfg(test)]
-mod tests;

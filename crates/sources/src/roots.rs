@@ -92,32 +92,3 @@ fn holds_scripts(folder: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else { return false };
     entries.flatten().any(|entry| is_script(&entry.file_name().to_string_lossy()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    #[test]
-    fn the_root_is_found_from_the_file() {
-        let place = tempfile::tempdir().unwrap();
-        let top = fs::canonicalize(place.path()).unwrap();
-        for (file, from, root) in [
-            ("with_git/.git/HEAD", "with_git/a/b", "with_git"),
-            ("with_git/a/pyproject.toml", "with_git/a/b", "with_git"),
-            ("with_project/pyproject.toml", "with_project/src/deep", "with_project"),
-            ("bundle/train.py", "bundle", "bundle"),
-            ("bundle/align/setup.py", "bundle/align", "bundle"),
-            ("plain/train.py", "plain/models/blocks", "plain/models/blocks"),
-            ("plain/models/net.py", "plain/models/blocks", "plain"),
-            ("lib/site-packages/torch/setup.py", "lib/site-packages/torch/nn", "lib/site-packages/torch"),
-            ("other/.git/HEAD", "other/.hidden/a", "other/.hidden/a"),
-        ] {
-            let (file, from) = (top.join(file), top.join(from));
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::create_dir_all(&from).unwrap();
-            fs::write(&file, "").unwrap();
-            assert_eq!(Roots::new().of_folder(&from), top.join(root), "{}", file.display());
-        }
-    }
-}

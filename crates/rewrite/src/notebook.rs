@@ -8,7 +8,7 @@ use ruff_text_size::{TextRange, TextSize};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::fix::Edit;
+use super::edit::Edit;
 
 /// Cell magics whose cell is still Python.
 const PYTHON_MAGICS: &[&str] = &["time", "timeit", "capture", "prun", "debug", "python", "python3"];
@@ -246,7 +246,7 @@ mod tests {
     fn only_the_changed_lines_of_the_json_change() {
         let (text, cells) = read(NOTEBOOK).expect("a notebook");
         let edits = [Edit::insert(TextSize::new(12), "\n\ntorch.ok = \"yes\"")];
-        let after = super::super::fix::apply(&text, &edits).expect("one edit");
+        let after = super::super::edit::apply(&text, &edits).expect("one edit");
         let moved = moved(&cells, &edits).expect("inside one cell");
         let want = NOTEBOOK.replace(
             "\"import torch\\n\",\n",

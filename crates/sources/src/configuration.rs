@@ -1,16 +1,18 @@
 //! Reads `[tool.headroom]` of pyproject.toml, or the same keys at the top level of headroom.toml.
 
-use headroom_record::reading;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use headroom_lint::finding::Severity;
+use headroom_lint::{Selection, SelectionError};
+use headroom_record::reading;
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::finding::Severity;
-use super::{Selection, SelectionError, matches_path, within};
+use super::patterns::matches_path;
+use super::within;
 
 const OWN_FILE: &str = "headroom.toml";
 
@@ -152,7 +154,7 @@ impl Configuration {
     pub fn selection(&self, choice: &Choice, file: &Path) -> Result<Selection, ConfigurationError> {
         let select = if choice.select.is_empty() { &self.select } else { &choice.select };
         let ignore: Vec<String> = choice.ignore.iter().cloned().chain(self.ignored_at(file)).collect();
-        let selection = Selection::new(select, &ignore, &[])?;
+        let selection = Selection::new(select, &ignore)?;
         Ok(if choice.pedantic { selection.pedantic() } else { selection })
     }
 
@@ -214,25 +216,5 @@ impl Configurations {
         };
         self.by_folder.borrow_mut().insert(folder.to_path_buf(), Rc::clone(&found));
         Ok(found)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_section_is_read_and_others_left_alone() {
-        let text = "[tool.ruff]\nline-length = 100\n[tool.headroom]\nignore = [\"TP605\"]\nfail-on = \"high\"\n[tool.headroom.per-path-ignores]\n\"examples/*\" = [\"TP3\"]\n";
-        let configuration = Configuration::parse(text).expect("valid");
-        assert!(configuration.fail_on == Some(FailOn::High));
-        assert_eq!(configuration.ignored_at(Path::new("a.py")), ["TP605"]);
-        assert_eq!(configuration.ignored_at(Path::new("examples/a.py")), ["TP605", "TP3"]);
-    }
-
-    #[test]
-    fn an_unknown_key_is_named() {
-        let error = Configuration::parse("[tool.headroom]\nselct = []\n").err().map(|error| error.to_string());
-        assert!(error.is_some_and(|error| error.contains("selct")));
     }
 }
