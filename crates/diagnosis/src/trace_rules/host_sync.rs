@@ -1,5 +1,7 @@
 //! TR101 host-sync: the host waits for the device, to read a value or explicitly.
 
+use headroom_trace::Category;
+
 use super::{percent, shown_time};
 use crate::constants::host_sync::SHARE_IN_THE_SHADOW;
 use crate::constants::tr101;
@@ -38,8 +40,12 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     readers.sort_unstable();
     let found = |waits: &Waits| {
         let shadow = in_the_shadow(groups, waits);
-        let host = [&waits.spans, &shadow, &waits.breaks].into_iter().flatten().copied().collect();
-        let removal = Removal { host, ..Removal::default() };
+        let host: Vec<Span> = [&waits.spans, &shadow, &waits.breaks].into_iter().flatten().copied().collect();
+        // The value's copy goes with the read.
+        let device = &evidence.view.trace.device;
+        let copies = evidence.view.ordered_in(&merged(host.clone())).into_iter();
+        let copies = copies.filter(|&at| device.category[at] == Category::Memcpy).map(|at| (at, 0)).collect();
+        let removal = Removal { host, device: copies, ..Removal::default() };
         // Without the wait, what the host does after it runs beside the device: idle time that the replay then saves is
         // the wait's, however long the host takes.
         let idle = waits.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
