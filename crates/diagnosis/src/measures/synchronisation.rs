@@ -121,10 +121,11 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     }
     // In order of time, so that device time lost to one wait is not charged to the next as well.
     waits.sort_by_key(|(at, ..)| host.start[*at]);
-    let (mut charged, mut charged_until, mut idle_until) = (HashSet::new(), i64::MIN, i64::MIN);
-    for (at, kind, key) in waits {
+    let (mut charged, mut charged_until, mut stop_until) = (HashSet::new(), i64::MIN, i64::MIN);
+    for (nth, (at, kind, key)) in waits.iter().enumerate() {
+        let (at, kind) = (*at, *kind);
         let whole = reading_operator(view, at).unwrap_or(at);
-        let group = groups.entry(key).or_insert_with(|| Waits { first: host.start[at], ..Waits::default() });
+        let group = groups.entry(key.clone()).or_insert_with(|| Waits { first: host.start[at], ..Waits::default() });
         group.first = group.first.min(host.start[at]);
         group.wait_seconds += seconds(host.duration[at]);
         if !charged.insert(whole) {
@@ -142,11 +143,10 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
                 let was_fed = was_fed(view, span, host.duration[at]);
                 let next = |work: &[Span]| if was_fed { restart(work, span.end) } else { span.end };
                 // Only a kernel ends the stop: values read one after the other leave idle time around their copies too.
-                let (from, until) = (span.end.max(idle_until), next(&kernels).max(idle_until));
-                let start = span.start.max(idle_until).min(span.end);
-                let idle = total(&without(&[Span { start: from, end: until }], &view.busy));
-                group.idle_seconds += seconds(covered(&starved, Span { start, end: span.end }) + idle);
-                idle_until = until;
+                stop_until = stop_until.max(next(&kernels));
+                let next_wait = waits.get(nth + 1).map_or(i64::MAX, |(at, ..)| host.start[*at]);
+                let after = Span { start: span.end, end: stop_until.min(next_wait).max(span.end) };
+                group.idle_seconds += seconds(covered(&starved, span) + total(&without(&[after], &view.busy)));
                 // In a longer gap the host does something else than launching.
                 let end = next(&view.busy).min(span.end + LONG_GAP_NANOS.get());
                 let start = span.start.max(charged_until);
@@ -166,7 +166,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     sum
 }
 
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     kind: WaitKind,
     what: String,
