@@ -71,6 +71,9 @@ pub fn played(view: &View, given: Option<f64>) -> Option<RetimedTrace> {
     }
     let light = light_view(view);
     step.light_seconds = light.as_ref().map(mean_step);
+    let quick = light.as_ref().and_then(|light| undisturbed::as_quick_as(view, light));
+    let quick = quick.as_ref().zip(light.as_ref()).map(|(trace, light)| View::played(trace, light.steps.measured_on));
+    let light = quick.or(light);
     let joined = light.as_ref().and_then(|light| {
         let (costs, timed) = as_timed(light, seconds);
         let joined = join::joined(view, light, &timed)?;

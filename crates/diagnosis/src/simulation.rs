@@ -134,14 +134,18 @@ impl Simulation {
                 PointKind::Order { device, track, delay, gap, is_in_graph, after, waited_by, duration } => {
                     let (device, track) = (device as usize, track as usize);
                     let ordered = clock.without_removed(point.time) + lag;
-                    let duration = removal.device.get(&device).copied().unwrap_or(duration);
+                    let left = removal.device.get(&device).copied();
+                    if left == Some(0) {
+                        // Work that is gone leaves no gap either, and nothing waits for its launch.
+                        (device_start[device], device_end[device]) = (stream_ends[track], stream_ends[track]);
+                        continue;
+                    }
+                    let duration = left.unwrap_or(duration);
                     let shrinks = if is_in_graph { removal.graph_gaps } else { 0.0 };
                     let gap = gap - (shrinks * gap.max(0) as f64) as i64;
                     let mut start = (stream_ends[track] + gap).max(ordered + delay);
-                    if let Some((other, distance)) = after
-                        && device_end[other as usize] != NOT_PLAYED
-                    {
-                        start = start.max(device_end[other as usize] + distance);
+                    if let Some((other, distance)) = after {
+                        start = start.max(device_end[other as usize].saturating_add(distance));
                     }
                     (device_start[device], device_end[device]) = (start, start + duration);
                     stream_ends[track] = start + duration;

@@ -79,7 +79,9 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     let copies = copies_by_call(view);
     let kernels = kernel_time(view);
     let last_work = last_work(view);
-    let starved = starved(view, stops);
+    // When nothing was queued for the device and it was idle.
+    let starved = stops.iter().map(|stop| stop.starved().unwrap_or(stop.span));
+    let starved = without(&merged(starved.collect()), &view.cold.spans);
     let mut groups: BTreeMap<Key, Waits> = BTreeMap::new();
     let mut sum = Synchronisation::default();
     let mut waits: Vec<(usize, WaitKind, Key)> = Vec::new();
@@ -90,7 +92,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
             Some(CallKind::Copy) => !view.has_device_work() && host.duration[at] > LONGEST_LAUNCH_NANOS.get(),
             _ => false,
         };
-        if !blocks || !is_inside(host.start[at], range) {
+        if !blocks || !(range.start..range.end).contains(&host.start[at]) {
             continue;
         }
         let stack = view.python_stack(at);
@@ -119,10 +121,11 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     }
     // In order of time, so that device time lost to one wait is not charged to the next as well.
     waits.sort_by_key(|(at, ..)| host.start[*at]);
-    let (mut charged, mut charged_until) = (HashSet::new(), i64::MIN);
-    for (at, kind, key) in waits {
+    let (mut charged, mut charged_until, mut stop_until) = (HashSet::new(), i64::MIN, i64::MIN);
+    for (nth, (at, kind, key)) in waits.iter().enumerate() {
+        let (at, kind) = (*at, *kind);
         let whole = reading_operator(view, at).unwrap_or(at);
-        let group = groups.entry(key).or_insert_with(|| Waits { first: host.start[at], ..Waits::default() });
+        let group = groups.entry(key.clone()).or_insert_with(|| Waits { first: host.start[at], ..Waits::default() });
         group.first = group.first.min(host.start[at]);
         group.wait_seconds += seconds(host.duration[at]);
         if !charged.insert(whole) {
@@ -137,11 +140,16 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
                 total(&without(&rest, &view.cold.spans))
             }
             _ => {
-                let after = restart(view, span, host.duration[at]);
-                let start = span.start.max(charged_until);
-                group.idle_seconds += seconds(covered(&starved, Span { start, end: span.end + after }));
+                let was_fed = was_fed(view, span, host.duration[at]);
+                let next = |work: &[Span]| if was_fed { restart(work, span.end) } else { span.end };
+                // Only a kernel ends the stop: values read one after the other leave idle time around their copies too.
+                stop_until = stop_until.max(next(&kernels));
+                let next_wait = waits.get(nth + 1).map_or(i64::MAX, |(at, ..)| host.start[*at]);
+                let after = Span { start: span.end, end: stop_until.min(next_wait).max(span.end) };
+                group.idle_seconds += seconds(covered(&starved, span) + total(&without(&[after], &view.busy)));
                 // In a longer gap the host does something else than launching.
-                let end = span.end + after.min(LONG_GAP_NANOS.get());
+                let end = next(&view.busy).min(span.end + LONG_GAP_NANOS.get());
+                let start = span.start.max(charged_until);
                 charged_until = charged_until.max(end);
                 covered(&starved, Span { start, end })
             }
@@ -158,7 +166,7 @@ pub fn synchronisation(view: &View, stops: &[Stop]) -> Synchronisation {
     sum
 }
 
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     kind: WaitKind,
     what: String,
@@ -178,10 +186,6 @@ fn finished(view: &View, key: Key, waits: Waits) -> Waits {
         share_of_steps: waits.cost_seconds * 1e9 / view.steps.wall_nanos().max(1) as f64,
         ..waits
     }
-}
-
-fn is_inside(time: i64, range: Span) -> bool {
-    (range.start..range.end).contains(&time)
 }
 
 /// When kernels ran.
@@ -249,22 +253,15 @@ fn before(view: &View, at: usize) -> Option<String> {
     Some(view.host_name(outermost).to_string())
 }
 
-/// When nothing was queued for the device and it was idle.
-fn starved(view: &View, stops: &[Stop]) -> Vec<Span> {
-    without(&merged(stops.iter().map(|stop| stop.starved().unwrap_or(stop.span)).collect()), &view.cold.spans)
+/// Whether the host mostly waited for a busy device, for longer than a few launches. The device was fed then: the loss
+/// is its idle time until work arrives again.
+fn was_fed(view: &View, span: Span, waited_nanos: i64) -> bool {
+    covered(&view.busy, span) * 2 >= span.nanos()
+        && waited_nanos * 2 >= span.nanos()
+        && waited_nanos > FEW_LAUNCHES_NANOS.get()
 }
 
-/// How long after a wait the device has nothing to do because of it, in nanoseconds.
-fn restart(view: &View, span: Span, waited_nanos: i64) -> i64 {
-    let busy = covered(&view.busy, span);
-    // If the host mostly waited for a busy device, for longer than a few launches, the device was fed: the loss is its
-    // idle time until work arrives again.
-    let was_fed =
-        busy * 2 >= span.nanos() && waited_nanos * 2 >= span.nanos() && waited_nanos > FEW_LAUNCHES_NANOS.get();
-    if !was_fed {
-        return 0;
-    }
-    let next = view.busy.partition_point(|busy| busy.end <= span.end);
-    let restart = view.busy.get(next).map_or(span.end, |busy| busy.start.max(span.end));
-    restart - span.end
+/// When the next of this work runs after a wait; the wait's own end if none does.
+fn restart(work: &[Span], end: i64) -> i64 {
+    work.get(work.partition_point(|work| work.end <= end)).map_or(end, |work| work.start.max(end))
 }

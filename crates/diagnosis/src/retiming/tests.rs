@@ -55,6 +55,24 @@ fn the_fit_finds_the_cost_under_which_the_step_takes_the_true_time() {
 }
 
 #[test]
+fn a_thread_of_the_light_recording_is_as_quick_as_in_the_full_one() {
+    // Ten operators of another thread per iteration.
+    let of = |micros: i64| {
+        let more = |made: &mut Fabricated, start: i64| {
+            for at in (0..10).map(|nth| start + (50 + 4 * nth) * MICRO) {
+                made.span("cpu_op", "aten::empty", 2, at, at + micros * MICRO, "");
+            }
+        };
+        launching(100 * MICRO, more).trace()
+    };
+    let (light, full) = (of(4), of(2));
+    let quick = undisturbed::as_quick_as(&View::new(&full), &View::new(&light)).expect("was slow");
+    let seconds = mean_step(&View::new(&quick));
+    assert!(near(seconds, 1_600e-6, 1e-9), "{seconds}");
+    assert!(undisturbed::as_quick_as(&View::new(&light), &View::new(&full)).is_none(), "the full one was slow");
+}
+
+#[test]
 fn a_played_trace_takes_the_given_time_and_its_kernels_follow_their_launches() {
     let trace = launching(100 * MICRO, |_, _| {}).trace();
     let played = played(&View::new(&trace), Some(1_712e-6)).expect("a time is given");

@@ -1,8 +1,14 @@
 //! Removes disturbances from a light recording, which has few steps: other work on the machine only ever lengthens
 //! them.
 
-use super::{loading_share, mean_step, waits_for_workers};
-use crate::constants::undisturbed::{HALVED_AT, LEAST_LEFT, MOST_LOADING, SAME_WORK, WEIGHT};
+use hashbrown::HashMap;
+use headroom_trace::Trace;
+
+use super::{loading_share, mean_step, replayed, waits_for_workers};
+use crate::constants::undisturbed::*;
+use crate::measures::breakdown::waiting_spans;
+use crate::measures::intervals::{Span, merged, without};
+use crate::measures::launches::median;
 use crate::measures::profiler_cost::{EventCosts, cost_spans};
 use crate::measures::view::View;
 use crate::simulation::{Removal, Simulation};
@@ -15,6 +21,7 @@ pub fn share(light: &View, full: &View) -> f64 {
     let mean = mean_step(light);
     let typical = 0.5 * (mean + quickest(light).min(mean));
     let varies = waits_for_workers(light) > 0.0 || loading_share(light) > MOST_LOADING.get();
+    let operators_per_step = |view: &View| operators(view).count() as f64 / view.steps.count();
     let (of_light, of_full) = (operators_per_step(light), operators_per_step(full));
     let is_same = (of_full - of_light).abs() <= SAME_WORK.get() * of_light;
     if varies || !is_same || typical <= 0.0 {
@@ -24,6 +31,43 @@ pub fn share(light: &View, full: &View) -> f64 {
     let weight = WEIGHT.get() / (1.0 + (more / typical / HALVED_AT.get()).powi(2));
     let left = ((quickest(full) - more) / typical).clamp(LEAST_LEFT.get(), 1.0);
     left.powf(weight) * typical / mean
+}
+
+/// The light recording with its slow threads as quick as in the full one, which records more: a slow processor lengthens
+/// all that a thread does. `None` if no thread was slow.
+pub fn as_quick_as(full: &View, light: &View) -> Option<Trace> {
+    let (of_full, of_light) = (of_threads(full), of_threads(light));
+    let left = |thread: Option<i64>| {
+        let ((count, usual), (of_light, own)) = (of_full.get(&thread)?, of_light.get(&thread)?);
+        let is_same = (count - of_light).abs() <= SAME_WORK.get() * count && *count >= FEWEST.get();
+        Some(usual / own).filter(|left| is_same && *left < SLOWER.get())
+    };
+    let slower = operators(light).filter(|&at| light.is_outermost(at)).filter_map(|at| {
+        let (span, left) = (light.host_span(at), left(thread_of(light, at))?);
+        Some(Span { start: span.start + (left * span.nanos() as f64) as i64, ..span })
+    });
+    let removal = Removal { host: without(&merged(slower.collect()), &waiting_spans(light)), ..Removal::default() };
+    (!removal.is_empty()).then(|| replayed(light, &Simulation::new(light).play(&removal), EventCosts::default()))
+}
+
+/// By the thread's number: how many operators that contain nothing it has per step, and their median time.
+fn of_threads(view: &View) -> HashMap<Option<i64>, (f64, f64)> {
+    let mut nanos: HashMap<Option<i64>, Vec<i64>> = HashMap::new();
+    for at in operators(view).filter(|&at| view.within(at).nth(1).is_none()) {
+        nanos.entry(thread_of(view, at)).or_default().push(view.trace.host.duration[at].max(1));
+    }
+    let per_step = |list: &[i64]| list.len() as f64 / view.steps.count();
+    nanos.into_iter().map(|(thread, list)| (thread, (per_step(&list), median(list)))).collect()
+}
+
+fn thread_of(view: &View, at: usize) -> Option<i64> {
+    view.trace.tracks[view.trace.host.track[at].0 as usize].thread.number()
+}
+
+/// Operators that begin in the steps.
+fn operators<'v>(view: &'v View) -> impl Iterator<Item = usize> + 'v {
+    let (host, range) = (&view.trace.host, view.steps.host_range());
+    (0..host.len()).filter(move |&at| view.is_operator(at) && (range.start..range.end).contains(&host.start[at]))
 }
 
 fn quickest(view: &View) -> f64 {
@@ -37,17 +81,8 @@ fn costs_more(full: &View) -> f64 {
     full.steps.seconds_per_step(saved)
 }
 
-fn operators_per_step(view: &View) -> f64 {
-    let (host, range) = (&view.trace.host, view.steps.host_range());
-    let is_operator = |at: &usize| view.is_operator(*at);
-    let inside = |at: &usize| (range.start..range.end).contains(&host.start[*at]);
-    (0..host.len()).filter(is_operator).filter(inside).count() as f64 / view.steps.count()
-}
-
 #[cfg(test)]
 mod tests {
-    use headroom_trace::Trace;
-
     use super::*;
     use crate::fabricated::{Fabricated, MICRO};
 

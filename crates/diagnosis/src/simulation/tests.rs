@@ -82,6 +82,14 @@ fn without_a_device_a_step_shrinks_by_what_is_taken_from_the_host() {
 }
 
 #[test]
+fn a_kernel_that_is_gone_leaves_no_gap() {
+    let launches = [launch(0, 2, 1), launch(3, 2, 2), launch(6, 2, 3)];
+    let kernels = [kernel(7, 5, 35, 1), kernel(7, 42, 10, 2), kernel(7, 54, 20, 3)];
+    let removals = [(removal(&[], &[(1, 1)]), 67), (removal(&[], &[(1, 0)]), 64)];
+    check(20, &[launches, kernels].concat(), 76, &removals);
+}
+
+#[test]
 fn a_kernel_that_the_host_outlasts_costs_nothing() {
     let events = [launch(10, 2, 1), kernel(7, 15, 20, 1)];
     check(100, &events, 100, &[(removal(&[], &[(0, 5)]), 100), (removal(&[(0, 10)], &[]), 90)]);

@@ -32,6 +32,7 @@ fn check(evidence: &Evidence) -> Vec<Found> {
         ..Removal::default()
     };
     let expected = with(&left);
+    let removal = with(&|_| LEFT_AT_BEST.get());
     let share = evidence.simulation.saved_share(&expected);
     if masked.kernels.is_empty() || share < evidence.thresholds.of(&tr137::NEEDLESS_SHARE) {
         return Vec::new();
@@ -45,13 +46,13 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     );
     let advice = "where the mask is causal: scaled_dot_product_attention(q, k, v, is_causal=True) skips the \
                   blocks beyond the diagonal; for a window or blocks: flex_attention with a block mask";
-    let mut found = Found::new(Some(share), message, advice);
+    let mut found = Found::new(Some(evidence.simulation.saved_share(&removal)), message, advice);
     found.confidence = Confidence::Medium;
     found.on_device = true;
     let per_step = 1e3 * seconds(nanos) / evidence.view.steps.count();
     found.evidence =
         vec![format!("{:.0} calls per step, {per_step:.2} ms forward and backward", masked.calls_per_step)];
-    found.removal = with(&|_| LEFT_AT_BEST.get());
+    found.removal = removal;
     found.expected = Some(expected);
     vec![found]
 }

@@ -143,8 +143,16 @@ fn of_memory(evidence: &Evidence, row: &MemoryBoundRow) -> Option<Found> {
         row.operator,
         percent(above)
     );
-    let advice = "use another memory layout (contiguous, channels last), or an operator that neither sorts nor \
-                  adds atomically: index_add_ or embedding instead of indexing by lists";
+    let advice = match row.operator.contains("cum") {
+        true => {
+            "scan inside a compiled function (torch.compile), or as a product with a triangular matrix: \
+             in short rows, most threads of the kernel have nothing to do"
+        }
+        false => {
+            "use another memory layout (contiguous, channels last), or an operator that neither sorts nor \
+             adds atomically: index_add_ or embedding instead of indexing by lists"
+        }
+    };
     let mut found = Found::new(Some(above), message, advice);
     found.confidence = Confidence::Low;
     found.on_device = true;

@@ -1,5 +1,7 @@
 //! TR101 host-sync: the host waits for the device, to read a value or explicitly.
 
+use headroom_trace::Category;
+
 use super::{percent, shown_time};
 use crate::constants::host_sync::SHARE_IN_THE_SHADOW;
 use crate::constants::tr101;
@@ -38,11 +40,19 @@ fn check(evidence: &Evidence) -> Vec<Found> {
     readers.sort_unstable();
     let found = |waits: &Waits| {
         let shadow = in_the_shadow(groups, waits);
-        let host = [&waits.spans, &shadow, &waits.breaks].into_iter().flatten().copied().collect();
-        let removal = Removal { host, ..Removal::default() };
+        let shadows = shadow.iter().flat_map(|waits| &waits.spans);
+        let host: Vec<Span> = waits.spans.iter().chain(shadows).chain(&waits.breaks).copied().collect();
+        // The value's copy goes with the read.
+        let device = &evidence.view.trace.device;
+        let copies = evidence.view.ordered_in(&merged(host.clone())).into_iter();
+        let copies = copies.filter(|&at| device.category[at] == Category::Memcpy).map(|at| (at, 0)).collect();
+        let removal = Removal { host, device: copies, ..Removal::default() };
         // Without the wait, what the host does after it runs beside the device: idle time that the replay then saves is
         // the wait's, however long the host takes.
-        let idle = waits.idle_seconds / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
+        // Reads in its shadow have findings of their own for what they cost by themselves.
+        let beyond = |waits: &&Waits| (waits.idle_seconds - waits.cost_seconds).max(0.0);
+        let idle = waits.idle_seconds + shadow.iter().map(beyond).sum::<f64>();
+        let idle = idle / evidence.measures.breakdown.wall_seconds.max(f64::MIN_POSITIVE);
         let share = waits.share_of_steps.max(idle.min(evidence.simulation.saved_share(&removal)));
         let mut found = found(waits, share);
         found.removal = removal;
@@ -167,11 +177,11 @@ fn anomaly_detection(evidence: &Evidence) -> Option<Found> {
 
 /// Reads that cost little because another wait came just before. If only that one is fixed, they inherit its wait, so
 /// one fix must cover both.
-fn in_the_shadow(groups: &[Waits], of: &Waits) -> Vec<Span> {
+fn in_the_shadow<'w>(groups: &'w [Waits], of: &Waits) -> Vec<&'w Waits> {
     let is_in_it = |waits: &&Waits| {
         waits.kind == WaitKind::ReadBack && waits.share_of_steps <= SHARE_IN_THE_SHADOW.get() * of.share_of_steps
     };
-    groups.iter().filter(is_in_it).flat_map(|waits| waits.spans.iter().copied()).collect()
+    groups.iter().filter(is_in_it).collect()
 }
 
 /// Whether this is just the wait of the profiler, or of a timer, at a step's end. It is not a fault if it costs next to

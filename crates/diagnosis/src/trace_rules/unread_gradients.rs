@@ -12,8 +12,10 @@ use super::{Evidence, Found, TraceRule, for_nothing, percent};
 use crate::constants::tr134;
 use crate::constants::unread_gradients::{FEWEST_PER_STEP, LEAST_UNREAD_SHARE, MOST_BEFORE};
 use crate::finding::{Cause, Confidence, Effort};
+use crate::measures::flops::element_bytes;
 use crate::measures::intervals::{Span, holds};
 use crate::measures::recomputed::Recomputed;
+use crate::measures::roofline::rates;
 use crate::measures::view::View;
 
 pub const RULE: TraceRule = TraceRule {
@@ -49,6 +51,7 @@ const ACCUMULATES: &str = "torch::autograd::AccumulateGrad";
 struct Gradient {
     /// In ascending order.
     sizes: Vec<u64>,
+    bytes: f64,
     is_read: bool,
     /// Whether it is added to an existing gradient.
     is_added: bool,
@@ -67,10 +70,14 @@ fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Recomp
     let operators = operators_in(view, optimizer);
     let updated = updated_sizes(view, &operators);
     let mut passes = passes(view, &updated);
-    // Long lists of tensors are recorded without sizes; then it depends on what is left of a gradient, or what becomes
-    // of it.
+    // Long lists of tensors are recorded without sizes; then it depends on what is left of a gradient, what becomes of
+    // it, or how long the update takes.
     let is_told = !updated.is_empty() && !has_lists_without_sizes(view, &operators);
-    if !is_told && !told_by_what_is_left(view, &mut passes, zeroing) && !thrown_away(view, &mut passes, &operators) {
+    if !is_told
+        && !told_by_what_is_left(view, &mut passes, zeroing)
+        && !thrown_away(view, &mut passes, &operators)
+        && !more_than_is_moved(view, &mut passes, optimizer)
+    {
         return Recomputed::default();
     }
     let (mut read, mut unread, mut count) = (0.0, 0.0, 0usize);
@@ -152,7 +159,9 @@ fn passes(view: &View, updated: &HashSet<Vec<u64>>) -> Vec<Vec<Node>> {
             .map(|(inner, sizes)| {
                 let sizes = sorted(sizes);
                 let is_added = view.within(inner).skip(1).any(|at| view.host_name(at) == "aten::add_");
-                Gradient { is_read: updated.contains(&sizes), sizes, is_added }
+                let of_element = view.types(inner).first().map_or(0.0, |kind| element_bytes(kind));
+                let bytes = sizes.iter().map(|size| *size as f64).product::<f64>() * of_element;
+                Gradient { is_read: updated.contains(&sizes), sizes, bytes, is_added }
             });
         by_step.entry((host.track[at], step)).or_default().push((at, gradient));
     }
@@ -260,6 +269,35 @@ fn told_by_what_is_left(view: &View, passes: &mut [Vec<Node>], zeroing: &[Span])
         gradient.is_read = !gradient.is_added;
     }
     true
+}
+
+/// Marks as unread what no update can have read in its time: all gradients of one size in a pass, if the longest
+/// update of a step, at the memory bandwidth, moves less than they and their parameters are.
+fn more_than_is_moved(view: &View, passes: &mut [Vec<Node>], optimizer: &[Span]) -> bool {
+    let Some((rates, _)) = rates(view) else { return false };
+    // Of a sparse gradient, only its rows are moved.
+    if view.trace.names.iter().any(|(_, name)| name.contains("sparse_backward")) {
+        return false;
+    }
+    let mut of_steps: HashMap<Option<usize>, i64> = HashMap::new();
+    for at in view.ordered_in(optimizer) {
+        *of_steps.entry(view.step_of(view.call_of[at] as usize)).or_default() += view.trace.device.duration[at];
+    }
+    let Some(longest) = of_steps.into_values().max() else { return false };
+    // It reads the gradient, and reads and writes the parameter.
+    let most = longest as f64 / 1e9 * rates.bytes / 3.0;
+    let mut found = false;
+    for pass in passes {
+        let mut of_sizes: HashMap<Vec<u64>, f64> = HashMap::new();
+        for gradient in pass.iter().filter_map(|(_, gradient)| gradient.as_ref()) {
+            *of_sizes.entry(gradient.sizes.clone()).or_default() += gradient.bytes;
+        }
+        for gradient in pass.iter_mut().filter_map(|(_, gradient)| gradient.as_mut()) {
+            gradient.is_read = of_sizes[&gradient.sizes] <= most;
+            found |= !gradient.is_read;
+        }
+    }
+    found
 }
 
 /// Splits a step into backward passes: each begins with the operator called last.

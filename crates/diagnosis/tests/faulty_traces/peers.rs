@@ -144,3 +144,31 @@ fn a_run_is_held_against_the_peak_of_its_own_precision_and_the_text_says_which()
         assert!((mfu / (100.0 * rate / peak) - 1.0).abs() < 0.05, "{kernel}: {mfu}");
     }
 }
+
+#[test]
+fn values_that_are_read_one_after_the_other_are_one_stop() {
+    let analysis = steps(|run, _| {
+        run.work();
+        run.kernel("aten::mm", "gemm", 3_000.0);
+        for _ in 0..40 {
+            let id = run.next_id;
+            run.next_id += 1;
+            // Only the first waits for the product.
+            let at = run.device_free.max(run.host + 10.0);
+            let until = (at + 5.0).max(run.host + 40.0);
+            run.host_span("cpu_op", "aten::item", until - run.host, Some(id));
+            run.host_span("cuda_runtime", "cudaMemcpyAsync", 8.0, Some(id));
+            run.device_span("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 7, at, 2.0, id, r#","bytes":4"#);
+            run.device_free = at + 2.0;
+            run.host += 9.0;
+            run.host_span("cuda_runtime", "cudaStreamSynchronize", until - run.host - 1.0, None);
+            // What the host does with the value could run beside the product.
+            run.host = until + 20.0;
+        }
+    })
+    .analysis();
+    let read = analysis.findings.iter().find(|finding| finding.code == "TR101").expect("reads values back");
+    let step = 1e6 * analysis.true_step.recorded_seconds;
+    assert!((read.saving_expected_share - 39.0 * 60.0 / step).abs() < 0.05, "{read:?} of {step}");
+    assert_eq!(analysis.roadmap.items[0].code, "TR101", "{:?}", analysis.roadmap.items);
+}

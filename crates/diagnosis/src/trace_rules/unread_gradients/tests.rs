@@ -7,6 +7,11 @@ const NODE: &str = "autograd::engine::evaluate_function";
 
 /// A head and eight trunk layers are differentiated, the head first; then comes an optimizer's list of tensors.
 fn step(list: &str, operator: &str) -> Recomputed {
+    step_updated_in(0, list, operator)
+}
+
+/// The same, with this many microseconds in the optimizer's kernel.
+fn step_updated_in(micros: i64, list: &str, operator: &str) -> Recomputed {
     let mut made = Fabricated::on("NVIDIA H200");
     made.step(1, 0, 20_000 * MICRO);
     for layer in 0..9 {
@@ -21,8 +26,20 @@ fn step(list: &str, operator: &str) -> Recomputed {
     }
     made.span("user_annotation", "Optimizer.step#Adam.step", 1, 4_000 * MICRO, 4_100 * MICRO, "");
     made.span("cpu_op", operator, 1, 4_010 * MICRO, 4_090 * MICRO, &format!(r#""Input Dims":[{list},[]]"#));
+    if micros > 0 {
+        let call = (4_020 * MICRO, 4_025 * MICRO);
+        made.launch(call, "multi_tensor_apply_kernel", (4_030 * MICRO, (4_030 + micros) * MICRO));
+    }
     let trace = made.trace();
     unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[])
+}
+
+#[test]
+fn an_update_that_is_too_quick_to_move_all_parameters_does_not_read_the_largest() {
+    // The trunk's gradients and parameters, read and written, are 6.3 MB, and its head's 43 kB.
+    let found = step_updated_in(1, "[]", "aten::_fused_adam_");
+    assert_eq!((found.parts_per_step, found.kernels.len()), (8.0, 16));
+    assert!(step_updated_in(2, "[]", "aten::_fused_adam_").kernels.is_empty(), "9.6 MB can be moved");
 }
 
 #[test]
