@@ -27,13 +27,51 @@ pub struct MemoryBoundRow {
 
 /// Name parts of operators that compute, that pass through memory several times, or whose output is not as large as an
 /// input.
-const OTHERS: &str = "mm mv dot conv attention norm linear einsum baddb upsample fold im2col col2im repeat one_hot pad \
-    rand uniform bernoulli exponential sort topk unique nonzero multinomial fft cdist _foreach _fused linalg cholesky svd \
-    solve cat stack lstm gru rnn ctc";
+const OTHERS: &[&str] = &[
+    "mm",
+    "mv",
+    "dot",
+    "conv",
+    "attention",
+    "norm",
+    "linear",
+    "einsum",
+    "baddb",
+    "upsample",
+    "fold",
+    "im2col",
+    "col2im",
+    "repeat",
+    "one_hot",
+    "pad",
+    "rand",
+    "uniform",
+    "bernoulli",
+    "exponential",
+    "sort",
+    "topk",
+    "unique",
+    "nonzero",
+    "multinomial",
+    "fft",
+    "cdist",
+    "_foreach",
+    "_fused",
+    "linalg",
+    "cholesky",
+    "svd",
+    "solve",
+    "cat",
+    "stack",
+    "lstm",
+    "gru",
+    "rnn",
+    "ctc",
+];
 
 fn is_bound_by_memory(operator: &str) -> bool {
     let name = operator.strip_prefix("aten::");
-    name.is_some_and(|name| !OTHERS.split(' ').any(|part| name.contains(part)))
+    name.is_some_and(|name| !OTHERS.iter().any(|part| name.contains(part)))
 }
 
 /// The operators with the most time beyond their bytes first; empty if the memory bandwidth is unknown.

@@ -275,7 +275,7 @@ fn told_by_what_is_left(view: &View, passes: &mut [Vec<Node>], zeroing: &[Span])
 /// update of a step, at the memory bandwidth, moves less than they and their parameters are.
 fn more_than_is_moved(view: &View, passes: &mut [Vec<Node>], optimizer: &[Span]) -> bool {
     let Some((rates, _)) = rates(view) else { return false };
-    // Of a sparse gradient, only its rows are moved.
+    // A sparse gradient moves its rows alone.
     if view.trace.names.iter().any(|(_, name)| name.contains("sparse_backward")) {
         return false;
     }

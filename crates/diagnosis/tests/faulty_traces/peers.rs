@@ -162,7 +162,7 @@ fn values_that_are_read_one_after_the_other_are_one_stop() {
             run.device_free = at + 2.0;
             run.host += 9.0;
             run.host_span("cuda_runtime", "cudaStreamSynchronize", until - run.host - 1.0, None);
-            // What the host does with the value could run beside the product.
+            // The host's work on the value could run beside the product.
             run.host = until + 20.0;
         }
     })
