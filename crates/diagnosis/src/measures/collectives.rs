@@ -38,7 +38,7 @@ impl Kind {
             Kind::AllGather
         } else if has("alltoall")
             || has("a2a")
-            || marks("expert-parallel").any(|mark| has(&mark.replace(['_', ':'], "")))
+            || marks("expert-parallel").iter().any(|mark| has(&mark.replace(['_', ':'], "")))
         {
             Kind::AllToAll
         } else if has("broadcast") {
