@@ -144,8 +144,10 @@ impl Simulation {
                     let shrinks = if is_in_graph { removal.graph_gaps } else { 0.0 };
                     let gap = gap - (shrinks * gap.max(0) as f64) as i64;
                     let mut start = (stream_ends[track] + gap).max(ordered + delay);
-                    if let Some((other, distance)) = after {
-                        start = start.max(device_end[other as usize].saturating_add(distance));
+                    if let Some((other, distance)) = after
+                        && device_end[other as usize] != NOT_PLAYED
+                    {
+                        start = start.max(device_end[other as usize] + distance);
                     }
                     (device_start[device], device_end[device]) = (start, start + duration);
                     stream_ends[track] = start + duration;

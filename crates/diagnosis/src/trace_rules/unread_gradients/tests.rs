@@ -35,7 +35,7 @@ fn step_updated_in(micros: i64, list: &str, operator: &str) -> Recomputed {
 }
 
 #[test]
-fn an_update_that_is_too_quick_to_move_all_parameters_does_not_read_the_largest() {
+fn a_quick_update_leaves_the_largest_gradients_unread() {
     // The trunk's gradients and parameters, read and written, are 6.3 MB, and its head's 43 kB.
     let found = step_updated_in(1, "[]", "aten::_fused_adam_");
     assert_eq!((found.parts_per_step, found.kernels.len()), (8.0, 16));
