@@ -3,6 +3,8 @@
     python bench/api_table.py measure measured.json          # where a GPU is: waits and places of PyTorch's own samples
     python bench/api_table.py write TABLE [measured.json]    # where all five libraries are
 
+`waits` is "yes", "some" (of the samples), "no", or "size": the host waits for the size of the result.
+
 Types and changes in place come from stubs, signatures and native schemas; masks (results that are always of type bool)
 from PyTorch's own samples on the CPU; `waits` and `place` from the same samples on a GPU. A row by hand has its reason.
 """
@@ -11,10 +13,12 @@ import ast
 import inspect
 import itertools
 import json
+import multiprocessing
 import re
 import sys
 import types
 import unittest
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import torch
@@ -22,6 +26,8 @@ import torch
 COLUMNS = ["name", "returns", "in_place", "draws", "place", "waits", "source", "reason"]
 UNKNOWN = "not-measured"
 MOST_SAMPLES = 4
+# Processes that measure side by side.
+PARTS = 14
 
 # name: (returns, place, waits, reason)
 BY_HAND = {
@@ -36,13 +42,20 @@ BY_HAND = {
     "lightning.Fabric.setup": ("same", "arguments", "no", "returns its arguments, wrapped"),
     "lightning.Fabric.setup_dataloaders": ("same", "arguments", "no", "returns its arguments, wrapped"),
     "torch.Tensor.backward": ("none", "none", "no", "queues the backward pass"),
+    "torch.Tensor.corrcoef": ("tensor", "arguments", "some", "weights are checked on the host"),
+    "torch.Tensor.cov": ("tensor", "arguments", "some", "weights are checked on the host"),
+    "torch.Tensor.index_fill": ("tensor", "arguments", "some", "a value that is a tensor is read"),
+    "torch.Tensor.index_fill_": ("tensor", "arguments", "some", "a value that is a tensor is read"),
+    "torch.Tensor.masked_fill": ("tensor", "arguments", "some", "a value that is a tensor is read"),
+    "torch.Tensor.masked_fill_": ("tensor", "arguments", "some", "a value that is a tensor is read"),
+    "torch.Tensor.repeat_interleave": ("tensor", "arguments", "some", "without output_size, repeats that are a tensor are read"),
     "torch.Tensor.cpu": ("tensor", "host", "yes", "the host waits for the copy"),
     "torch.Tensor.cuda": ("tensor", "device", "no", "from pinned memory only with non_blocking; else the copy blocks"),
     "torch.Tensor.item": ("number", "host", "yes", "the host needs the value"),
     "torch.Tensor.numpy": ("array", "host", "no", "an error for a tensor on the device"),
     "torch.Tensor.pin_memory": ("tensor", "pinned", "no", "a copy between two places of the host's memory"),
-    "torch.Tensor.unique": ("tensor|tensors", "arguments", "yes", "the size of its result depends on the data"),
-    "torch.Tensor.unique_consecutive": ("tensor|tensors", "arguments", "yes", "the size of its result depends on the data"),
+    "torch.Tensor.unique": ("tensor|tensors", "arguments", "size", "the size of its result depends on the data"),
+    "torch.Tensor.unique_consecutive": ("tensor|tensors", "arguments", "size", "the size of its result depends on the data"),
     "torch.Tensor.to": ("tensor", "moved", UNKNOWN, "goes where its arguments say"),
     "torch.Tensor.tolist": ("numbers", "host", "yes", "the host needs the values"),
     "torch.Tensor.type_as": ("tensor", "moved", UNKNOWN, "goes where its argument is"),
@@ -54,12 +67,19 @@ BY_HAND = {
     "torch.cuda.synchronize": ("none", "none", "yes", "that is its purpose"),
     "torch.empty": ("tensor", "device-argument", "no", "its contents are what the memory held, as if drawn"),
     "torch.from_numpy": ("tensor", "host", "no", "shares the array's memory"),
+    "torch.corrcoef": ("tensor", "arguments", "some", "weights are checked on the host"),
+    "torch.cov": ("tensor", "arguments", "some", "weights are checked on the host"),
+    "torch.index_fill": ("tensor", "arguments", "some", "a value that is a tensor is read"),
+    "torch.linspace": ("tensor", "device-argument", "some", "ends that are tensors are read"),
+    "torch.logspace": ("tensor", "device-argument", "some", "ends that are tensors are read"),
+    "torch.masked_fill": ("tensor", "arguments", "some", "a value that is a tensor is read"),
+    "torch.repeat_interleave": ("tensor", "arguments", "some", "without output_size, repeats that are a tensor are read"),
     "torch.load": ("any", "host", "no", "reads a file"),
     "torch.nn.utils.clip_grad_norm_": ("tensor", "arguments", "no", "returns the norm on the device"),
     "torch.save": ("none", "none", "yes", "copies every tensor to the host"),
     "torch.tensor": ("tensor", "device-argument", "no", "host data; a device argument copies it"),
-    "torch.unique": ("tensor|tensors", "arguments", "yes", "the size of its result depends on the data"),
-    "torch.unique_consecutive": ("tensor|tensors", "arguments", "yes", "the size of its result depends on the data"),
+    "torch.unique": ("tensor|tensors", "arguments", "size", "the size of its result depends on the data"),
+    "torch.unique_consecutive": ("tensor|tensors", "arguments", "size", "the size of its result depends on the data"),
     "torch.utils.data.DataLoader": ("loader", "host", "no", "workers prepare batches on the host"),
 }
 # Contents that differ from call to call although no generator is involved.
@@ -155,8 +175,11 @@ def of_schemas(name: str, kinds: set[str], native: dict[str, list], source: str)
         place = "host" if kinds & {"number", "bool", "sizes", "text"} else "none"
     draws = any("nondeterministic_seeded" in one for one in tags) and "dropout" not in name or name in UNINITIALISED
     # The size or the value of the result depends on the data, so the host has to read it.
+    by_size = [bool(one & {"dynamic_output_shape"}) for one in tags]
     by_value = [bool(one & {"dynamic_output_shape", "data_dependent_output"}) for one in tags]
-    waits = "yes" if by_value and all(by_value) else "some" if any(by_value) else UNKNOWN
+    waits = "some" if any(by_value) else UNKNOWN
+    if by_value and all(by_value):
+        waits = "size" if all(by_size) else "yes"
     return row(kinds, source, in_place="yes" if written else "no", draws="yes" if draws else "no", place=place, waits=waits)
 
 
@@ -202,31 +225,33 @@ def masks() -> set[str]:
     return found
 
 
-def waits_and_homes(function, operation) -> tuple[bool, set[str]]:
-    """Whether the host waited in any of the samples, and the devices of their results."""
-    waited, homes = False, set()
+def waits_and_homes(function, operation) -> tuple[str, set[str]]:
+    """Whether the host waited in all of the samples, some or none, and the devices of their results."""
+    waited, homes = [], set()
     for sample in first_samples(operation, "cuda"):
         function(sample.input, *sample.args, **sample.kwargs)  # Compiles and allocates first.
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
             value = function(sample.input, *sample.args, **sample.kwargs)
+            waited.append(False)
         except RuntimeError as problem:
             if "synchroniz" not in str(problem):
                 raise
-            waited, value = True, None
+            waited.append(True)
+            value = None
         finally:
             torch.cuda.set_sync_debug_mode("default")
         values = value if isinstance(value, (tuple, list)) else [value]
         homes |= {one.device.type for one in values if isinstance(one, torch.Tensor)}
-    return waited, homes
+    return "yes" if waited and all(waited) else "some" if any(waited) else "no", homes
 
 
-def measure(path: Path) -> None:
-    """Runs every sample on the GPU and notes whether the host waited and where the result is."""
+def measured_part(part: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Waits and places of every PARTS-th operation."""
     waits: dict[str, str] = {}
     places: dict[str, str] = {}
-    for operation in samples():
+    for operation in samples()[part::PARTS]:
         if torch.float32 not in operation.supported_dtypes("cuda"):
             continue
         in_place = [f"{name}_" for name in names_of(operation) if name.startswith("torch.Tensor.")]
@@ -238,9 +263,21 @@ def measure(path: Path) -> None:
             except Exception as problem:  # A sample that this form does not take says nothing.
                 print(f"{names}: {type(problem).__name__}: {problem}", file=sys.stderr)
                 continue
-            waits |= {name: "yes" if waited else "no" for name in names}
+            waits |= {name: waited for name in names}
             if homes in ({"cuda"}, {"cpu"}):
                 places |= {name: "arguments" if "cuda" in homes else "host" for name in names}
+    return waits, places
+
+
+def measure(path: Path) -> None:
+    """Runs every sample on the GPU and notes whether the host waited and where the result is. Most of the time goes to
+    kernels that are compiled at their first use, so several processes share the operations."""
+    waits: dict[str, str] = {}
+    places: dict[str, str] = {}
+    with ProcessPoolExecutor(PARTS, multiprocessing.get_context("spawn")) as processes:
+        for some_waits, some_places in processes.map(measured_part, range(PARTS)):
+            waits |= some_waits
+            places |= some_places
     document = {"torch": torch.__version__, "device": torch.cuda.get_device_name(), "waits": waits, "places": places}
     path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
 
@@ -342,7 +379,7 @@ def write(path: Path, measured: dict) -> None:
             rows[name]["source"] = "sample"
     for name, waits in measured.get("waits", {}).items():
         if name in rows:
-            rows[name]["waits"] = waits
+            rows[name]["waits"] = "size" if rows[name]["waits"] == "size" and waits == "yes" else waits
             # A factory's samples name the device; without it the result is on the host.
             if rows[name]["place"] != "device-argument":
                 rows[name]["place"] = measured["places"].get(name, rows[name]["place"])

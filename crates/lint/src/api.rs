@@ -19,8 +19,9 @@ pub struct Row {
     pub in_place: bool,
     /// Whether the contents differ from call to call: drawn at random, or left as they were in memory.
     pub draws: bool,
-    /// Whether the host waits for the device in a call, whatever the arguments are.
-    waits: bool,
+    /// Whether the host waits for the device in a call: `yes`, `some` (for some arguments), `size` (for the size of the
+    /// result), `no`, `not-measured`.
+    waits: &'static str,
 }
 
 impl Row {
@@ -29,7 +30,7 @@ impl Row {
         let mut next = || fields.next();
         let (name, returns, in_place, draws, place, waits) = (next()?, next()?, next()?, next()?, next()?, next()?);
         let is_so = |field: &str| field == "yes";
-        Some((name, Row { returns, place, in_place: is_so(in_place), draws: is_so(draws), waits: is_so(waits) }))
+        Some((name, Row { returns, place, in_place: is_so(in_place), draws: is_so(draws), waits }))
     }
 
     /// Whether it returns a tensor of truth values.
@@ -50,7 +51,7 @@ impl Row {
     /// Whether the size of the result depends on the contents of a tensor, so that the host has to wait for it.
     pub fn sizes_by_value(&self) -> bool {
         let is_tensor = self.returns.split('|').all(|kind| kind == "tensor" || kind == "tensors");
-        is_tensor && self.place == "arguments" && self.waits
+        is_tensor && self.place == "arguments" && self.waits == "size"
     }
 }
 
@@ -152,9 +153,16 @@ mod tests {
         for name in ["item", "cpu", "sum", "repeat_interleave"] {
             assert!(!tensor_method(name).is_some_and(Row::sizes_by_value), "{name}");
         }
-        assert!(!tensor_method("repeat_interleave").expect("a row").waits, "only for some arguments");
-        assert!(tensor_method("item").expect("a row").waits);
+        // An inverse waits to know whether there is one, and not for its size.
+        for (name, waits) in [("repeat_interleave", "some"), ("item", "yes"), ("inverse", "yes"), ("add", "no")] {
+            assert_eq!(
+                function(&format!("torch.{name}")).or(tensor_method(name)).expect("a row").waits,
+                waits,
+                "{name}"
+            );
+        }
+        assert!(!function("torch.inverse").is_some_and(Row::sizes_by_value));
         assert_eq!(function("torch.nothing_of_this_name"), None);
-        assert!(!function("numpy.sqrt").expect("a row").waits);
+        assert_eq!(function("numpy.sqrt").expect("a row").waits, "no");
     }
 }
