@@ -54,8 +54,8 @@ const NEARLY: f64 = 0.8;
 
 /// Replays launches as CUDA graphs: the script counts as launch-bound if its prediction is this many times that of
 /// compiled code that is still launched.
-const GRAPHS: &str = "compile-reduce-overhead";
-const MUCH_MORE: f64 = 1.25;
+pub const GRAPHS: &str = "compile-reduce-overhead";
+pub const MUCH_MORE: f64 = 1.25;
 
 /// Applicable remedies that were asked for, best predicted first, and rows for those that are not tried.
 pub fn candidates(

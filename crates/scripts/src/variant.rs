@@ -57,8 +57,8 @@ impl Variant {
 
     /// Identifies the code that a compiler generates: variants with the same value share the compiler's cache.
     pub fn code(&self) -> String {
-        let changes_code = |name: &&str| compiles(name) || CHANGES_CODE.contains(name);
-        self.names().into_iter().filter(changes_code).collect::<Vec<_>>().join(",")
+        let is_of_code = |name: &&str| compiles(name) || changes_code(name);
+        self.names().into_iter().filter(is_of_code).collect::<Vec<_>>().join(",")
     }
 
     /// The most permissive class of its remedies.
@@ -83,6 +83,10 @@ const ALTERNATIVES: [&[&str]; 2] =
 
 /// Remedies that change the code to be compiled.
 const CHANGES_CODE: [&str; 5] = ["channels-last", "tf32", "sdpa", "bf16-autocast", "ddp-static-graph"];
+
+pub(crate) fn changes_code(name: &str) -> bool {
+    CHANGES_CODE.contains(&name)
+}
 
 pub(crate) fn compiles(name: &str) -> bool {
     ALTERNATIVES[0].contains(&name)

@@ -241,15 +241,17 @@ def copies_are_made_as_before():
 @check
 def switches_go_off_in_any_order():
     importlib.import_module("torch._dynamo")
-    names = ["channels-last", "bf16-autocast", "tf32", "fused-optimizer", "zero-grad-none", "gc-frozen", "compile"]
-    for order in (names, names[::-1], names[3:] + names[:3]):
-        step = models.made(PARTS, "images")
-        before = fingerprint(step)
-        for name in names:
-            TABLE[name].on(step.context)
-        for name in order:
-            TABLE[name].off(step.context)
-        same(before, fingerprint(step))
+    others = ["channels-last", "bf16-autocast", "tf32", "fused-optimizer", "zero-grad-none", "gc-frozen"]
+    for compiling in ("compile", "compile-reduce-overhead"):
+        names = [*others, compiling]
+        for order in (names, names[::-1], names[3:] + names[:3]):
+            step = models.made(PARTS, "images")
+            before = fingerprint(step)
+            for name in names:
+                TABLE[name].on(step.context)
+            for name in order:
+                TABLE[name].off(step.context)
+            same(before, fingerprint(step))
 
 
 @check
@@ -272,8 +274,8 @@ def switches_that_exclude_each_other_say_so():
 def switches_say_where_and_how_long():
     between = {name for name, switch in TABLE.items() if switch.where == "between_steps"}
     assert between == {
-        "tf32", "bf16-autocast", "sdpa", "compile", "compile-blocks", "channels-last", "fused-optimizer", "foreach-optimizer",
-        "cudnn-benchmark", "zero-grad-none", "gc-frozen", "non-blocking-copies",
+        "tf32", "bf16-autocast", "sdpa", "compile", "compile-blocks", "compile-reduce-overhead", "channels-last",
+        "fused-optimizer", "foreach-optimizer", "cudnn-benchmark", "zero-grad-none", "gc-frozen", "non-blocking-copies",
     }, between
     assert all(switch.settle >= 1 for switch in TABLE.values()) and TABLE["compile"].settle > TABLE["tf32"].settle
 
@@ -318,6 +320,30 @@ def compiled_code_is_kept_for_each_combination_and_its_blocks_are_void_while_com
 def compile_leaves_no_trace_when_off():
     on_and_off("compile", "mixed", backend="aot_eager")
     on_and_off("compile-blocks", "language", backend="aot_eager")
+    on_and_off("compile-reduce-overhead", "mixed", backend="aot_eager")
+
+
+@check
+def graphs_drop_gradients_and_share_the_code_of_shadow_steps_with_compile():
+    switches = PARTS.part("switches")
+    step = models.made(PARTS, "language with dropout", backend="aot_eager")
+    context = step.context
+    answers = [step.check(TABLE[name])["verdict"] for name in ("compile-reduce-overhead", "compile")]
+    code = context.store[PARTS.part("remedies/compile").CODE]
+    assert answers == ["same", "same"] and list(code) == [(None, "taped"), (None,)], (answers, list(code))
+    TABLE["compile-reduce-overhead"].on(context)
+    step.optimizer.zero_grad(set_to_none=False)
+    assert all(one.grad is None for one in step.model.parameters())
+    step.step()
+    assert list(code)[2:] == [("reduce-overhead",)], "graphs replay steps, and no shadow steps"
+    kept = [one.grad for one in step.model.parameters()]
+    # A shadow step of another switch runs uncompiled, and leaves the compiled code as it was.
+    assert step.check(TABLE["tf32"])["verdict"] == "same"
+    begun = switches.mark(context)
+    step.step()
+    assert switches.void(context, begun, 1) is None
+    TABLE["compile-reduce-overhead"].off(context)
+    assert all(one.grad is not own for one, own in zip(step.model.parameters(), kept) if own is not None)
 
 
 # Shadow steps.

@@ -28,6 +28,8 @@ class Context:
         self.store = {}
         # Compiled code reads its random numbers here in place of drawing them (`shadow_draws.py`).
         self.draws = None
+        # A shadow step is replayed.
+        self.is_shadowing = False
         self.graphs_run = 0
         # The most compiled graphs that ran per step, by combination of switches.
         self.graphs_per_step = {}

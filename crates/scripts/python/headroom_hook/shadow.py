@@ -35,6 +35,7 @@ def check(context, switch):
     if switch.is_on(context):
         raise ValueError(f"{switch.name} is on: a shadow step compares it with the state before")
     shadow = Shadow(context, switch)
+    context.is_shadowing = True
     try:
         with untouched(context), without_compiled_code():
             return shadow.compare()
@@ -53,6 +54,9 @@ def check(context, switch):
     finally:
         if switch.is_on(context):
             switch.off(context)
+        context.is_shadowing = False
+        # Compiled code that is on keeps to its own version.
+        SHARED.part("switches").follow_all(context)
 
 
 def answer(verdict, reason, rows=(), replays=0):

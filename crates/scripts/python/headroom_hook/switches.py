@@ -75,8 +75,13 @@ class Switch:
 
 
 def follow(context, changed):
+    if changed.is_guarded:
+        follow_all(context, changed)
+
+
+def follow_all(context, but=None):
     for switch, _ in list(context.active.values()):
-        if switch is not changed and changed.is_guarded and hasattr(switch.remedy, "follow"):
+        if switch is not but and hasattr(switch.remedy, "follow"):
             switch.remedy.follow(context)
 
 

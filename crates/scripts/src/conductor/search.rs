@@ -50,6 +50,7 @@ pub fn conduct(stage: &mut dyn Stage, wanted: &[Switchable], seed: u64) -> Resul
         speedup: None,
         with_all_bits: None,
         usual_block: 0.0,
+        code_seconds: 0.0,
         gained: 1.0,
         proof_seconds: 0.0,
         shadows: vec![],
@@ -92,6 +93,8 @@ struct Conductor<'a> {
     with_all_bits: Option<Speedup>,
     /// Seconds of the longest block of which no part was compiled.
     usual_block: f64,
+    /// The longest time that a block took for code that it compiled; 0 if none was.
+    code_seconds: f64,
     /// The product of what was selected, before it is confirmed.
     gained: f64,
     /// The longest of the proofs that what was selected needs.

@@ -4,6 +4,7 @@ use super::super::messages::{Block, Step};
 use super::*;
 use crate::moment::Moment;
 use crate::remedies::named;
+use crate::variant::{changes_code, compiles};
 
 /// A script whose switches multiply its speed.
 struct Simulated {
@@ -21,6 +22,9 @@ struct Simulated {
     raises: Option<&'static str>,
     differs: Option<&'static str>,
     void: Option<&'static str>,
+    /// Seconds of compiling for each new combination of switches that compile or change code, and for a shadow step.
+    compiling: f64,
+    compiled: Vec<String>,
     /// Every step has inputs of another shape.
     is_ragged: bool,
     starts: usize,
@@ -43,6 +47,8 @@ impl Simulated {
             raises: None,
             differs: None,
             void: None,
+            compiling: 0.0,
+            compiled: vec![],
             is_ragged: false,
             starts: 0,
             orders: vec![],
@@ -88,6 +94,7 @@ impl Stage for Simulated {
         let (number, on, settle, steps) = match order {
             Order::Block { number, on, settle, steps } => (*number, on.clone(), *settle, *steps),
             Order::Shadow { number, switch, .. } => {
+                self.left -= if compiles(switch) { self.compiling } else { 0.0 };
                 let verdict = if Some(switch.as_str()) == self.differs { "differs" } else { "same" };
                 return Ok(Report::Shadow {
                     number: *number,
@@ -105,6 +112,12 @@ impl Stage for Simulated {
         }
         if self.step + u64::from(settle + steps) > self.ends_after {
             return Ok(Report::Ended { steps: self.step });
+        }
+        let code: Vec<&str> =
+            on.iter().map(String::as_str).filter(|name| compiles(name) || changes_code(name)).collect();
+        if code.iter().any(|name| compiles(name)) && !self.compiled.contains(&code.join(",")) {
+            self.compiled.push(code.join(","));
+            self.left -= self.compiling;
         }
         let speed: f64 = self
             .effects
@@ -417,4 +430,47 @@ fn compiling_is_tried_once_more_with_fewer_bits() {
     assert_eq!(kept(&found), ["bf16-autocast", "compile"], "{:?}", found.verdicts);
     assert!(matches!(verdict(&found, "compile-blocks"), Verdict::Superfluous(_)), "{:?}", found.verdicts);
     assert!(!script.orders.iter().flatten().any(|name| name == "compile-blocks"));
+}
+
+/// A step that waits for launches: compiling takes 40 s each time, and fewer bits gain on top of it.
+fn launch_bound(limit: f64, seed: u64) -> (Simulated, Vec<Switchable>) {
+    let effects = [
+        ("tf32", 1.0),
+        ("fused-optimizer", 1.2),
+        ("gc-frozen", 1.0),
+        ("compile", 1.6),
+        ("compile-reduce-overhead", 3.0),
+        ("bf16-autocast", 1.0),
+    ];
+    let mut script = Simulated::of(&effects, seed);
+    (script.left, script.compiling, script.noise) = (limit, 40.0, (0.005, 0.005));
+    script.pair = Some((["compile-reduce-overhead", "bf16-autocast"], 1.5));
+    let shares = [("compile", 0.35), ("compile-reduce-overhead", 0.7)];
+    let mut wanted = script.wanted();
+    for switch in &mut wanted {
+        switch.predicted = shares.iter().find(|(name, _)| *name == switch.remedy.name).map(|(_, share)| *share);
+    }
+    (script, wanted)
+}
+
+#[test]
+fn launches_are_replayed_from_graphs_before_fewer_bits_and_after_what_is_brief() {
+    let (mut script, wanted) = launch_bound(220.0, 4);
+    let found = conduct(&mut script, &wanted, 6).unwrap();
+    assert_eq!(kept(&found), ["bf16-autocast", "compile-reduce-overhead", "fused-optimizer"]);
+    assert!(matches!(verdict(&found, "compile"), Verdict::Superfluous(_)));
+    let first = |name: &str| script.orders.iter().position(|on| on.iter().any(|one| one == name)).unwrap();
+    assert!(first("gc-frozen") < first("compile-reduce-overhead"), "it would compile again on top of compiled code");
+}
+
+#[test]
+fn nothing_is_compiled_without_the_time_for_it() {
+    let (mut script, wanted) = launch_bound(120.0, 4);
+    let found = conduct(&mut script, &wanted, 6).unwrap();
+    assert_eq!(kept(&found), ["compile-reduce-overhead", "fused-optimizer"]);
+    assert_eq!(script.compiled.len(), 1, "fewer bits would need new code: {:?}", script.compiled);
+    let (mut script, wanted) = launch_bound(30.0, 4);
+    let found = conduct(&mut script, &wanted, 6).unwrap();
+    assert_eq!(kept(&found), ["fused-optimizer"], "time that compiling cannot use is there for the others");
+    assert!(script.compiled.is_empty());
 }

@@ -30,9 +30,7 @@ impl Search<'_> {
     pub fn try_starts(&mut self, candidates: Vec<Candidate>) -> (Vec<Row>, Vec<Candidate>) {
         let switches = candidates.iter().filter(|one| one.remedy.can_be_switched());
         let least = switches.map(Candidate::expects).fold(LARGE, f64::max);
-        // Those that compile compete with switches that do, and take minutes.
-        let is_start = |one: &Candidate| !one.remedy.can_be_switched() && !compiles(one.remedy.name);
-        let is_first = |one: &Candidate| is_start(one) && one.expects() >= least;
+        let is_first = |one: &Candidate| !one.remedy.can_be_switched() && one.expects() >= least;
         let (first, rest): (Vec<Candidate>, Vec<Candidate>) = candidates.into_iter().partition(is_first);
         if !self.is_conductible(&rest) {
             return (vec![], first.into_iter().chain(rest).collect());

@@ -14,6 +14,8 @@ RANDOM = "compiled"
 # Forward and backward are compiled in the first step, other sizes in the next ones.
 SETTLE = 4
 EXCLUDES = ("compile-blocks", "compile-reduce-overhead")
+# Where code of whole modules is kept: graphs replay the same code.
+CODE = "code of whole modules"
 # Combinations of switches multiply the versions of code that several of them share.
 MOST_VERSIONS = 64
 
@@ -51,7 +53,7 @@ def compile_modules(hook, modules, mode):
 
 
 def on(context):
-    return compiled_on(context, NAME, list(context.modules))
+    return compiled_on(context, NAME, list(context.modules), context.store.setdefault(CODE, {}))
 
 
 def follow(context):
@@ -59,7 +61,8 @@ def follow(context):
     context.store[NAME].choose()
 
 
-def compiled_on(context, name, modules):
+def compiled_on(context, name, modules, code, mode=None):
+    """`code` keeps what was compiled, by combination."""
     import torch._dynamo
 
     if any(SHARED.part("facts").is_compiled(module) for module in modules):
@@ -69,7 +72,7 @@ def compiled_on(context, name, modules):
     before = {"suppress_errors": config.suppress_errors, limit: getattr(config, limit)}
     config.suppress_errors = True
     setattr(config, limit, max(MOST_VERSIONS, before[limit]))
-    versions = context.store.setdefault(name, Versions(context))
+    versions = context.store.setdefault(name, Versions(context, code, mode))
     versions.modules = modules
     versions.choose()
 
@@ -85,24 +88,29 @@ def compiled_on(context, name, modules):
 
 class Versions:
     """One compiled function per combination of the switches that guards see, each with code of its own: versions of one
-    code object share a limit, beyond which all of them run uncompiled."""
+    code object share a limit, beyond which all of them run uncompiled.
 
-    def __init__(self, context):
+    A shadow step replays without CUDA graphs: they launch the same code, and keep its results in memory that the next
+    replay writes to."""
+
+    def __init__(self, context, code, mode):
         self.context = context
+        self.mode = mode
         self.modules = []
-        self.by_combination = {}
+        self.code = code
 
     def choose(self):
-        key = self.context.combination()
-        if key not in self.by_combination:
-            self.by_combination[key] = self.made(len(self.by_combination))
-        run = self.by_combination[key]
+        mode = None if self.context.is_shadowing else self.mode
+        key = (mode, *self.context.combination())
+        if key not in self.code:
+            self.code[key] = self.made(len(self.code), mode)
+        run = self.code[key]
         if self.context.draws is not None:
             run = SHARED.part("shadow_draws").outside_of_modes(run)
         for module in self.modules:
             module._compiled_call_impl = functools.partial(run, module)
 
-    def made(self, number):
+    def made(self, number, mode):
         import torch
 
         def run(module, *arguments, **named):
@@ -110,15 +118,15 @@ class Versions:
 
         code = run.__code__.replace(co_name=f"run_{number}")
         own = types.FunctionType(code, run.__globals__, code.co_name)
-        return torch.compile(own, backend=self.counting_backend())
+        return torch.compile(own, backend=self.counting_backend(mode))
 
-    def counting_backend(self):
+    def counting_backend(self, mode):
         """The backend, with a count of the graphs that run: a fallback to eager execution leaves no other trace."""
         import torch
 
         context = self.context
         if context.backend == "inductor":
-            inner = torch._TorchCompileInductorWrapper(None, None, None)
+            inner = torch._TorchCompileInductorWrapper(mode, None, None)
         else:
             from torch._dynamo.backends.registry import lookup_backend
 

@@ -36,7 +36,7 @@ def on(context):
     found = [block for module in context.modules for blocks in facts.repeated_blocks(module) for block in blocks]
     if not found:
         raise SHARED.part("switches").NothingToSwitch("it has no repeated blocks")
-    return SHARED.part("remedies/compile").compiled_on(context, NAME, found)
+    return SHARED.part("remedies/compile").compiled_on(context, NAME, found, context.store.setdefault("code of blocks", {}))
 
 
 def follow(context):

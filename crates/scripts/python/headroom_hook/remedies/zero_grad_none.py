@@ -41,20 +41,29 @@ def on(context):
 
 
 def drop(owner, seen=lambda: None):
-    """Returns the function that puts the class's own `zero_grad` back."""
-    original = owner.zero_grad
+    """Returns the function that ends it; the last one puts the class's own `zero_grad` back."""
+    zero_grad = owner.zero_grad
+    if not hasattr(zero_grad, "users"):
+        zero_grad = dropping(zero_grad, seen)
+        owner.zero_grad = zero_grad
+    zero_grad.users += 1
 
+    def put_back():
+        if owner.zero_grad is not zero_grad:
+            raise RuntimeError(f"{owner.__name__}.zero_grad was replaced meanwhile")
+        zero_grad.users -= 1
+        if not zero_grad.users:
+            owner.zero_grad = zero_grad.original
+
+    return put_back
+
+
+def dropping(original, seen):
     @functools.wraps(original)
     def zero_grad(self, set_to_none=True):
         if not set_to_none:
             seen()
         return original(self, set_to_none=True)
 
-    owner.zero_grad = zero_grad
-
-    def put_back():
-        if owner.zero_grad is not zero_grad:
-            raise RuntimeError(f"{owner.__name__}.zero_grad was replaced meanwhile")
-        owner.zero_grad = original
-
-    return put_back
+    zero_grad.original, zero_grad.users = original, 0
+    return zero_grad

@@ -172,6 +172,7 @@ impl Conductor<'_> {
     fn block(&mut self, on: &[&'static Remedy]) -> Result<Block, Miss> {
         let mut voids = 0;
         let mut ends = 0;
+        let begin = self.stage.seconds_left();
         loop {
             let steps = self.block_steps();
             let changed = self.on.iter().chain(on).filter(|one| self.on.contains(one) != on.contains(one));
@@ -191,6 +192,10 @@ impl Conductor<'_> {
                 Ok(Report::Block(block)) => match block.void.clone() {
                     None => {
                         self.note_duration(before - self.stage.seconds_left(), settle + steps);
+                        if on.iter().any(|one| compiles(one.name)) {
+                            let beyond = begin - self.stage.seconds_left() - self.block_seconds();
+                            self.code_seconds = self.code_seconds.max(beyond);
+                        }
                         return Ok(block);
                     }
                     // Compiling ends once all sizes were seen; anything else stays as it is.

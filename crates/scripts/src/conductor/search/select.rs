@@ -1,11 +1,11 @@
 //! Selects switches: those that may gain much first, and none of them waits while another one's small gain is measured.
 
-use super::groups::{Group, groups, pending};
+use super::groups::{COMPILING, Costs, Group, groups, pending};
 use super::rounds::{Purpose, Race, SELECTING};
 use super::{Conductor, Stop, Switchable, Verdict};
-use crate::candidates::{LARGE, PROMISING};
+use crate::candidates::{GRAPHS, LARGE, PROMISING};
 use crate::remedies::{Class, Remedy};
-use crate::variant::{compiles, is_alternative};
+use crate::variant::{changes_code, compiles, is_alternative};
 use headroom_record::statistics::MISSED;
 use headroom_record::turns::{LEAST_ROUNDS, Speedup};
 
@@ -21,6 +21,15 @@ const FOR_SMALL: f64 = 0.5;
 
 /// Layouts and generated kernels may gain with fewer bits although they gain nothing without: they are tried once more.
 const AGAIN_WITH_FEWER_BITS: [&str; 2] = ["channels-last", "compile"];
+
+/// While the host's launches set the pace, no faster kernel shows: these are tried once more on top of compiled code if CUDA
+/// graphs are predicted to save this share of the step.
+const AGAIN_COMPILED: [&str; 2] = ["tf32", "channels-last"];
+const LAUNCH_BOUND: f64 = 0.3;
+
+/// A group is not begun without the seconds for which it is expected to compile, or without this share of them if nothing was
+/// compiled before: small models take that little.
+const LEAST_OF_GUESSED: f64 = 1.0 / 3.0;
 
 /// Fewer bits may gain nothing without this: both race together as well.
 const COMPANION: &str = "channels-last";
@@ -62,7 +71,9 @@ impl Conductor<'_> {
 
     fn select_briefly(&mut self, mut waiting: Vec<Switchable>) -> Result<(), Stop> {
         let all = waiting.clone();
-        let mut has_fewer_bits = false;
+        let is_launch_bound =
+            all.iter().any(|one| one.remedy.name == GRAPHS && one.predicted.is_some_and(|share| share >= LAUNCH_BOUND));
+        let (mut has_fewer_bits, mut has_compiled) = (false, !is_launch_bound);
         loop {
             waiting.retain(|switch| match self.superfluous(switch) {
                 Some(why) => {
@@ -71,23 +82,48 @@ impl Conductor<'_> {
                 }
                 None => true,
             });
-            let round_seconds = LEAST_ROUNDS as f64 * self.block_seconds();
-            let groups = groups(waiting.clone(), round_seconds);
-            let Some((group, later)) = groups.split_first() else { return Ok(()) };
+            let groups = self.groups(waiting.clone());
+            let Some((group, later)) = groups.split_first() else { break };
             waiting.retain(|switch| !group.switches.contains(switch));
             self.select(group, if group.is_promising() { 0.0 } else { pending(later) }, Pass::Brief)?;
             if !has_fewer_bits && self.kept.iter().any(|one| one.class == Class::Precision) {
                 has_fewer_bits = true;
-                waiting.extend(self.tried_again(&all));
+                waiting.extend(self.tried_again(&all, AGAIN_WITH_FEWER_BITS));
+            }
+            if !has_compiled && self.kept.iter().any(|one| compiles(one.name)) {
+                has_compiled = true;
+                waiting.extend(self.tried_again(&all, AGAIN_COMPILED));
             }
         }
+        // Time that was left for others, and that they did not find to be enough, is there for those that left it.
+        let open: Vec<Switchable> = all.into_iter().filter(|switch| self.is_open(switch)).collect();
+        for group in self.groups(open) {
+            self.select(&group, 0.0, Pass::Brief)?;
+        }
+        Ok(())
+    }
+
+    fn groups(&self, switches: Vec<Switchable>) -> Vec<Group> {
+        let round = LEAST_ROUNDS as f64 * self.block_seconds();
+        groups(switches, &Costs { round, compiling: &|one| self.compiling_seconds(one) })
+    }
+
+    /// Whether nothing is known of it yet.
+    fn is_open(&self, switch: &Switchable) -> bool {
+        !self.kept.contains(&switch.remedy)
+            && self.verdicts.iter().all(|(remedy, ..)| *remedy != switch.remedy)
+            && self.postponed.iter().all(|(one, _)| one.remedy != switch.remedy)
     }
 
     /// Those that seemed to gain little race together, for a part of the time that is left.
     fn select_small(&mut self) -> Result<(), Stop> {
         let switches: Vec<Switchable> = self.postponed.iter().map(|(switch, _)| switch.clone()).collect();
         let after = FOR_SMALL * self.stage.seconds_left();
-        if switches.is_empty() { Ok(()) } else { self.select(&Group { switches, seconds: 0.0 }, after, Pass::Thorough) }
+        if switches.is_empty() {
+            Ok(())
+        } else {
+            self.select(&Group { switches, seconds: 0.0, compiling: 0.0 }, after, Pass::Thorough)
+        }
     }
 
     /// Why a switch need not be tried any more.
@@ -113,19 +149,26 @@ impl Conductor<'_> {
         Some((remedy.name, switch.predicted.unwrap_or(0.0) - saved))
     }
 
-    /// Switches without a gain so far that may have one with fewer bits.
-    fn tried_again(&mut self, all: &[Switchable]) -> Vec<Switchable> {
-        let is_again = |name: &str| AGAIN_WITH_FEWER_BITS.contains(&name);
+    /// Expected seconds of compiling for a switch: twice for what compiles, since its shadow step has code of its own, and
+    /// once more for what changes code that is kept.
+    fn compiling_seconds(&self, switch: &Switchable) -> f64 {
+        let once = if self.code_seconds > 0.0 { self.code_seconds } else { COMPILING / 2.0 };
+        let is_compiled = self.kept.iter().any(|one| compiles(one.name));
+        match switch.remedy.name {
+            name if compiles(name) => 2.0 * once,
+            name if is_compiled && changes_code(name) => once,
+            _ => 0.0,
+        }
+    }
+
+    /// Switches without a gain so far that may have one on top of what was selected since.
+    fn tried_again(&mut self, all: &[Switchable], which: [&str; 2]) -> Vec<Switchable> {
+        let is_again = |name: &str| which.contains(&name);
         self.postponed.retain(|(switch, _)| !is_again(switch.remedy.name));
         self.verdicts.retain(|(remedy, verdict, _)| {
             !is_again(remedy.name) || !matches!(verdict, Verdict::NoGain | Verdict::Slower)
         });
-        let is_open = |switch: &&Switchable| {
-            is_again(switch.remedy.name)
-                && !self.kept.contains(&switch.remedy)
-                && self.verdicts.iter().all(|(remedy, ..)| *remedy != switch.remedy)
-        };
-        all.iter().filter(is_open).cloned().collect()
+        all.iter().filter(|switch| is_again(switch.remedy.name) && self.is_open(switch)).cloned().collect()
     }
 
     /// Fewer bits are tried alone and in another layout, if the script has convolutions that could have one.
@@ -140,6 +183,12 @@ impl Conductor<'_> {
 
     /// Tries a group of switches on top of what is kept, and leaves `after` seconds to others besides the confirmation.
     fn select(&mut self, switches: &Group, after: f64, pass: Pass) -> Result<(), Stop> {
+        let proofs = switches.switches.iter().map(|switch| switch.proof_seconds).fold(self.proof_seconds, f64::max);
+        let room = self.stage.seconds_left() - after - self.confirmation_seconds() - proofs;
+        let least = if self.code_seconds > 0.0 { 1.0 } else { LEAST_OF_GUESSED };
+        if room < least * switches.compiling {
+            return Ok(());
+        }
         let mut group: Vec<Addition> = vec![];
         for switch in &switches.switches {
             if self.stage.is_over() {
