@@ -148,6 +148,19 @@ SCRIPTS = {
     "speech_backward_each_loss": "differentiated-twice",
     "accelerate_codes_metrics_each_step": "metrics-each-step",
     "trainer_adapters_base_unfrozen": "unread-gradients",
+    # The thirteenth set, judged once.
+    "tagger_specaugment_items": "host-sync",
+    "accelerate_reranker_fp32": "no-tensor-cores",
+    "lightning_slices_from_npz": "data-loading",
+    "accelerate_latents_hand_attention": "attention-materialised",
+    "byol_target_by_parameter": "optimizer-per-parameter",
+    "compiled_captioner_tower_unfrozen": "unread-gradients",
+    "lightning_translator_random_lengths": "padding",
+    "trainer_triplets_three_passes": "launch-bound",
+    "trainer_gpt2_gelu_new": "small-kernels-fusable",
+    "hyperspectral_pageable": "host-copies",
+    "segmenter_dice_by_class": "launch-bound",
+    "lightning_crowd_nchw": "below-roof",
 }
 
 

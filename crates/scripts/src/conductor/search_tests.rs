@@ -463,6 +463,17 @@ fn launches_are_replayed_from_graphs_before_fewer_bits_and_after_what_is_brief()
     assert!(first("gc-frozen") < first("compile-reduce-overhead"), "it would compile again on top of compiled code");
 }
 
+/// Eager steps hide what a faster optimizer gains.
+#[test]
+fn what_launches_hid_is_tried_again_on_top_of_compiled_code() {
+    let (mut script, wanted) = launch_bound(1000.0, 4);
+    script.effects.iter_mut().filter(|(name, _)| *name == "fused-optimizer").for_each(|(_, effect)| *effect = 1.0);
+    script.pair = Some((["compile-reduce-overhead", "fused-optimizer"], 1.3));
+    let found = conduct(&mut script, &wanted, 6).unwrap();
+    assert_eq!(kept(&found), ["compile-reduce-overhead", "fused-optimizer"]);
+    assert!(script.compiled.iter().any(|code| code.contains("tf32")), "{:?}", script.compiled);
+}
+
 #[test]
 fn nothing_is_compiled_without_the_time_for_it() {
     let (mut script, wanted) = launch_bound(120.0, 4);

@@ -21,6 +21,10 @@ const LOADING_CODE: f64 = 10.0;
 /// The most share of the time that is left for what comes after it.
 const MOST_AFTER: f64 = 0.6;
 
+/// A third process of each side, where both take at most this share of the time: with two of each, the interval is three times
+/// as wide as their spread.
+const ONE_MORE: f64 = 0.1;
+
 /// It is not begun without the time for this many processes.
 const LEAST_PROCESSES: f64 = 2.0;
 
@@ -68,7 +72,10 @@ impl Search<'_> {
 
     /// Seconds to leave for the proof of what it may keep, but for loading compiled code.
     fn seconds_after(&self) -> f64 {
-        ((PROCESSES_AFTER + 2.0 * LEAST as f64) * self.cost(0)).min(MOST_AFTER * self.limit)
+        let least = (PROCESSES_AFTER + 2.0 * LEAST as f64) * self.cost(0);
+        let one_more = 2.0 * self.cost(0);
+        let more = if one_more <= ONE_MORE * self.limit { one_more } else { 0.0 };
+        (least + more).min(MOST_AFTER * self.limit)
     }
 
     /// Proves what was kept inside a process, all of it together, then tries every candidate that could not be decided

@@ -54,7 +54,7 @@ pub(super) struct Costs<'a> {
     pub(super) compiling: &'a dyn Fn(&Switchable) -> f64,
 }
 
-/// The order of switches. Those that compile, or change the number of bits, race alone; the others share their rounds.
+/// The order of switches. Those that need new code, or change the number of bits, race alone; the others share their rounds.
 /// - Switches that take less time than compiling come before it, also without a prediction: on top of compiled code some of
 ///   them would compile it again.
 /// - Of the rest, promising groups come before the others: none of them is left untried while a switch without a prediction
@@ -62,7 +62,7 @@ pub(super) struct Costs<'a> {
 /// - Fewer bits come after what keeps them, but for compiling that nothing suggests: it takes minutes, and gains more with
 ///   fewer bits.
 pub(super) fn groups(switches: Vec<Switchable>, costs: &Costs) -> Vec<Group> {
-    let is_alone = |switch: &Switchable| compiles(switch.remedy.name) || switch.remedy.class == Class::Precision;
+    let is_alone = |one: &Switchable| (costs.compiling)(one) > 0.0 || one.remedy.class == Class::Precision;
     let (alone, together): (Vec<Switchable>, Vec<Switchable>) = switches.into_iter().partition(is_alone);
     let (promising, others): (Vec<Switchable>, Vec<Switchable>) =
         together.into_iter().partition(|one| one.predicted.is_some_and(|share| share > PROMISING));

@@ -24,7 +24,7 @@ const AGAIN_WITH_FEWER_BITS: [&str; 2] = ["channels-last", "compile"];
 
 /// While the host's launches set the pace, no faster kernel shows: these are tried once more on top of compiled code if CUDA
 /// graphs are predicted to save this share of the step.
-const AGAIN_COMPILED: [&str; 2] = ["tf32", "channels-last"];
+const AGAIN_COMPILED: [&str; 3] = ["tf32", "channels-last", "fused-optimizer"];
 const LAUNCH_BOUND: f64 = 0.3;
 
 /// A group is not begun without the seconds for which it is expected to compile, or without this share of them if nothing was
@@ -88,11 +88,11 @@ impl Conductor<'_> {
             self.select(group, if group.is_promising() { 0.0 } else { pending(later) }, Pass::Brief)?;
             if !has_fewer_bits && self.kept.iter().any(|one| one.class == Class::Precision) {
                 has_fewer_bits = true;
-                waiting.extend(self.tried_again(&all, AGAIN_WITH_FEWER_BITS));
+                waiting.extend(self.tried_again(&all, &AGAIN_WITH_FEWER_BITS));
             }
             if !has_compiled && self.kept.iter().any(|one| compiles(one.name)) {
                 has_compiled = true;
-                waiting.extend(self.tried_again(&all, AGAIN_COMPILED));
+                waiting.extend(self.tried_again(&all, &AGAIN_COMPILED));
             }
         }
         // Time that was left for others, and that they did not find to be enough, is there for those that left it.
@@ -162,7 +162,7 @@ impl Conductor<'_> {
     }
 
     /// Switches without a gain so far that may have one on top of what was selected since.
-    fn tried_again(&mut self, all: &[Switchable], which: [&str; 2]) -> Vec<Switchable> {
+    fn tried_again(&mut self, all: &[Switchable], which: &[&str]) -> Vec<Switchable> {
         let is_again = |name: &str| which.contains(&name);
         self.postponed.retain(|(switch, _)| !is_again(switch.remedy.name));
         self.verdicts.retain(|(remedy, verdict, _)| {
