@@ -84,12 +84,40 @@ named! {
 /// How a word matches a name.
 #[derive(Default)]
 struct Words {
-    is: FxHashSet<&'static str>,
+    is: Whole,
     begins: Vec<&'static str>,
     ends: Vec<&'static str>,
     within: Vec<&'static str>,
     /// One of the parts between underscores.
-    part: FxHashSet<&'static str>,
+    part: Whole,
+}
+
+/// Whole words. Names are asked for some hundred thousand times in a code base and hardly ever match, so most are told from
+/// all words by length and first letter, without hashing.
+#[derive(Default)]
+struct Whole {
+    words: FxHashSet<&'static str>,
+    lengths: u64,
+    letters: u128,
+}
+
+impl Whole {
+    fn insert(&mut self, word: &'static str) {
+        let (length, letter) = Whole::bits(word);
+        self.lengths |= length;
+        self.letters |= letter;
+        self.words.insert(word);
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        let (length, letter) = Whole::bits(name);
+        self.lengths & length != 0 && self.letters & letter != 0 && self.words.contains(name)
+    }
+
+    fn bits(name: &str) -> (u64, u128) {
+        let first = name.bytes().next().unwrap_or_default();
+        (1 << name.len().min(63), 1 << (first & 127))
+    }
 }
 
 static WORDS: LazyLock<Vec<Words>> = LazyLock::new(|| {
@@ -101,12 +129,8 @@ static WORDS: LazyLock<Vec<Words>> = LazyLock::new(|| {
             "begins" => begins.push(word),
             "ends" => ends.push(word),
             "within" => within.push(word),
-            "part" => {
-                part.insert(word);
-            }
-            _ => {
-                is.insert(word);
-            }
+            "part" => part.insert(word),
+            _ => is.insert(word),
         }
     }
     all
@@ -120,7 +144,7 @@ impl Role {
             || words.begins.iter().any(|word| name.starts_with(word))
             || words.ends.iter().any(|word| name.ends_with(word))
             || words.within.iter().any(|word| name.contains(word))
-            || !words.part.is_empty() && name.split('_').any(|part| words.part.contains(part))
+            || words.part.lengths != 0 && name.split('_').any(|part| words.part.contains(part))
     }
 
     /// Like [`Self::fits`], whatever the letters' case.
@@ -131,7 +155,7 @@ impl Role {
     /// Its only word.
     pub fn word(self) -> &'static str {
         let words = &WORDS[self as usize];
-        words.is.iter().chain(&words.begins).next().copied().unwrap_or_default()
+        words.is.words.iter().chain(&words.begins).next().copied().unwrap_or_default()
     }
 
     /// The rest after a word of this role at the begin of the name.
@@ -147,7 +171,7 @@ impl Role {
 
     /// Its words that match whole names.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        WORDS[self as usize].is.iter().copied()
+        WORDS[self as usize].is.words.iter().copied()
     }
 }
 
@@ -175,5 +199,9 @@ mod tests {
         assert!(Role::Rank.fits("local_rank") && !Role::Rank.fits("ranking"));
         assert!(Role::Cadence.fits("should_print") && !Role::Cadence.fits("print_should"));
         assert!(Role::Finite.fits("isnan") && !Role::Finite.fits("nancy"));
+        assert!(!Role::Rank.fits("") && !Role::Rank.fits("_") && !Role::Size.fits("größe"));
+        for role in 0..WORDS.len() {
+            assert!(WORDS[role].is.words.iter().all(|word| WORDS[role].is.contains(word)), "{role}");
+        }
     }
 }
