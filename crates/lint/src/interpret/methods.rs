@@ -21,7 +21,6 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             Value::Tensor(tensor) => self.tensor_method(node, tensor.clone(), name, arguments),
             Value::List(element) => self.list_method(node, element, name, arguments),
             Value::Dict { entries, element } => self.dict_method(node, entries, element, name, arguments),
-            Value::Tuple(_) if Owner::List.effect(name) == Effect::Same => receiver.clone(),
             Value::Tuple(_) => Value::Unknown,
             Value::Model(class) => self.model_method(*class, name, receiver, arguments),
             Value::Parameters { .. } => receiver.clone(),

@@ -419,3 +419,42 @@ fn a_copy_is_charged_to_the_line_that_asks_for_it_through_all_helpers() {
     // Functions that call each other forever copy nothing.
     check("TP102", &helpers(2, "return f0(x)"));
 }
+
+/// Only random numbers on the host tell that what they combine with is on the host too.
+#[test]
+fn host_data_combines_with_an_argument_on_the_device() {
+    check(
+        "TP101",
+        "import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, features):
+        scale = torch.tensor([0.5, 2.0])
+        noise = torch.randn(2)
+        top = (features * scale).max().item()  # <-
+        low = (features * noise).min().item()
+        return features.mean() * top * low
+",
+    );
+}
+
+#[test]
+fn a_mask_that_a_function_of_torch_makes_is_one() {
+    check(
+        "TP106",
+        "import torch
+
+def train(model, loader, optimizer):
+    for x, y in loader:
+        scores = model(x.cuda())
+        hard = torch.gt(scores, 0.5)
+        picked = scores[hard]  # <-
+        above = torch.add(scores, 0.5)
+        others = scores[above.long()]
+        loss = picked.mean() + others.mean()
+        loss.backward()
+        optimizer.step()
+",
+    );
+}
