@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Evidence, Found, TraceRule, for_nothing, percent};
 use crate::constants::tr134;
-use crate::constants::unread_gradients::{FEWEST_PER_STEP, LEAST_UNREAD_SHARE, MOST_BEFORE};
+use crate::constants::unread_gradients::{BLOCK_ELEMENTS, FEWEST_PER_STEP, LEAST_UNREAD_SHARE, MOST_BEFORE};
 use crate::finding::{Cause, Confidence, Effort};
 use crate::measures::flops::element_bytes;
 use crate::measures::intervals::{Span, holds};
@@ -71,11 +71,12 @@ fn unread_gradients(view: &View, optimizer: &[Span], zeroing: &[Span]) -> Recomp
     let updated = updated_sizes(view, &operators);
     let mut passes = passes(view, &updated);
     // Long lists of tensors are recorded without sizes; then it depends on what is left of a gradient, what becomes of
-    // it, or how long the update takes.
+    // it, and how many blocks of threads the update has or how long it takes.
     let is_told = !updated.is_empty() && !has_lists_without_sizes(view, &operators);
     if !is_told
         && !told_by_what_is_left(view, &mut passes, zeroing)
         && !thrown_away(view, &mut passes, &operators)
+        && !beyond_the_update(view, &mut passes, optimizer)
         && !more_than_is_moved(view, &mut passes, optimizer)
     {
         return Recomputed::default();
@@ -269,6 +270,46 @@ fn told_by_what_is_left(view: &View, passes: &mut [Vec<Node>], zeroing: &[Span])
         gradient.is_read = !gradient.is_added;
     }
     true
+}
+
+/// Marks as unread what each pass computes last, if the blocks of the step's fused update are exactly those that the
+/// gradients before it need. This works if every step has one pass and the same update.
+fn beyond_the_update(view: &View, passes: &mut [Vec<Node>], optimizer: &[Span]) -> bool {
+    let device = &view.trace.device;
+    let mut of_steps: HashMap<usize, u64> = HashMap::new();
+    for at in view.ordered_in(optimizer) {
+        let is_fused = |&at: &usize| view.host_name(at).starts_with("aten::_fused_");
+        let operator = view.operator_of_device(at).filter(is_fused);
+        if view.name(device.name[at]).contains("multi_tensor_apply")
+            && let Some(step) = operator.and_then(|at| view.step_of(at))
+        {
+            *of_steps.entry(step).or_default() += u64::from(device.grid[at][0]);
+        }
+    }
+    let Some(&blocks) = of_steps.values().next().filter(|first| of_steps.values().all(|other| other == *first)) else {
+        return false;
+    };
+    // Each block updates a part of one tensor.
+    let of_gradient = |gradient: &Gradient| gradient.sizes.iter().product::<u64>().div_ceil(BLOCK_ELEMENTS.get());
+    let ends: Vec<Option<usize>> = passes
+        .iter()
+        .map(|pass| {
+            let mut sum = 0;
+            pass.iter().position(|(_, gradient)| {
+                sum += gradient.as_ref().map_or(0, of_gradient);
+                sum == blocks
+            })
+        })
+        .collect();
+    if blocks == 0 || passes.len() > view.steps.list.len() || ends.iter().any(Option::is_none) {
+        return false;
+    }
+    for (pass, end) in passes.iter_mut().zip(ends.into_iter().flatten()) {
+        for (place, (_, gradient)) in pass.iter_mut().enumerate() {
+            gradient.iter_mut().for_each(|gradient| gradient.is_read = place <= end);
+        }
+    }
+    passes.iter().flatten().any(|(_, gradient)| gradient.as_ref().is_some_and(|gradient| !gradient.is_read))
 }
 
 /// Marks as unread what no update can have read in its time: all gradients of one size in a pass, if the longest

@@ -59,6 +59,12 @@ fn averages_of_weights_one_by_one_are_a_loop() {
 }
 
 #[test]
+fn averages_that_replace_the_data_of_parameters_are_a_loop() {
+    let operators = ["aten::mul", "aten::mul", "aten::add", "aten::_has_compatible_shallow_copy_type"];
+    assert_eq!(loops(&step(&operators, |place| size(place).to_string()), &[]).operators_per_step, 72.0);
+}
+
+#[test]
 fn activations_one_size_and_optimizers_are_not() {
     let none = |found: ParameterLoops| found.host.is_empty() && found.operators_per_step == 0.0;
     let both = ["aten::mul_", "aten::add_"];

@@ -42,6 +42,36 @@ fn a_quick_update_leaves_the_largest_gradients_unread() {
     assert!(step_updated_in(2, "[]", "aten::_fused_adam_").kernels.is_empty(), "9.6 MB can be moved");
 }
 
+/// A head and eight trunk layers of 131,072 elements, whose update has this many blocks of 65,536.
+fn updated_by_blocks(blocks: u32) -> Recomputed {
+    let mut made = Fabricated::on("NVIDIA H200");
+    made.step(1, 0, 20_000 * MICRO);
+    for layer in 0..9 {
+        let (start, sizes) = ((10 + 200 * layer) * MICRO, if layer == 0 { "[14,256]" } else { "[256,512]" });
+        let number = format!(r#""Sequence number":{}"#, 90 - layer);
+        made.span("cpu_op", &format!("{NODE}: CompiledFunctionBackward"), 1, start, start + 60 * MICRO, &number);
+        made.launch((start + 10 * MICRO, start + 15 * MICRO), "gemm", (start + 20 * MICRO, start + 50 * MICRO));
+        made.operator(&format!("{NODE}: {ACCUMULATES}"), start + 70 * MICRO, start + 90 * MICRO);
+        made.shaped(ACCUMULATES, start + 71 * MICRO, start + 89 * MICRO, &format!("[{sizes}]"), "float");
+    }
+    made.span("cpu_op", "aten::_fused_adam_", 1, 4_010 * MICRO, 4_090 * MICRO, r#""Input Dims":[[],[]]"#);
+    let call = r#""correlation":900"#;
+    made.span("cuda_runtime", "cudaLaunchKernel", 1, 4_020 * MICRO, 4_025 * MICRO, call);
+    let work = format!(r#"{call},"grid":[{blocks},1,1],"block":[512,1,1]"#);
+    made.span("kernel", "multi_tensor_apply_kernel", 7, 4_030 * MICRO, 4_200 * MICRO, &work);
+    let trace = made.trace();
+    unread_gradients(&View::new(&trace), &[Span { start: 4_000 * MICRO, end: 4_100 * MICRO }], &[])
+}
+
+#[test]
+fn gradients_beyond_the_blocks_of_an_update_are_unread() {
+    // The head needs one block, and each layer of the trunk two.
+    assert_eq!((updated_by_blocks(1).parts_per_step, updated_by_blocks(1).kernels.len()), (8.0, 8));
+    assert_eq!(updated_by_blocks(5).parts_per_step, 6.0);
+    assert!(updated_by_blocks(17).kernels.is_empty(), "all are updated");
+    assert!(updated_by_blocks(4).kernels.is_empty(), "no gradient ends there");
+}
+
 #[test]
 fn a_pass_through_what_nobody_trains_goes_from_the_last_gradient_that_is_read() {
     let found = step("[[14,256],[14]]", "aten::_fused_adam_");
