@@ -454,7 +454,7 @@ fn launch_bound(limit: f64, seed: u64) -> (Simulated, Vec<Switchable>) {
 }
 
 #[test]
-fn launches_are_replayed_from_graphs_before_fewer_bits_and_after_what_is_brief() {
+fn graphs_come_before_fewer_bits_and_after_what_is_brief() {
     let (mut script, wanted) = launch_bound(220.0, 4);
     let found = conduct(&mut script, &wanted, 6).unwrap();
     assert_eq!(kept(&found), ["bf16-autocast", "compile-reduce-overhead", "fused-optimizer"]);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn brief_switches_come_before_compiling_and_fewer_bits_after_what_keeps_them() {
+    fn brief_switches_come_before_compiling_and_fewer_bits_after_both() {
         let switches = [
             ("compile", Some(0.3)),
             ("bf16-autocast", Some(0.9)),
