@@ -6,6 +6,7 @@
 
 mod annotations;
 mod arguments;
+mod bindings;
 mod caches;
 mod cadence;
 mod calls;
@@ -44,6 +45,7 @@ use super::value::{Entries, Evidence, LoaderId, Origin, Placement, Stage, Tensor
 use super::vocabulary::{Role, lowered};
 use super::{api, find_expression, names_in};
 use arguments::Arguments;
+use bindings::Bindings;
 use conditions::asked_for_tensor;
 use fixpoint::{Fact, Outcome};
 use names::{is_boolean_operation, is_data_name, is_loss_function_name};
@@ -63,7 +65,7 @@ pub fn interpret(program: &mut Program) -> usize {
 pub(super) struct Interpreter<'p, 'a> {
     program: &'p mut Program<'a>,
     function: FunctionId,
-    names: Names<'a>,
+    names: Bindings<'a>,
     context: ContextId,
     statement: Option<&'a Stmt>,
     /// False during the first pass over a loop, which the second repeats, and where a value is only looked at.
@@ -95,7 +97,7 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
     let mut interpreter = Interpreter {
         program,
         function,
-        names: FxHashMap::default(),
+        names: Bindings::default(),
         context,
         statement: None,
         is_recording: true,
@@ -109,7 +111,7 @@ fn visit<'a>(program: &mut Program<'a>, function: FunctionId, keeps_notes: bool)
     interpreter.bind_parameters();
     let statements: &'a [Stmt] = interpreter.program.symbol(function).body;
     interpreter.run_block(statements);
-    Outcome { locals: interpreter.names, ..interpreter.outcome }
+    Outcome { locals: interpreter.names.into_names(), ..interpreter.outcome }
 }
 
 fn add_context(

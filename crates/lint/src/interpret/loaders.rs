@@ -1,6 +1,5 @@
 //! Records loaders where they are constructed: torch's own, and classes that derive from it.
 
-use super::statements::add_all;
 use super::*;
 use crate::program::Options;
 
@@ -93,9 +92,9 @@ impl<'p, 'a> Interpreter<'p, 'a> {
     }
 
     /// Joins the names of two branches.
-    pub(super) fn join_branches(&mut self, one: Names<'a>, other: Names<'a>) -> Names<'a> {
+    pub(super) fn join_branches(&mut self, one: Bindings<'a>, other: Bindings<'a>) -> Bindings<'a> {
         let mut joined = one;
-        add_all(&mut joined, &other);
+        joined.add_all(&other);
         if !self.program.constructed.loaders.is_empty() {
             joined.values().for_each(|value| self.note_either(value));
         }

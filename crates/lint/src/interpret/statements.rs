@@ -86,7 +86,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 for case in &choice.cases {
                     self.names = before.clone();
                     self.run_block(&case.body);
-                    add_all(&mut after, &self.names);
+                    after.add_all(&self.names);
                 }
                 self.names = after;
             }
@@ -261,7 +261,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
                 }
                 inside.run_block(body);
             });
-            add_all(&mut self.names, &before);
+            self.names.add_all(&before);
         }
         self.loop_depth -= 1;
         self.is_recording = was_recording;
@@ -338,7 +338,7 @@ impl<'p, 'a> Interpreter<'p, 'a> {
             let ExceptHandler::ExceptHandler(handler) = handler;
             self.names = before.clone();
             self.within(Frame::Handler, handler.range, |inside| inside.run_block(&handler.body));
-            add_all(&mut after, &self.names);
+            after.add_all(&self.names);
         }
         self.names = after;
         self.run_block(&attempt.finalbody);
