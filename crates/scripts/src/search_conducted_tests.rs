@@ -123,7 +123,7 @@ fn a_loader_that_the_step_waits_for_comes_before_the_switches() {
     let found = search.finish(rows, None).unwrap();
     assert_eq!(found.kept.names(), ["loader-workers", "tf32"]);
     assert_eq!(runner.asked, [("loader-workers".to_string(), vec!["tf32", "gc-frozen"])]);
-    // A loader that promises less than a switch waits for it, and so does code that is compiled when the script starts.
+    // A loader that promises less than a switch waits for it. CUDA graphs are a switch too.
     let mut runner = made(300.0, same, (0, false));
     let mut search = Search::begin(&mut runner, REPEATS, None, &mut tell).unwrap();
     let all = vec![predicted("tf32", 0.3), predicted("loader-workers", 0.2), predicted("compile-reduce-overhead", 0.9)];
